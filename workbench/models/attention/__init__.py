@@ -1,0 +1,16 @@
+"""Attention variants. A new one is one file with an `Attention` subclass and one entry in `ATTENTION`."""
+
+from __future__ import annotations
+
+from workbench.models.attention.base import Attention
+from workbench.models.attention.chacal import ChacalAttention, chacal_attention
+from workbench.models.attention.standard import StandardAttention
+from workbench.models.attention.tempered import TemperedAttention, tempered_attention
+
+ATTENTION: dict[str, type[Attention]] = {
+    "standard": StandardAttention,
+    "tempered": TemperedAttention,
+    "chacal": ChacalAttention,
+}
+
+__all__ = ["ATTENTION", "Attention", "chacal_attention", "tempered_attention"]

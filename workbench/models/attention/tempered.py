@@ -1,0 +1,91 @@
+"""Tempered softmax: scores sharpened with the logarithm of the length (Task hinting and tempered softmax, §4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from workbench.models.attention import base
+from workbench.models.attention.standard import StandardAttention
+
+Length = Literal["position"] | int
+
+
+def temper(
+    q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float | Tensor, n: Length
+) -> Float[Tensor, "batch head query d_head"]:
+    """Queries times τ = β ln n; they are the last of `n_key` positions. τ is computed in float32 or better."""
+    if n == "position":
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        lengths = torch.arange(n_key - q.shape[-2] + 1, n_key + 1, device=q.device, dtype=dtype).unsqueeze(-1)
+        return (q * (beta * lengths.log())).to(q.dtype)
+    return q * (beta * math.log(n))
+
+
+class TemperedAttention(StandardAttention):
+    """Standard attention whose scores are multiplied by τ = β ln n, with β learnable, one per layer.
+
+    What n is decides the model: each query's own 1-based position (the default; causal), or a given input length.
+    """
+
+    name = "tempered"
+
+    class Settings(base.Settings):
+        """Settings of `tempered`."""
+
+        beta: float | None = Field(
+            None, description="initial β; by default 1/ln(n_ctx/2), so that τ starts at 1 for the median position"
+        )
+        n: Literal["position"] | int = Field("position", description='"position" (1-based, causal) or a length ≥ 1')
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.n: Length = self.settings.n
+        check_length(self.n)
+        self.beta = nn.Parameter(torch.tensor(1.0 if self.settings.beta is None else self.settings.beta))
+
+    @classmethod
+    def for_context(cls, n_ctx: int, **settings: Any) -> Self:
+        if settings.get("beta") is None:
+            settings["beta"] = 1 / math.log(max(n_ctx / 2, 2.0))
+        return cls(**settings)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return super().scores(temper(q, k.shape[-2], self.beta, self.n), k)
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return super().mix(temper(q, k.shape[-2], self.beta, self.n), k, v)
+
+
+def check_length(n: Length) -> None:
+    """Raise ValueError unless n is "position" or an integer ≥ 1."""
+    if n != "position" and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        raise ValueError(f'tempered attention takes n="position" or a length of at least 1, not {n!r}')
+
+
+def tempered_attention(
+    q: Float[Tensor, "batch head pos d_head"],
+    k: Float[Tensor, "batch head pos d_head"],
+    v: Float[Tensor, "batch head pos d_head"],
+    *,
+    beta: float | Tensor,
+    n: Length = "position",
+) -> Float[Tensor, "batch head pos d_head"]:
+    """Causal tempered attention: softmax(β ln n · q kᵀ / sqrt(d_head)) v.
+
+    Args:
+        q, k, v: queries, keys and values.
+        beta: β, a number or a tensor that may need a gradient.
+        n: `"position"` (each query's 1-based position) or one length for all queries.
+
+    Raises:
+        ValueError: if n is neither.
+    """
+    check_length(n)
+    return F.scaled_dot_product_attention(temper(q, k.shape[-2], beta, n), k, v, is_causal=True)

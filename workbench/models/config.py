@@ -1,0 +1,85 @@
+"""The shape of a decoder, as plain data that is checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator
+from pydantic.dataclasses import dataclass
+
+from workbench.lookup import lookup
+from workbench.models.attention import ATTENTION, Attention
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class DecoderConfig:
+    """The shape of a `Decoder`. Frozen; an unknown field is an error.
+
+    `attention` is one variant for all layers, or one per layer. A variant is a name in `ATTENTION`, or a mapping with
+    its settings, `{"variant": "chacal", "gamma": 0.8}`; after validation it is always one such mapping per layer.
+
+    Raises:
+        ValueError: if a field is unknown or out of range (pydantic's ValidationError, which is a ValueError).
+    """
+
+    n_layers: Positive
+    d_model: Positive
+    n_heads: Positive
+    d_vocab: Positive
+    n_ctx: Positive
+    attention: Any = Field("standard", description="a variant, or one per layer")
+    d_head: int | None = Field(None, ge=1, description="width of a head; by default d_model / n_heads")
+    d_mlp: int | None = Field(None, ge=1, description="width of the MLP; by default 4 d_model")
+    positions: Literal["learned", "none"] = "learned"
+    activation: Literal["gelu", "relu"] = "gelu"
+    norm: Literal["layernorm", "none"] = "layernorm"
+    dropout: float = Field(0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
+    tied: bool = Field(False, description="unembed with the rows of the embedding")
+    unembed_bias: bool = False
+    heads: dict[str, int] = Field(default_factory=dict, description="extra output heads: name -> number of classes")
+
+    @field_validator("attention", mode="after")
+    @classmethod
+    def _one_variant_per_layer(cls, value: Any, info: Any) -> tuple[dict[str, Any], ...]:
+        n_layers = info.data.get("n_layers", 1)
+        if isinstance(value, str) and "," in value:
+            value = value.split(",")
+        layers = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+        if len(layers) != n_layers:
+            raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
+        return tuple(_variant(layer) for layer in layers)
+
+    @field_validator("heads", mode="after")
+    @classmethod
+    def _main_is_taken(cls, value: dict[str, int]) -> dict[str, int]:
+        if "main" in value or any(not name.isidentifier() for name in value):
+            raise ValueError(f"extra heads need identifiers other than 'main' as names, not {list(value)}")
+        return value
+
+    def __post_init__(self) -> None:
+        if self.d_head is None and self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; give d_head as well")
+        object.__setattr__(self, "d_head", self.d_head or self.d_model // self.n_heads)
+        object.__setattr__(self, "d_mlp", self.d_mlp or 4 * self.d_model)
+
+    def attention_layer(self, layer: int) -> Attention:
+        """A fresh attention variant for one layer."""
+        settings = dict(self.attention[layer])
+        return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+
+
+def _variant(layer: Any) -> dict[str, Any]:
+    """One layer's variant in its full form, with every setting spelt out."""
+    settings = {"variant": layer.strip()} if isinstance(layer, str) else layer
+    if not isinstance(settings, Mapping) or "variant" not in settings:
+        raise ValueError(f"an attention variant is a name or a mapping with 'variant', not {layer!r}")
+    settings = dict(settings)
+    kind = lookup(ATTENTION, settings.pop("variant"), "attention variant")
+    unknown = set(settings) - set(kind.Settings.model_fields)
+    if unknown:
+        exists = ", ".join(kind.Settings.model_fields) or "no setting"
+        raise ValueError(f"{kind.name} attention has no setting {sorted(unknown)[0]!r}; there is: {exists}")
+    return {"variant": kind.name, **kind.Settings(**settings).model_dump()}

@@ -1,0 +1,1 @@
+"""What models learn here. A new task is one file and one entry in `TASKS`."""
