@@ -1,0 +1,37 @@
+"""Train small transformers on algorithmic tasks, then see how they do it.
+
+    run = workbench.train("chain-chacal", out="runs/chain")   # or workbench.load_run("runs/chain")
+    hooked = run.hooked()                                     # a TransformerLens bridge
+    logits, cache = hooked.run_with_cache(run.task().sample(8, workbench.generator(0)).tokens)
+
+Everything here is imported on first use, so that `import workbench` is fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.models import Decoder, DecoderConfig
+    from workbench.models.hooked import hook
+    from workbench.runs import load_run
+    from workbench.seeds import generator
+    from workbench.training import train
+
+_HOMES = {
+    "Decoder": "workbench.models",
+    "DecoderConfig": "workbench.models",
+    "generator": "workbench.seeds",
+    "hook": "workbench.models.hooked",
+    "load_run": "workbench.runs",
+    "train": "workbench.training",
+}
+
+__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth
+from workbench.models import Decoder
+from workbench.models.attention import Attention
+from workbench.tasks import Batch, Task, Truth
 
 if TYPE_CHECKING:
-    from workbench.models.attention.base import Attention
+    from transformer_lens.model_bridge import TransformerBridge
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,18 @@ class Subject:
     decoder: Float[Tensor, "d_vocab d_model"]
     final_norm: Callable[[Tensor], Tensor]
     attention: tuple[Attention, ...]
+
+    @classmethod
+    def of(cls, model: Decoder, task: Task, name: str) -> Subject:
+        """The facts of a decoder (not of its hooked copy)."""
+        return cls(
+            name=name,
+            task=task,
+            encoder=model.token_embedding.weight.detach(),
+            decoder=model.unembedding.weight.detach(),
+            final_norm=model.final_norm,
+            attention=tuple(module for module in model.modules() if isinstance(module, Attention)),
+        )
 
     @property
     def n_layers(self) -> int:
@@ -61,3 +75,34 @@ class Capture:
         if name not in self.activations:
             raise ValueError(f"{name!r} was not captured; there is: {', '.join(self.activations) or 'nothing'}")
         return self.activations[name]
+
+
+@torch.no_grad()
+def capture(hooked: TransformerBridge, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
+    """Run one batch and keep the named activations.
+
+    Args:
+        hooked: the hooked model.
+        subject: the same model's facts.
+        batch: its input.
+        names: TransformerLens hook names; nothing else is kept.
+
+    Raises:
+        ValueError: if a name is not one of the model's hook points.
+    """
+    names = sorted(set(names))
+    for name in names:
+        if name not in hooked.hook_dict:
+            raise ValueError(
+                f"the model has no hook point {name!r}; its layers are blocks.0 to blocks.{subject.n_layers - 1}"
+            )
+    logits, cache = hooked.run_with_cache(batch.tokens, names_filter=names)
+    return Capture({name: cache[name] for name in names}, logits, batch, subject.task.truth(batch.tokens), subject)
+
+
+def stream(
+    hooked: TransformerBridge, subject: Subject, batches: Iterable[Batch], names: Iterable[str]
+) -> Iterator[Capture]:
+    """Captures of successive batches, one in memory at a time."""
+    names = list(names)
+    return (capture(hooked, subject, batch, names) for batch in batches)

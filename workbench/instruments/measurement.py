@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+Z = 1.96  # two-sided 95 % of a normal
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -21,10 +23,11 @@ class Measurement:
         values: the numbers, one axis per entry of `dims`; NaN where the measure is not defined.
         dims: the axes, in order: `layer`, `head`, `hop`, `position`, `length`, `example`, ...
         coords: for each dim, the label of each index (for example hook names for `layer`).
-        units: `nats`, `share`, `logit`, ...
+        units: `nats`, `share`, `inner product`, ...
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds.
         n: number of examples behind each value, same shape, where `values` is a statistic.
+        labels: what each value belongs to, same shape, where that is itself a finding (the token of each rank).
         caption: what the numbers show, and what they do not.
     """
 
@@ -37,6 +40,7 @@ class Measurement:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     n: np.ndarray | None = None
+    labels: np.ndarray | None = None
     caption: str = ""
 
     def __post_init__(self) -> None:
@@ -46,52 +50,110 @@ class Measurement:
                 f"{self.name}: {dim} has {size} values, {len(self.coords[dim])} labels"
             )
 
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        """The arrays of the shape of `values` that are there."""
+        columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}
+        return {name: np.asarray(array) for name, array in columns.items() if array is not None}
+
+    def axis(self, dim: str) -> int:
+        """The index of a dim.
+
+        Raises:
+            ValueError: if the measurement has no such dim.
+        """
+        if dim not in self.dims:
+            raise ValueError(f"{self.name!r} has no dim {dim!r}; it has: {', '.join(self.dims) or 'none'}")
+        return self.dims.index(dim)
+
     @staticmethod
     def join(parts: Sequence[Measurement], dim: str = "example") -> Measurement:
-        """Measurements of successive batches as one, along `dim`."""
-        first = parts[0]
-        axis = first.dims.index(dim)
-        labels = [label for part in parts for label in part.coords[dim]]
+        """Measurements of successive batches as one, along `dim`; what they share is taken from the first."""
+        first, axis = parts[0], parts[0].axis(dim)
         values = np.concatenate([part.values for part in parts], axis=axis)
+        labels = [label for part in parts for label in part.coords[dim]]
+        if dim == "example":  # numbered within each batch: number them anew
+            labels = list(range(len(labels)))
         return replace(first, values=values, coords={**first.coords, dim: labels})
 
+    def select(self, **where: Any) -> Measurement:
+        """The part at one label of each named dim; those dims go, and the choice joins the settings.
+
+        Raises:
+            ValueError: if there is no such dim or label; the message says what exists.
+        """
+        index: list[Any] = [slice(None)] * len(self.dims)
+        for dim, label in where.items():
+            labels = list(self.coords[dim]) if self.axis(dim) is not None else []
+            if label not in labels:
+                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
+            index[self.axis(dim)] = labels.index(label)
+        parts = {name: array[tuple(index)] for name, array in self._columns.items()}
+        dims = tuple(dim for dim in self.dims if dim not in where)
+        return replace(
+            self,
+            values=np.asarray(parts["value"]),
+            dims=dims,
+            coords={dim: self.coords[dim] for dim in dims},
+            settings={**self.settings, **where},
+            low=parts.get("low"),
+            high=parts.get("high"),
+            n=parts.get("n"),
+            labels=parts.get("label"),
+        )
+
     def mean(self, dim: str = "example") -> Measurement:
-        """The mean over `dim`, leaving out NaN, with its normal 95 % interval and the n behind each value."""
-        axis = self.dims.index(dim)
-        n = np.sum(~np.isnan(self.values), axis=axis)
+        """The mean over `dim`, leaving out NaN, with its 95 % interval and the n behind each value.
+
+        The interval is normal, except where every value behind a share is 0 or 1: there it is Wilson's, which keeps
+        its width at 0 % and 100 %. Intervals of shares stay within [0, 1]. Too few values to tell: NaN.
+        """
+        axis = self.axis(dim)
         with np.errstate(invalid="ignore", divide="ignore"):
+            n = np.sum(~np.isnan(self.values), axis=axis)
             values = np.nansum(self.values, axis=axis) / n
             spread = np.nansum((self.values - np.expand_dims(values, axis)) ** 2, axis=axis) / (n - 1)
-            half = 1.96 * np.sqrt(spread / n)
+            half = Z * np.sqrt(spread / n)
+            low, high = values - half, values + half
+            if self.units == "share":
+                binary = np.all(np.isnan(self.values) | np.isin(self.values, (0, 1)), axis=axis)
+                wilson_low, wilson_high = wilson(values, n)
+                low = np.where(binary, wilson_low, low).clip(0, 1)
+                high = np.where(binary, wilson_high, high).clip(0, 1)
         dims = tuple(d for d in self.dims if d != dim)
         coords = {d: self.coords[d] for d in dims}
-        return replace(self, values=values, dims=dims, coords=coords, low=values - half, high=values + half, n=n)
+        return replace(
+            self, values=np.asarray(values), dims=dims, coords=coords, low=low, high=high, n=np.asarray(n), labels=None
+        )
 
     def frame(self) -> pd.DataFrame:
-        """One row per value: a column per dim, then value, and low, high, n where there are any."""
-        index = (
-            pd.MultiIndex.from_product([list(map(str, self.coords[d])) for d in self.dims], names=self.dims)
-            if self.dims
-            else pd.RangeIndex(1)
-        )
-        columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n}
-        data = {name: np.asarray(array).reshape(-1) for name, array in columns.items() if array is not None}
-        table = pd.DataFrame(data, index=index)
-        return table.reset_index() if self.dims else table.reset_index(drop=True)
+        """One row per value: a column per dim, then value, and low, high, n and label where there are any."""
+        data = {name: array.reshape(-1) for name, array in self._columns.items()}
+        if not self.dims:
+            return pd.DataFrame(data)
+        labels = [[str(label) for label in self.coords[dim]] for dim in self.dims]
+        return pd.DataFrame(data, index=pd.MultiIndex.from_product(labels, names=self.dims)).reset_index()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the rows of `frame` with everything needed to read them; NaN becomes null."""
-        rows = json.loads(self.frame().to_json(orient="records", double_precision=15))
         return {
             "name": self.name,
             "units": self.units,
             "dims": list(self.dims),
             "settings": dict(self.settings),
             "caption": self.caption,
-            "rows": rows,
+            "rows": json.loads(self.frame().to_json(orient="records", double_precision=15)),
         }
 
     def save(self, folder: Path, stem: str) -> None:
         """Write `stem.parquet` and `stem.json` into `folder`."""
         self.frame().to_parquet(folder / f"{stem}.parquet", index=False)
-        (folder / f"{stem}.json").write_text(json.dumps(self.to_dict(), indent=1, default=str))
+        text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
+        (folder / f"{stem}.json").write_text(text, encoding="utf-8")
+
+
+def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's 95 % score interval of a share of n yes-or-no outcomes."""
+    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return centre - half, centre + half

@@ -14,7 +14,7 @@ from workbench.models.attention import ATTENTION, Attention
 Positive = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", validate_default=True))
 class DecoderConfig:
     """The shape of a `Decoder`. Frozen; an unknown field is an error.
 
@@ -30,14 +30,14 @@ class DecoderConfig:
     n_heads: Positive
     d_vocab: Positive
     n_ctx: Positive
-    attention: Any = Field("standard", description="a variant, or one per layer")
-    d_head: int | None = Field(None, ge=1, description="width of a head; by default d_model / n_heads")
-    d_mlp: int | None = Field(None, ge=1, description="width of the MLP; by default 4 d_model")
+    attention: Any = Field(default="standard", description="a variant, or one per layer")
+    d_head: int | None = Field(default=None, ge=1, description="width of a head; by default d_model / n_heads")
+    d_mlp: int | None = Field(default=None, ge=1, description="width of the MLP; by default 4 d_model")
     positions: Literal["learned", "none"] = "learned"
     activation: Literal["gelu", "relu"] = "gelu"
     norm: Literal["layernorm", "none"] = "layernorm"
-    dropout: float = Field(0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
-    tied: bool = Field(False, description="unembed with the rows of the embedding")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
+    tied: bool = Field(default=False, description="unembed with the rows of the embedding")
     unembed_bias: bool = False
     heads: dict[str, int] = Field(default_factory=dict, description="extra output heads: name -> number of classes")
 

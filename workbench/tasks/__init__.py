@@ -1,1 +1,36 @@
-"""What models learn here. A new task is one file and one entry in `TASKS`."""
+"""What models learn here. A new task is one file with a `Task` and one entry in `TASKS`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from workbench.lookup import lookup
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct
+from workbench.tasks.multiplication import Multiplication
+from workbench.tasks.pointer_chain import PointerChain
+from workbench.tasks.sorting import Sorting
+from workbench.validation import one_line
+
+TASKS: dict[str, type[Task]] = {
+    "pointer_chain": PointerChain,
+    "sorting": Sorting,
+    "multiplication": Multiplication,
+}
+
+
+def make(name: str, **settings: Any) -> Task:
+    """A task by name.
+
+    Raises:
+        ValueError: in one line, if there is no such task, setting or value; the message says what exists.
+    """
+    kind = lookup(TASKS, name, "task")
+    try:
+        return kind(**settings)
+    except ValidationError as error:
+        raise ValueError(f"task {name}: {one_line(error, kind.model_fields)}") from None
+
+
+__all__ = ["TASKS", "Batch", "Task", "Truth", "Vocabulary", "correct", "make"]

@@ -142,7 +142,8 @@ class Task(BaseModel, ABC):
     @abstractmethod
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         """The truth about these sequences, computed from the tokens alone. Positions after an input's end
-        (padding) carry no label and no edge."""
+        (padding) carry no label and no edge.
+        """
 
     @abstractmethod
     def parse(self, text: str) -> Batch:
@@ -151,6 +152,33 @@ class Task(BaseModel, ABC):
         Raises:
             ValueError: if the text is not an input of this task; the message says what was expected.
         """
+
+    def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The number of real tokens of each sequence: what comes before the padding on its right."""
+        if "PAD" not in self.vocabulary.words:
+            return torch.full((len(tokens),), tokens.shape[1])
+        real = (tokens != self.vocabulary.id("PAD")).long()
+        return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
+
+    @property
+    @abstractmethod
+    def groups(self) -> tuple[int, ...]:
+        """The values of the label `group` by which accuracy is broken down."""
+
+    def accuracy_by_group(
+        self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth
+    ) -> Float[Tensor, "batch group"]:
+        """How right each example is in each of `groups`, in [0, 1]; NaN where the example has no answer there.
+
+        Counting positions, it is the mean over the scored positions of a group; counting sequences, it is 1 where the
+        whole sequence is right, at the sequence's group.
+        """
+        right, label = correct(logits, batch), truth.labels[self.group]
+        member = torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
+        if self.unit == "sequence":
+            whole = ((right == 1) | ~batch.loss_mask).all(-1, keepdim=True).float()
+            return torch.where(member.any(1), whole, torch.nan)
+        return (right.unsqueeze(-1) * member).sum(1) / member.sum(1)
 
     def words(self, tokens: Int[Tensor, " pos"]) -> list[str]:
         """The tokens of one sequence as people read them."""

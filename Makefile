@@ -1,0 +1,40 @@
+# make demo   everything set up, two models trained and inspected side by side
+# make test   everything set up, all tests
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: demo test test-slow explore lab lint clean
+.DELETE_ON_ERROR:
+
+demo: .venv/installed
+	rm -rf demo
+	$(BIN)/workbench train chain-chacal --out demo/chacal
+	$(BIN)/workbench train chain-standard --out demo/standard
+	$(BIN)/workbench inspect demo/chacal demo/standard --out demo/report
+
+test: .venv/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+test-slow: .venv/installed
+	$(BIN)/pytest -m slow $(ARGS)
+
+explore: .venv/installed
+	$(BIN)/workbench explore --root demo
+
+lab: .venv/installed
+	$(BIN)/jupyter lab notebooks
+
+clean:
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+
+# torch comes first and alone: the constraint keeps the CPU build that later requirements then accept as it is.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "workbench needs Python 3.11 or newer; say which with make PYTHON=…")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

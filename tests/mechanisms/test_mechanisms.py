@@ -1,0 +1,141 @@
+"""Mechanisms are found where they were planted, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+from workbench.instruments import mismatched
+from workbench.mechanisms import MECHANISMS, chain_following, copy, minimum, successor
+from workbench.models.attention import ATTENTION
+from workbench.seeds import generator
+from workbench.tasks import Task
+from workbench.tasks.pointer_chain import PointerChain
+from workbench.tasks.sorting import Sorting
+
+SORTING = Sorting(q=20, max_length=6)
+CHAIN = PointerChain(n=16, k=4)
+Plant = Callable[[Tensor, Subject], dict[str, Tensor]]
+
+
+def capture_of(
+    task: Task, plant: Plant | None = None, n: int = 64, n_layers: int = 2, variant: str = "standard"
+) -> Capture:
+    rng = generator(0, "mechanism test")
+    batch = task.sample(n, rng)
+    size = len(task.vocabulary)
+    encoder, decoder = torch.linalg.qr(torch.randn(2, 64, size, generator=rng)).Q.mT
+    attention = tuple(ATTENTION[variant]() for _ in range(n_layers))
+    subject = Subject("planted", task, encoder, decoder, torch.nn.Identity(), attention)
+    n_pos = batch.tokens.shape[1]
+    acts = {}
+    for layer in range(n_layers):
+        for point in ("hook_resid_mid", "hook_resid_post"):
+            acts[f"blocks.{layer}.{point}"] = torch.randn(n, n_pos, 64, generator=rng)
+        scores = torch.randn(n, 1, n_pos, n_pos, generator=rng)
+        future = torch.ones(n_pos, n_pos, dtype=torch.bool).triu(1)
+        acts[f"blocks.{layer}.attn.hook_pattern"] = scores.masked_fill(future, -torch.inf).softmax(-1)
+    acts |= plant(batch.tokens, subject) if plant else {}
+    return Capture(acts, torch.randn(n, n_pos, size, generator=rng), batch, task.truth(batch.tokens), subject)
+
+
+def sorter(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
+    """The residuals of a model that sorts as the paper says."""
+    labels = SORTING.truth(tokens).labels
+    own, following = subject.decoder[labels["identity"]], subject.decoder[labels["successor"]]
+    return {
+        "blocks.0.hook_resid_mid": subject.encoder[tokens] + 2 * subject.decoder[labels["minimum"]],
+        "blocks.1.hook_resid_mid": 0.9 * own + following,
+    }
+
+
+def parents(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
+    """A head that attends to each position's parent and nothing else."""
+    parent = CHAIN.truth(tokens).labels["parent"]
+    target = torch.where(parent < 0, torch.arange(tokens.shape[1]), parent)
+    one_hot = torch.nn.functional.one_hot(target, tokens.shape[1]).float()
+    return {"blocks.0.attn.hook_pattern": one_hot[:, None]}
+
+
+def test_a_planted_sorter_copies_its_inputs_where_they_were_planted() -> None:
+    found = copy.score(capture_of(SORTING, sorter)).mean("example")
+    by_point = dict(zip(found.coords["point"], found.values, strict=True))
+    # The minimum was written at every position with weight 2, but in the decoder basis.
+    assert by_point["blocks.0.hook_resid_mid"] > 0.9 and by_point["blocks.1.hook_resid_post"] < 0.2
+
+
+def test_a_planted_sorter_writes_the_minimum_and_the_pair() -> None:
+    capture = capture_of(SORTING, sorter)
+    assert (minimum.score(capture).values == 1).all()
+    share = successor.score(capture).values
+    long = SORTING.lengths(capture.batch.tokens) > 3
+    assert (share[long.numpy()] == 1).all() and not np.isnan(share).any()
+
+
+def test_random_residuals_hold_none_of_it() -> None:
+    capture = capture_of(SORTING)
+    assert minimum.score(capture).mean().values < 0.2
+    assert successor.score(capture).mean().values < 0.1
+    assert copy.score(capture).mean().values.max() < 0.2
+
+
+def test_planted_mechanisms_do_not_hold_against_other_examples() -> None:
+    control = mismatched(capture_of(SORTING, sorter, n=300), generator(0, "control"))
+    assert minimum.score(control).mean().values < 0.35
+    assert successor.score(control).mean().values < 0.1
+    assert copy.score(control).select(point="blocks.0.hook_resid_mid").mean().values < 0.1
+
+
+def test_equal_neighbours_need_only_be_on_top() -> None:
+    def one_token(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
+        delimiter = subject.decoder[SORTING.vocabulary.id("⊥")]
+        return {"blocks.1.hook_resid_mid": subject.decoder[tokens] + 0.5 * delimiter}
+
+    capture = capture_of(SORTING, one_token, n=300)
+    labels = capture.truth.labels
+    equal = (labels["identity"] == labels["successor"]) & (labels["successor"] >= 0)
+    expected = equal.sum(-1) / (labels["successor"] >= 0).sum(-1)
+    assert equal.any() and not equal.all()
+    assert successor.score(capture).values == pytest.approx(expected.numpy(), nan_ok=True)
+
+
+@pytest.mark.parametrize(("variant", "expected"), [("standard", [1, 0, 0]), ("chacal", [1, 1, 1])])
+def test_parent_attention_resolves_one_hop_alone_and_all_through_the_resolvent(
+    variant: str, expected: list[float]
+) -> None:
+    found = chain_following.score(capture_of(CHAIN, parents, variant=variant)).mean("example")
+    assert found.dims == ("layer", "head", "hop")
+    assert found.values[0, 0].tolist() == expected
+
+
+def test_random_attention_resolves_chains_no_better_than_its_control() -> None:
+    capture = capture_of(CHAIN, n=300)
+    control = chain_following.score(mismatched(capture, generator(0, "control"))).mean("example")
+    found = chain_following.score(capture).mean("example")
+    assert np.abs(found.values - control.values).max() < 0.06
+
+
+def test_claims_that_cannot_be_tested_say_why() -> None:
+    sorting, chain = capture_of(SORTING).subject, capture_of(CHAIN).subject
+    shallow = capture_of(SORTING, n_layers=1).subject
+    assert [name for name, m in MECHANISMS.items() if m.why_not(sorting) is None] == ["copy", "minimum", "successor"]
+    assert [name for name, m in MECHANISMS.items() if m.why_not(chain) is None] == ["chain_following"]
+    assert successor.why_not(shallow) == "needs 2 layers, the model has 1" and minimum.why_not(shallow) is None
+    assert minimum.why_not(chain) == "the task pointer_chain has no label 'minimum'"
+    assert chain_following.why_not(sorting) == "the task sorting has no chains of two hops or more"
+
+
+def test_every_mechanism_captures_what_it_needs_and_scores_every_example() -> None:
+    for name, mechanism in MECHANISMS.items():
+        capture = capture_of(SORTING)
+        if mechanism.why_not(capture.subject):
+            capture = capture_of(CHAIN)
+        assert set(mechanism.needs(capture.subject)) <= set(capture.activations)
+        found = mechanism.score(capture)
+        assert found.dims[-1] == "example" and found.values.shape[-1] == 64 and found.units == "share", name
+        assert mechanism.__doc__ is not None and "not show" in mechanism.__doc__.replace("only rules", "not show"), name

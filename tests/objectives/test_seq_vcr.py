@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.objectives import covariance_floor, seq_vcr
+
+
+def textbook(x: torch.Tensor, variance_weight: float, covariance_weight: float, eta: float = 1e-3) -> torch.Tensor:
+    """The equation of the paper, position by position, with the full covariance."""
+    terms = []
+    for t in range(x.shape[1]):
+        C = torch.cov(x[:, t].T)
+        C = C.reshape(x.shape[2], x.shape[2])
+        hinge = torch.relu(1 - (C.diagonal() + eta).sqrt()).sum()
+        off = C.square().sum() - C.diagonal().square().sum()
+        terms.append(variance_weight * hinge + covariance_weight * off)
+    return torch.stack(terms).mean() / x.shape[2]
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+def test_seq_vcr_agrees_with_the_reference(numerics: Any, index: int, dtype: torch.dtype, tolerance: float) -> None:
+    case = numerics["seq_vcr"][index]
+    loss = seq_vcr(
+        torch.tensor(case["X"], dtype=dtype),
+        variance_weight=case["variance_weight"],
+        covariance_weight=case["covariance_weight"],
+        eta=case["eta"],
+    )
+    assert loss.item() == pytest.approx(case["loss"], abs=tolerance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=st.integers(2, 9), pos=st.integers(1, 4), d=st.integers(1, 9), seed=st.integers(0, 1000))
+def test_both_gram_forms_equal_the_textbook(n: int, pos: int, d: int, seed: int) -> None:
+    x = torch.randn(n, pos, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5)
+    assert torch.allclose(loss, textbook(x, 1.0, 0.5), atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 7), (7, 3, 4)])
+def test_gradient_is_right_in_both_forms(shape: tuple[int, ...]) -> None:
+    x = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: seq_vcr(z, variance_weight=1.0, covariance_weight=0.3), x)
+
+
+def test_masked_vectors_do_not_count() -> None:
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(6, 2, 3, dtype=torch.float64, generator=g)
+    padded = torch.cat([x, torch.full((2, 2, 3), 1e3, dtype=torch.float64)])
+    mask = torch.tensor([[True, True]] * 6 + [[False, False]] * 2)
+    weights = {"variance_weight": 1.0, "covariance_weight": 0.5}
+    assert torch.allclose(seq_vcr(padded, mask=mask, **weights), seq_vcr(x, **weights))
+
+
+def test_positions_with_one_vector_are_left_out() -> None:
+    x = torch.randn(5, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    mask = torch.ones(5, 2, dtype=torch.bool)
+    mask[1:, 1] = False
+    weights = {"variance_weight": 1.0, "covariance_weight": 0.5}
+    assert torch.allclose(seq_vcr(x, mask=mask, **weights), seq_vcr(x[:, :1], **weights))
+
+
+def test_over_batch_and_length_is_one_covariance_of_all_vectors() -> None:
+    x = torch.randn(5, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    weights = {"variance_weight": 1.0, "covariance_weight": 0.5}
+    assert torch.allclose(seq_vcr(x, over="batch+length", **weights), seq_vcr(x.reshape(20, 1, 3), **weights))
+
+
+def test_collapsed_representations_cost_the_full_variance_hinge() -> None:
+    loss = seq_vcr(torch.ones(8, 3, 5, dtype=torch.float64), variance_weight=2.0, covariance_weight=1.0)
+    assert loss.item() == pytest.approx(2 * (1 - 1e-3**0.5))
+
+
+def test_floor_is_reached_by_the_most_even_representations_and_undercut_by_none() -> None:
+    """At unit variance a covariance of rank N−1 has trace d, so Σ C² ≥ d²/(N−1): equality for rows of a Hadamard."""
+    n, d, weight = 5, 16, 0.5
+    hadamard = torch.ones(1, 1, dtype=torch.float64)
+    for _ in range(4):
+        hadamard = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64), hadamard)
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.randn(n, n, dtype=torch.float64, generator=generator)
+    spread[:, 0] = 1  # every other direction is then orthogonal to the mean
+    x = torch.linalg.qr(spread)[0][:, 1:] @ hadamard[: n - 1]
+    loss = seq_vcr(x.unsqueeze(1), variance_weight=0.0, covariance_weight=weight)
+    assert loss.item() == pytest.approx(covariance_floor(n, d, weight))
+    other = torch.randn(n, d, dtype=torch.float64, generator=generator)
+    other = (other - other.mean(0)) / other.std(0)
+    assert seq_vcr(other.unsqueeze(1), variance_weight=0.0, covariance_weight=weight) > loss
+
+
+def test_unknown_over_and_too_few_vectors_are_refused() -> None:
+    with pytest.raises(ValueError, match="'batch' or 'batch\\+length'"):
+        seq_vcr(torch.zeros(4, 2, 3), variance_weight=1, covariance_weight=1, over="length")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 2 vectors"):
+        seq_vcr(torch.zeros(1, 2, 3), variance_weight=1, covariance_weight=1)

@@ -1,0 +1,93 @@
+"""The import arrows of the house: who may import whom, read from the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Each room with the rooms it may import beside itself. Rooms further down may use rooms further up, never the reverse.
+FOUNDATION = {"lookup", "seeds", "validation"}
+MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
+MAY_IMPORT = {
+    "lookup": set(),
+    "seeds": set(),
+    "validation": set(),
+    "tasks": FOUNDATION,
+    "models": FOUNDATION,
+    "objectives": FOUNDATION | {"tasks", "models"},
+    "runs": MODELLING,
+    "training": MODELLING | {"runs"},
+    "capture": MODELLING | {"runs"},
+    "instruments": MODELLING | {"capture"},
+    "mechanisms": MODELLING | {"capture", "instruments"},
+    "figures": MODELLING | {"capture", "instruments", "mechanisms"},
+    "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
+    "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
+    "catalogue": MODELLING | {"runs", "training", "instruments", "mechanisms"},
+    "cli": FOUNDATION | {"runs", "training", "report", "catalogue"},
+    "__main__": {"cli"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in the file, but not those only for type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT / "workbench").parts[0].removesuffix(".py")
+
+
+SOURCES = sorted((ROOT / "workbench").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_library_files_import_only_the_rooms_before_them(path: Path) -> None:
+    own = room(path)
+    if own == "__init__":
+        return
+    assert own in MAY_IMPORT, f"{own} is a new room: say here what it may import"
+    rooms = {name.split(".")[1] for name in imports(path) if name.startswith("workbench.")}
+    existing = {room(source) for source in SOURCES}
+    assert (rooms & existing) - {own} <= MAY_IMPORT[own]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_library_never_imports_app_probes_notebooks_or_streamlit(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"app", "probes", "notebooks", "streamlit"}
+
+
+@pytest.mark.parametrize("folder", ["probes", "notebooks"])
+def test_probes_and_notebooks_never_import_the_app(folder: str) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports(path)} & {"app", "streamlit"}, path
+
+
+def test_arrows_have_no_cycle() -> None:
+    """Each room's permissions, followed all the way, never lead back to it."""
+    for start in MAY_IMPORT:
+        reached, frontier = set(), set(MAY_IMPORT[start])
+        while frontier:
+            reached |= frontier
+            frontier = {after for name in frontier for after in MAY_IMPORT[name]} - reached
+        assert start not in reached

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import workbench
+from workbench.runs import list_runs, load_run
+from workbench.training import PRESETS, TrainingError, preset_config
+
+TINY = {
+    "task": {"n": 8, "k": 2},
+    "model": {"d_model": 16, "n_heads": 2},
+    "batch_size": 4,
+    "eval_size": 8,
+    "steps": 6,
+    "eval_every": 3,
+    "log_every": 2,
+}
+
+
+def test_train_writes_a_run_folder_that_opens(tmp_path: Path) -> None:
+    run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, checkpoint_every=3, **TINY)
+    assert {p.name for p in run.path.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "weights.safetensors",
+        "checkpoints",
+    }
+    assert run.step() == 6 and run.checkpoints() == [3, 6]
+    assert run.config.preset == "chain-chacal" and run.task().n_ctx == 8
+    metrics = run.metrics()
+    assert metrics["step"].tolist() == [1, 2, 3, 4, 6]
+    assert metrics["accuracy"].notna().sum() == 2
+    tokens = run.task().sample(3, workbench.generator(0)).tokens
+    assert run.model()(tokens).shape == (3, 8, 8)
+    assert not torch.equal(run.model(3)(tokens), run.model()(tokens))
+
+
+def test_same_command_gives_the_same_weights_and_another_seed_does_not(tmp_path: Path) -> None:
+    for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
+        workbench.train("chain-standard", out=tmp_path / name, progress=False, seed=seed, **TINY)
+    first, again, other = (load_file(tmp_path / name / "weights.safetensors") for name in "abc")
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["token_embedding.weight"], other["token_embedding.weight"])
+
+
+def test_saved_weights_are_the_trained_ones_bit_for_bit(tmp_path: Path) -> None:
+    run = workbench.train("multiply-seqvcr", out=tmp_path / "run", progress=False, steps=3, batch_size=4, eval_size=4)
+    assert load_run(run.path).config == run.config
+    model, again = run.model(), load_run(run.path).model()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_trains_and_lowers_its_loss(preset: str, tmp_path: Path) -> None:
+    run = workbench.train(preset, out=tmp_path / "run", progress=False, steps=15, log_every=1, eval_size=8, warmup=1)
+    losses = run.metrics()["loss"]
+    assert losses.iloc[-3:].mean() < losses.iloc[0]
+
+
+def test_projection_trains_with_the_model_and_is_not_saved(tmp_path: Path) -> None:
+    changes = {**TINY, "objectives": {"seq_vcr": {"layer": -1, "projection": 32}}}
+    run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, **changes)
+    assert "seq_vcr_floor" in run.metrics()
+    assert not [name for name in load_file(run.path / "weights.safetensors") if "project" in name]
+
+
+def test_ctrl_c_saves_what_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.training import loop
+
+    step = loop._Training.train_step
+
+    def interrupted(self: loop._Training) -> dict:
+        if self.step == 4:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(loop._Training, "train_step", interrupted)
+    run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, **TINY)
+    assert run.step() == 4
+    assert run.metrics()["step"].max() == 4
+
+
+def test_loss_that_is_not_finite_stops_with_the_last_good_weights(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"not finite at step \d+.*lower learning_rate"):
+        workbench.train(
+            "chain-standard", out=tmp_path / "run", progress=False, **{**TINY, "learning_rate": 1e30, "warmup": 0}
+        )
+    run = load_run(tmp_path / "run")
+    assert 0 < run.step() < 6
+    assert all(p.isfinite().all() for p in run.model().parameters())
+
+
+def test_training_leaves_the_global_generator_alone(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    workbench.train("chain-standard", out=tmp_path / "run", progress=False, **TINY)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="already exists"):
+        workbench.train("chain-standard", out=tmp_path, progress=False, **TINY)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_overrides_reach_every_level() -> None:
+    config = preset_config(
+        "multiply-seqvcr",
+        {"steps": 7, "task": {"digits": 3}, "model": {"attention": {"variant": "chacal", "gamma": 0.5}}},
+    )
+    assert config.steps == 7 and config.task["digits"] == 3
+    assert config.model.attention[1]["gamma"] == 0.5
+    assert preset_config("multiply-seqvcr", {"objectives": {"seq_vcr": None}}).objectives == {"next_token": {}}
+    assert preset_config("chain-chacal", {"model": {"attention": {"gamma": 0.8}}}).model.attention[0]["gamma"] == 0.8
+    assert preset_config("chain-chacal", {"task": {"name": "sorting"}}).task["name"] == "sorting"
+
+
+def test_a_whole_config_can_be_trained_and_changed() -> None:
+    config = preset_config("chain-chacal", TINY)
+    changed = preset_config(config, {"task": {"n": 16}})
+    assert (config.model.n_ctx, changed.model.n_ctx) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"stepz": 3}, "stepz"),
+        ({"steps": "many"}, "steps"),
+        ({"steps": 0}, "steps"),
+        ({"task": {"name": "sort"}}, "sorting"),
+        ({"task": {"k": 5}}, "k"),
+        ({"task": {"blocks": 5}}, "blocks"),
+        ({"model": {"attention": "chacla"}}, "chacal"),
+        ({"model": {"attention": {"gamma": 2}}}, "gamma"),
+        ({"model": {"attention": {"gama": 0.2}}}, "gamma"),
+        ({"model": {"n_heads": 7}}, "n_heads"),
+        ({"model": {"width": 7}}, "width"),
+        ({"objectives": {"seqvcr": {}}}, "seq_vcr"),
+        ({"objectives": {"seq_vcr": {"layer": 9}}}, "layer"),
+        ({"objectives": {"seq_vcr": {"lambda": 9}}}, "lambda"),
+        ({"device": "cuda:77"}, "cuda:77"),
+    ],
+)
+def test_wrong_fields_are_one_clear_line_and_nothing_is_written(overrides: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        workbench.train("chain-chacal", out=tmp_path / "run", progress=False, **overrides)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_preset_names_those_that_exist() -> None:
+    with pytest.raises(ValueError, match="chain-chacal.*there is.*sort-standard"):
+        preset_config("chain-chacl", {})
+
+
+class TestOpening:
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        return workbench.train("chain-standard", out=tmp_path / "run", progress=False, **TINY).path
+
+    def test_missing_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="no run folder"):
+            load_run(tmp_path / "nowhere")
+
+    def test_folder_of_runs_names_the_runs(self, run: Path) -> None:
+        with pytest.raises(ValueError, match="contains the runs run"):
+            load_run(run.parent)
+
+    def test_truncated_weights(self, run: Path) -> None:
+        whole = (run / "weights.safetensors").read_bytes()
+        for size in (0, 4, 100, len(whole) - 7):
+            (run / "weights.safetensors").write_bytes(whole[:size])
+            with pytest.raises(ValueError, match="truncated or corrupted"):
+                load_run(run)
+
+    def test_missing_weights(self, run: Path) -> None:
+        (run / "weights.safetensors").unlink()
+        with pytest.raises(ValueError, match="did not finish"):
+            load_run(run)
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", '{"format": 99}', "\x00\x01", '{"format": 1}', '{"format": 1, "x": 2}']
+    )
+    def test_broken_or_foreign_config(self, run: Path, text: str) -> None:
+        (run / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"config\.json") as caught:
+            load_run(run)
+        assert "\n" not in str(caught.value)
+
+    def test_weights_of_another_shape(self, run: Path) -> None:
+        config = json.loads((run / "config.json").read_text())
+        config["model"]["d_mlp"] = 8
+        (run / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=r"does not fit its config: layers\.0\.mlp"):
+            load_run(run).model()
+
+    def test_listing_leaves_out_what_cannot_be_opened(self, run: Path) -> None:
+        (run.parent / "broken").mkdir()
+        (run.parent / "broken" / "config.json").write_text("{")
+        assert [found.name for found in list_runs(run.parent)] == ["run"]
+
+    def test_a_metrics_line_cut_short_is_left_out(self, run: Path) -> None:
+        with (run / "metrics.jsonl").open("a") as log:
+            log.write('{"step": 9, "lo')
+        assert load_run(run).metrics()["step"].max() == 6

@@ -1,0 +1,126 @@
+"""What exists, in words: the text behind `workbench list`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def describe(what: str, root: Path) -> str:
+    """One paragraph per name, for people. `root` is where runs are looked for."""
+    return _DESCRIBERS[what](root)
+
+
+def _presets(_: Path) -> str:
+    from workbench.training import PRESETS, preset_config
+
+    lines = []
+    for name in PRESETS:
+        config = preset_config(name, {})
+        task = ", ".join(f"{key}={value}" for key, value in PRESETS[name]["task"].items() if key != "name")
+        layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
+        shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
+        losses = " + ".join(config.objectives)
+        lines.append(f"{name:18} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+    return "\n".join(lines)
+
+
+def _fields(_: Path) -> str:
+    import dataclasses
+
+    from workbench.models import DecoderConfig
+    from workbench.runs import RunConfig
+
+    skip = {"format", "preset", "task", "model", "objectives"}
+    run = [_setting(f"--{name}", field) for name, field in RunConfig.model_fields.items() if name not in skip]
+    from_task = {"d_vocab", "heads"}
+    model = []
+    for field in dataclasses.fields(DecoderConfig):
+        if field.name not in from_task:
+            described: Any = field.default
+            text = f" — {described.description}" if getattr(described, "description", None) else ""
+            model.append(f"  --model.{field.name}{text}")
+    rest = [
+        "  --task.SETTING — see `workbench list tasks`",
+        "  --model.attention.SETTING — see `workbench list variants`",
+        "  --objectives.NAME.SETTING — see `workbench list objectives`",
+    ]
+    return "\n".join([*run, *model, *rest])
+
+
+def _tasks(_: Path) -> str:
+    from workbench.tasks import TASKS
+
+    return _paragraphs((name, task.summary, task) for name, task in TASKS.items())
+
+
+def _variants(_: Path) -> str:
+    from workbench.models.attention import ATTENTION
+
+    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in ATTENTION.items())
+
+
+def _objectives(_: Path) -> str:
+    from workbench.objectives import OBJECTIVES
+
+    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in OBJECTIVES.items())
+
+
+def _instruments(_: Path) -> str:
+    from workbench.instruments import INSTRUMENTS
+
+    return "\n".join(f"{name}: {_first_line(instrument)}" for name, instrument in INSTRUMENTS.items())
+
+
+def _mechanisms(_: Path) -> str:
+    from workbench.mechanisms import MECHANISMS
+
+    return "\n".join(f"{name}: {_first_line(mechanism)}" for name, mechanism in MECHANISMS.items())
+
+
+def _runs(root: Path) -> str:
+    from workbench.runs import list_runs
+
+    runs = list_runs(root)
+    if not runs:
+        return f"there is no run under {root}; `workbench train PRESET --out {root}/NAME` makes one"
+    lines = []
+    for run in runs:
+        metrics = run.metrics()
+        accuracy = metrics["accuracy"].dropna().tolist() if "accuracy" in metrics else []
+        figure = f"accuracy {accuracy[-1]:.1%}" if accuracy else "not evaluated"
+        lines.append(f"{run.name:24} {run.config.task['name']:16} step {run.step()}/{run.config.steps}  {figure}")
+    return "\n".join(lines)
+
+
+def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
+    lines = []
+    for name, summary, settings in entries:
+        lines.append(f"{name}: {summary}")
+        lines += [_setting(setting, field) for setting, field in settings.model_fields.items()]
+    return "\n".join(lines)
+
+
+def _setting(name: str, field: Any) -> str:
+    default = "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True))}"
+    return f"  {name}{default}" + (f" — {field.description}" if field.description else "")
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().splitlines()[0]
+
+
+_DESCRIBERS = {
+    "presets": _presets,
+    "fields": _fields,
+    "tasks": _tasks,
+    "variants": _variants,
+    "objectives": _objectives,
+    "instruments": _instruments,
+    "mechanisms": _mechanisms,
+    "runs": _runs,
+}

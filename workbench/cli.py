@@ -1,0 +1,161 @@
+"""The command line: train, inspect, explore, list. Heavy libraries are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+BAD_INPUT, FAILED = 2, 1
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with its errors in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
+    try:
+        options, fields = _parser().parse_known_args(arguments)
+        if fields and options.command is not train:
+            raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
+        return options.command(options, fields) or 0
+    except ValueError as error:
+        return _complain(error, BAD_INPUT)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except Exception as error:
+        return _complain(
+            error if isinstance(error, RuntimeError | OSError) else f"{type(error).__name__}: {error}", FAILED
+        )
+
+
+def train(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.training import train as run_training
+
+    run = run_training(options.preset, options.out, progress=not options.quiet, **parse_fields(fields))
+    if run.step() < run.config.steps:
+        print(f"stopped at step {run.step()} of {run.config.steps}; saved {run.path}")
+    else:
+        accuracy = run.metrics()["accuracy"].dropna().iloc[-1]
+        print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} held-out sequences")
+    print(f"next: workbench inspect {run.path}")
+
+
+def inspect(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.report import inspect as run_inspection
+
+    report = run_inspection(options.runs, out=options.out, n=options.n, seed=options.seed, progress=not options.quiet)
+    print(report.summary)
+    print(f"report: {report.html}")
+
+
+def explore(options: argparse.Namespace, _: list[str]) -> int:
+    import os
+    import subprocess
+    from importlib.util import find_spec
+
+    if not options.root.is_dir():
+        raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
+    app = find_spec("app")
+    assert app is not None and app.submodule_search_locations, "the app is installed with workbench"
+    script = Path(next(iter(app.submodule_search_locations))) / "main.py"
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
+    command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
+    command += ["--browser.gatherUsageStats", "false", "--", "--root", str(options.root.resolve())]
+    return subprocess.run(command, env=os.environ, check=False).returncode
+
+
+def list_names(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.catalogue import describe
+
+    print(describe(options.what, options.root))
+
+
+def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
+    """`--task.n 64 --batch-size=32` as `{"task": {"n": 64}, "batch_size": 32}`. Values are JSON, or else text.
+
+    Raises:
+        ValueError: if an argument is not a field, or has no value.
+    """
+    fields: dict[str, Any] = {}
+    rest = list(arguments)
+    while rest:
+        name, given, text = rest.pop(0).partition("=")
+        if not name.startswith("--"):
+            raise ValueError(f"unrecognised argument {name!r}; fields are given as --name value")
+        if not given and not rest:
+            raise ValueError(f"{name} needs a value")
+        value = _value(text if given else rest.pop(0))
+        *parents, last = name.removeprefix("--").replace("-", "_").split(".")
+        inner = fields
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"{name} is given twice, as a value and as a group of fields")
+        inner[last] = value
+    return fields
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _complain(message: object, code: int) -> int:
+    print(f"workbench: {' '.join(str(message).split())}", file=sys.stderr)
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="workbench", description="Train small transformers on algorithmic tasks, then see how they do it."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
+
+    add = commands.add_parser(
+        "train",
+        help="train a preset and write a run folder",
+        description="Train a preset and write a run folder. Every field of the preset can be replaced: --steps 200 "
+        "--seed 1 --task.n 64 --model.attention standard --model.attention.gamma 0.8 "
+        "--objectives.seq_vcr.covariance_weight 0.1 … `workbench list fields` shows them all.",
+        usage="workbench train PRESET --out DIR [--FIELD VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("preset", metavar="PRESET", help="its name; `workbench list presets` shows them")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=train)
+
+    add = commands.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
+    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
+    add.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: RUN/inspection)")
+    add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
+    add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
+    add.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    add.set_defaults(command=inspect)
+
+    add = commands.add_parser("explore", help="open the explorer in a browser", allow_abbrev=False)
+    add.add_argument("--root", type=Path, default=Path("runs"), help="folder that holds run folders (default: runs)")
+    add.add_argument("--port", type=int, default=8501)
+    add.add_argument("--headless", action="store_true", help="do not open a browser")
+    add.set_defaults(command=explore)
+
+    add = commands.add_parser("list", help="say what exists", allow_abbrev=False)
+    kinds = ("presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms", "runs")
+    add.add_argument("what", choices=kinds, help="what to list")
+    add.add_argument("--root", type=Path, default=Path("runs"), help="for runs: the folder that holds them")
+    add.set_defaults(command=list_names)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Statistics with their intervals, several runs in one figure: accuracy, entropy, mass on gold paths, mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.style import BLUE, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
+from workbench.instruments import Measurement
+
+
+def accuracy(runs: Mapping[str, Measurement]) -> go.Figure:
+    """Accuracy by the task's group (`hop`, `length`, `digit`), one line a run.
+
+    Args:
+        runs: name -> `accuracy.measure(...)`, joined and averaged over examples.
+    """
+    first = next(iter(runs.values()))
+    unit = first.settings.get("unit", "answer")
+    return curves(runs, first.name, f"share of {unit}s right", f"{sample_size(runs)}; bars are 95 % intervals")
+
+
+def entropy(runs: Mapping[str, Measurement]) -> go.Figure:
+    """Matrix entropy from the embedding up through the layers, one line a run.
+
+    Args:
+        runs: name -> `entropy.measure(...)` of one set of settings, joined and averaged over examples.
+    """
+    first = next(iter(runs.values()))
+    settings = first.settings
+    how = [
+        f"α = {'∞' if np.isinf(settings['alpha']) else format(settings['alpha'], 'g')}",
+        "centred" if settings["centre"] else "not centred",
+        "unit rows" if settings["unit_rows"] else "rows as they are",
+        "before the final norm",
+    ]
+    subtitle = f"{', '.join(how)}; {sample_size(runs)}; bars are 95 % intervals"
+    return curves(runs, "Matrix entropy by layer", f"entropy ({first.units})", subtitle)
+
+
+def hops(runs: Mapping[str, Measurement]) -> go.Figure:
+    """Mass of A^h on the gold edges h hops away, one line a run.
+
+    Args:
+        runs: name -> `attention_hops.measure(...)` averaged over examples, with one layer and head selected.
+    """
+    subtitle = f"share of the mass of the pattern's h-th power on the true ancestor h hops up; {sample_size(runs)}"
+    return curves(runs, "Attention powers on gold hops", "share of mass", subtitle)
+
+
+def curves(runs: Mapping[str, Measurement], title: str, y_title: str, subtitle: str) -> go.Figure:
+    """Measurements of one dim as lines over it, with their intervals."""
+    dim = next(iter(runs.values())).dims[0]
+    figure = go.Figure()
+    shown: list[list[Any]] = []
+    for i, (run, m) in enumerate(runs.items()):
+        assert m.dims == (dim,), f"{run}: one line needs the single dim {dim}, not {m.dims}"
+        defined = ~np.isnan(m.values)
+        labels = [label for label, keep in zip(m.coords[dim], defined, strict=True) if keep]
+        shown.append(labels)
+        figure.add_scatter(
+            x=[point_name(label) if dim == "layer" else label for label in labels],
+            y=m.values[defined],
+            error_y=interval(m, defined),
+            name=run,
+            mode="lines+markers",
+            line={"color": PALETTE[i % len(PALETTE)], "width": 2.5},
+            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+        )
+    framed(figure, title, subtitle)
+    figure.update_yaxes(title=y_title)
+    if next(iter(runs.values())).units == "share":
+        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    else:
+        figure.update_yaxes(rangemode="tozero")
+    labels = ordered_union(shown)
+    if dim == "layer":
+        names = [point_name(label) for label in labels]
+        title_x = "residual: layer · point (mid: after attention, post: after the MLP)"
+        figure.update_xaxes(title=title_x, type="category", categoryorder="array", categoryarray=names)
+    else:
+        figure.update_xaxes(title=dim, **({"tickvals": labels} if len(labels) <= 32 else {}))
+    return figure
+
+
+def gold_mass(measurement: Measurement) -> go.Figure:
+    """Each head's mass on gold paths, by its pattern and by what its layer applies, side by side.
+
+    Args:
+        measurement: `attention_graph.measure(...)` averaged over examples: dims `matrix`, `layer`, `head`.
+    """
+    names = [
+        f"layer {layer}, head {head}" for layer in measurement.coords["layer"] for head in measurement.coords["head"]
+    ]
+    figure = go.Figure()
+    for i, matrix in enumerate(measurement.coords["matrix"]):
+        part = measurement.select(matrix=matrix)
+        if i and np.allclose(part.values, measurement.values[0], equal_nan=True):
+            continue  # this variant applies its pattern as it is
+        figure.add_bar(
+            x=names,
+            y=part.values.reshape(-1),
+            error_y=interval(part),
+            name=matrix,
+            marker={"color": (BLUE, GREEN)[i]},
+        )
+    model, n = measurement.settings["model"], sample_size({"": measurement})
+    framed(
+        figure, "Attention on gold paths", f"{model}: share of mass on true ancestors, all hops; {n}; 95 % intervals"
+    )
+    figure.update_yaxes(title="share of mass", range=[0, 1.03], tickformat=".0%")
+    return figure.update_xaxes(title="head")
+
+
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) -> go.Figure:
+    """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
+
+    Args:
+        runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
+    """
+    figure = go.Figure()
+    n_bars = 0
+    for i, (run, pairs) in enumerate(runs.items()):
+        colour = PALETTE[i % len(PALETTE)]
+        for which, suffix, shape in ((0, "", ""), (1, ", control", "/")):
+            rows = [row for pair in pairs for row in bars(pair[which])]
+            if not rows:
+                continue
+            names, values, below, above = zip(*rows, strict=True)
+            n_bars += len(rows)
+            figure.add_bar(
+                y=names,
+                x=values,
+                error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5},
+                orientation="h",
+                name=run + suffix,
+                marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
+            )
+    subtitle = "share of cases in which the claim holds; control: against other examples' truth; 95 % intervals"
+    framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
+    figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
+    return figure.update_yaxes(autorange="reversed", automargin=True)
+
+
+def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
+    """(label, value, distance to low, distance to high) of every value that is defined."""
+    rows = []
+    for index in np.ndindex(*m.values.shape):
+        value = float(m.values[index])
+        if np.isnan(value):
+            continue
+        places = [(dim, m.coords[dim][i]) for dim, i in zip(m.dims, index, strict=True)]
+        words = [point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in places]
+        low = value if m.low is None else float(m.low[index])
+        high = value if m.high is None else float(m.high[index])
+        rows.append((", ".join([m.name, *words]), value, value - low, high - value))
+    return rows
+
+
+def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] | None:
+    """Plotly's error bars for a measurement's interval, None where it has none."""
+    if m.low is None or m.high is None:
+        return None
+    rows = np.ones_like(m.values, dtype=bool) if keep is None else keep
+    above, below = (m.high - m.values)[rows], (m.values - m.low)[rows]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5, "width": 4}
+
+
+def sample_size(runs: Mapping[str, Measurement]) -> str:
+    """How many sequences stand behind the values, in words."""
+    counts = np.concatenate([np.ravel(m.n) for m in runs.values() if m.n is not None] or [np.zeros(0, int)])
+    counts = counts[counts > 0]
+    if not len(counts):
+        return "single values"
+    low, high = int(counts.min()), int(counts.max())
+    return f"means over {low if low == high else f'{low} to {high}'} sequences"

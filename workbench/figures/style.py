@@ -1,0 +1,71 @@
+"""One look for every figure: palette, frame, and the words on the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+# Okabe and Ito's colour-blind-safe palette, without the black and the yellow that vanish on one of the two themes.
+BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY)
+GREY = "rgba(128,128,128,0.9)"
+GRID = "rgba(128,128,128,0.25)"
+DASHES = ("solid", "dash", "dot", "dashdot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+
+# Nothing is see-through, so that a heat map sits well on a light page and on a dark one.
+SHADES = [[0.0, "rgba(86,180,233,0.04)"], [0.5, "rgba(30,146,205,0.55)"], [1.0, "rgba(0,114,178,1)"]]
+
+
+def framed(figure: go.Figure, title: str, subtitle: str = "", height: int = 420, legend: bool = True) -> go.Figure:
+    """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot."""
+    figure.update_layout(
+        title={
+            "text": title,
+            "subtitle": {"text": subtitle, "font": {"size": 12}},
+            "x": 0.0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 1.0,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 16},
+            "font": {"size": 17},
+        },
+        height=height,
+        margin={"l": 70, "r": 30, "t": 86, "b": 100 if legend else 64},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=legend,
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0, "xanchor": "left"},
+        hoverlabel={"namelength": -1},
+    )
+    figure.update_xaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)
+    return figure
+
+
+def point_name(point: Any) -> str:
+    """A residual's hook name for an axis: `blocks.1.hook_resid_mid` is `1 · mid`, what enters layer 0 the embedding."""
+    text = str(point)
+    if text == "blocks.0.hook_resid_pre":
+        return "embedding"
+    if not text.startswith("blocks."):
+        return text
+    _, layer, hook = text.split(".", 2)
+    return f"{layer} · {hook.removeprefix('hook_resid_')}"
+
+
+def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """Every entry once, numbers in order of size, names in the order of the longest list that has them."""
+    entries = list(dict.fromkeys(entry for entries in sorted(lists, key=len, reverse=True) for entry in entries))
+    return sorted(entries) if all(isinstance(entry, int | float) for entry in entries) else entries
+
+
+def thinned(labels: Sequence[str], most: int) -> dict[str, list[Any]]:
+    """Tick positions and labels, at most `most` of them, evenly spaced."""
+    step = -(-len(labels) // most)
+    kept = range(0, len(labels), step)
+    return {"tickvals": list(kept), "ticktext": [labels[i] for i in kept]}

@@ -1,0 +1,122 @@
+"""Everything that is measured when a run is inspected: every instrument and mechanism that applies, on fresh data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from workbench.capture import Capture, Subject, capture
+from workbench.instruments import INSTRUMENTS, Measurement, attention_graph, mismatched
+from workbench.instruments.projection import top_tokens
+from workbench.mechanisms import MECHANISMS
+from workbench.runs import Run
+from workbench.seeds import generator
+from workbench.tasks import Batch, Task
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Everything measured on one run.
+
+    Attributes:
+        run: the run.
+        measured: instrument or mechanism -> its mean over examples, with interval and n.
+        controls: the same measures on activations beside the truth of other examples.
+        gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph.
+        gold_mass_control: the same head's mass on the gold paths of other examples.
+        example: a capture of a single sequence, to draw.
+        shown_head: the layer and head to draw.
+    """
+
+    run: Run
+    measured: dict[str, Measurement]
+    controls: dict[str, Measurement]
+    gold_mass: Measurement | None
+    gold_mass_control: Measurement | None
+    example: Capture
+    shown_head: tuple[int, int]
+
+    def all(self) -> dict[str, Measurement]:
+        """Every measurement under the name of its file."""
+        found = dict(self.measured) | {f"{name}-control": m for name, m in self.controls.items()}
+        if self.gold_mass is not None and self.gold_mass_control is not None:
+            found |= {"gold_mass": self.gold_mass, "gold_mass-control": self.gold_mass_control}
+        return found | {"example-projection": top_tokens(self.example)}
+
+
+@torch.no_grad()
+def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspected:
+    """Measure one run on fresh data, one batch in memory at a time.
+
+    Args:
+        run: the run.
+        n: sequences for each of the task's test conditions.
+        seed: seed of those sequences; they come from other streams than training's.
+        progress: show a progress bar on standard error.
+    """
+    subject, hooked = Subject.of(run.model(), run.task(), run.name), run.hooked()
+    measures = _measures(subject)
+    names = {name for needs, _ in measures.values() for name in needs(subject)}
+    shuffle = generator(seed, "control")
+    found: dict[str, list[Measurement]] = {name: [] for name in measures}
+    controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
+    batches = list(_test_batches(subject.task, n, seed))
+    for batch in track(batches, f"inspecting {run.name}", console=Console(stderr=True), disable=not progress):
+        seen = capture(hooked, subject, batch, names)
+        unrelated = mismatched(seen, shuffle)
+        for name, (_, measure) in measures.items():
+            found[name].append(measure(seen))
+            if name in controls:
+                controls[name].append(measure(unrelated))
+    joined = {name: Measurement.join(parts) for name, parts in found.items()}
+    joined_controls = {name: Measurement.join(parts) for name, parts in controls.items()}
+    head, best = (subject.n_layers - 1, 0), None
+    if "attention_graph" in joined:
+        selection = capture(hooked, subject, subject.task.sample(BATCH, generator(seed, "selection")), names)
+        ranking = attention_graph.measure(selection)
+        head = attention_graph.best_head(ranking)
+        best = [attention_graph.gold_mass(ranking, m["attention_graph"]) for m in (joined, joined_controls)]
+    return Inspected(
+        run=run,
+        measured={name: m.mean("example") for name, m in joined.items()},
+        controls={name: m.mean("example") for name, m in joined_controls.items()},
+        gold_mass=best[0] if best else None,
+        gold_mass_control=best[1] if best else None,
+        example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example")), names),
+        shown_head=head,
+    )
+
+
+Needs = Callable[[Subject], list[str]]
+Measure = Callable[[Capture], Measurement]
+
+
+def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
+    """What applies to this model: instruments (those of the graph only where there is one) and mechanisms."""
+    n_hops = subject.task.truth(subject.task.sample(16, generator(0, "hops")).tokens).n_hops
+    measures: dict[str, tuple[Needs, Measure]] = {}
+    for name, instrument in INSTRUMENTS.items():
+        if name == "attention_hops" and n_hops:
+            measures[name] = (instrument.needs, partial(instrument.measure, n_hops=n_hops))
+        elif n_hops or not name.startswith("attention"):
+            measures[name] = (instrument.needs, instrument.measure)
+    for name, claim in MECHANISMS.items():
+        if claim.why_not(subject) is None:
+            measures[name] = (claim.needs, claim.score)
+    return measures
+
+
+def _test_batches(task: Task, n: int, seed: int) -> Iterator[Batch]:
+    """N fresh sequences for each of the task's test conditions."""
+    for condition in task.conditions:
+        draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
+        whole = task.sample(n, draws, **condition)
+        for start in range(0, n, BATCH):
+            yield whole[start : start + BATCH]

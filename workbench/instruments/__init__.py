@@ -1,0 +1,37 @@
+"""What can be measured on a capture. A new instrument is one file and one entry in `INSTRUMENTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from workbench.capture import Subject
+from workbench.instruments import accuracy, attention_graph, attention_hops, entropy, overall, projection
+from workbench.instruments.control import mismatched
+from workbench.instruments.entropy import matrix_entropy
+from workbench.instruments.measurement import Measurement
+
+
+class Instrument(Protocol):
+    """What every instrument module offers; its docstring says what it shows and what it does not."""
+
+    __doc__: str | None
+
+    def needs(self, subject: Subject) -> list[str]:
+        """The hook names to capture."""
+
+    @property
+    def measure(self) -> Callable[..., Measurement]:
+        """`measure(capture, **settings)`: per-example results, with the last dim `example`."""
+
+
+INSTRUMENTS: dict[str, Instrument] = {
+    "overall": overall,
+    "accuracy": accuracy,
+    "entropy": entropy,
+    "projection": projection,
+    "attention_graph": attention_graph,
+    "attention_hops": attention_hops,
+}
+
+__all__ = ["INSTRUMENTS", "Instrument", "Measurement", "matrix_entropy", "mismatched"]

@@ -1,0 +1,41 @@
+"""What an objective is: a loss that declares the activations it needs; the training loop never asks its name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from workbench.models import DecoderConfig
+from workbench.tasks import Batch
+
+
+class Settings(BaseModel):
+    """An objective's settings: plain, frozen, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Objective(nn.Module, ABC):
+    """A term of the training loss. Its parameters train with the model and are not part of the model."""
+
+    name: ClassVar[str]
+    """The objective's entry in `OBJECTIVES`."""
+    Settings: ClassVar[type[Settings]] = Settings
+    needs: tuple[str, ...] = ()
+    """Names of the activations that `Decoder.forward` must keep for it."""
+
+    def __init__(self, config: DecoderConfig, **settings: Any) -> None:
+        """Args: config: the model's shape; settings: see `Settings`."""
+        super().__init__()
+        self.settings: Any = self.Settings(**settings)
+
+    @abstractmethod
+    def forward(
+        self, logits: Float[Tensor, "batch pos class"], kept: Mapping[str, Tensor], batch: Batch
+    ) -> tuple[Float[Tensor, ""], dict[str, float | Tensor]]:
+        """The loss, and figures worth logging under their names."""

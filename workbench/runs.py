@@ -1,0 +1,284 @@
+"""The run folder: write, open, list. The only code that turns names into objects.
+
+config.json                      what was asked for, strict and versioned
+metrics.jsonl                    one line per logged step
+weights.safetensors              the final weights
+checkpoints/step-N.safetensors   weights on the way
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from workbench import tasks
+from workbench.lookup import lookup
+from workbench.models import Decoder, DecoderConfig
+from workbench.objectives import OBJECTIVES, Objective
+from workbench.tasks import Task
+from workbench.validation import one_line
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+FORMAT: Literal[1] = 1
+CONFIG, METRICS, WEIGHTS, CHECKPOINTS = "config.json", "metrics.jsonl", "weights.safetensors", "checkpoints"
+
+
+class RunConfig(BaseModel):
+    """All that decides a run: the same config on the same machine trains the same weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = Field(FORMAT, description="version of the run folder's format")
+    preset: str | None = Field(None, description="the preset it was made from")
+    seed: int = Field(0, ge=0)
+    task: dict[str, Any] = Field(description="a task's name and settings")
+    model: DecoderConfig = Field(description="the model's shape; d_vocab, n_ctx and heads come from the task")
+    objectives: dict[str, dict[str, Any]] = Field(
+        default={"next_token": {}}, description="objective -> its settings; the loss is their sum"
+    )
+    steps: int = Field(1000, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
+    warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
+    weight_decay: float = Field(0.0, ge=0)
+    beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 runs under autocast")
+    device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
+    log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
+    eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out samples")
+    eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
+    checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit_model_to_task(cls, data: Any) -> Any:
+        """Fill in what the task decides about the model, so that one change of the task changes both."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
+            return data
+        task = make_task(data["task"])
+        data = {**data, "task": {"name": task.name, **task.model_dump(mode="json")}}
+        model = data.get("model")
+        if isinstance(model, Mapping):
+            data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
+        return data
+
+    @field_validator("task")
+    @classmethod
+    def _task_is_whole(cls, value: dict[str, Any]) -> dict[str, Any]:
+        make_task(value)
+        return value
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> RunConfig:
+        task = self.make_task()
+        if self.model.d_vocab != len(task.vocabulary):
+            raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
+        if self.model.n_ctx < task.n_ctx:
+            raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+        if not self.objectives:
+            raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
+        self.make_objectives()
+        return self
+
+    def make_task(self) -> Task:
+        return make_task(self.task)
+
+    def make_objectives(self) -> dict[str, Objective]:
+        """The objectives with fresh parameters."""
+        return {name: make_objective(name, self.model, settings) for name, settings in self.objectives.items()}
+
+
+def make_task(spec: Mapping[str, Any]) -> Task:
+    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError in one line."""
+    if "name" not in spec:
+        raise ValueError(f"task needs a name; there is: {', '.join(tasks.TASKS)}")
+    return tasks.make(spec["name"], **{key: value for key, value in spec.items() if key != "name"})
+
+
+def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any]) -> Objective:
+    """An objective by name. Raises ValueError in one line."""
+    kind = lookup(OBJECTIVES, name, "objective")
+    try:
+        return kind(model, **settings)
+    except ValidationError as error:
+        raise ValueError(f"objective {name}: {one_line(error, kind.Settings.model_fields)}") from None
+
+
+def parse_config(data: Any) -> RunConfig:
+    """A `RunConfig` from plain data.
+
+    Raises:
+        ValueError: in one line, naming the field, what it was, and what exists.
+    """
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(one_line(error, RunConfig.model_fields)) from None
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run folder. Nothing is loaded until it is asked for."""
+
+    path: Path
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def task(self) -> Task:
+        return self.config.make_task()
+
+    def model(self, step: int | None = None) -> Decoder:
+        """The trained model in evaluation mode, on the CPU; of a checkpoint if `step` is given."""
+        model = Decoder(self.config.model)
+        load_weights(
+            model, self.path / WEIGHTS if step is None else self.path / CHECKPOINTS / f"step-{step}.safetensors"
+        )
+        return model.eval()
+
+    def hooked(self, step: int | None = None) -> TransformerBridge:
+        """The trained model as a TransformerLens bridge."""
+        from workbench.models.hooked import hook
+
+        return hook(self.model(step))
+
+    def checkpoints(self) -> list[int]:
+        """Steps that have a checkpoint, in order."""
+        names = [p.stem.removeprefix("step-") for p in (self.path / CHECKPOINTS).glob("step-*.safetensors")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def step(self) -> int:
+        """The step at which the final weights were saved."""
+        return int(_metadata(self.path / WEIGHTS).get("step", -1))
+
+    def metrics(self) -> pd.DataFrame:
+        """Everything logged, one row a line; a last line cut short is left out."""
+        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines() if (self.path / METRICS).exists() else []
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                if number < len(lines):
+                    raise ValueError(f"{self.path / METRICS} is corrupted: line {number} is not JSON") from None
+        return pd.DataFrame(rows)
+
+
+def load_run(path: str | Path) -> Run:
+    """Open a run folder.
+
+    Raises:
+        ValueError: in one line, if the folder, its config or its weights are missing, truncated, corrupted or of
+            another version.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"there is no run folder {path}; `workbench train PRESET --out {path}` makes one")
+    if not (path / CONFIG).is_file():
+        inside = ", ".join(run.name for run in list_runs(path)[:5])
+        hint = f"; it contains the runs {inside}" if inside else ""
+        raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
+    config = _read_config(path / CONFIG)
+    if not (path / WEIGHTS).is_file():
+        raise ValueError(f"{path} has no {WEIGHTS}: its training did not finish; train it again into another folder")
+    _metadata(path / WEIGHTS)
+    return Run(path, config)
+
+
+def list_runs(root: str | Path) -> list[Run]:
+    """The runs directly under a folder that can be opened, by name."""
+    runs = []
+    for config in sorted(Path(root).glob(f"*/{CONFIG}")):
+        try:
+            runs.append(load_run(config.parent))
+        except ValueError:
+            continue
+    return runs
+
+
+def create(path: str | Path, config: RunConfig) -> Path:
+    """Start a run folder with its config.
+
+    Raises:
+        ValueError: if the path already holds something; nothing is ever overwritten.
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / CONFIG, config.model_dump_json(indent=1).encode())
+    return path
+
+
+def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
+    """Write a model's weights so that the file is either whole or not there."""
+    path.parent.mkdir(exist_ok=True)
+    shared: dict[int, str] = {}
+    tensors = {}
+    for name, tensor in model.state_dict().items():
+        if shared.setdefault(tensor.data_ptr(), name) == name:
+            tensors[name] = tensor.detach().cpu().contiguous()
+    partial = path.with_name(f".{path.name}.partial")
+    save_file(tensors, partial, metadata={"format": str(FORMAT), "step": str(step)})
+    partial.replace(path)
+
+
+def load_weights(model: Decoder, path: Path) -> None:
+    """Fill a model with a file's weights. Raises ValueError in one line if they are not this model's."""
+    _metadata(path)
+    weights = load_file(path)
+    if model.config.tied:
+        weights["unembedding.weight"] = weights["token_embedding.weight"]
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            want, got = expected.get(name, "nothing"), found.get(name, "nothing")
+            raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
+    model.load_state_dict(weights)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is either whole or not there."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+def _read_config(path: Path) -> RunConfig:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError(f"{path} is corrupted: it is not JSON") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else None
+        raise ValueError(f"{path} is of format {found!r}; this version reads format {FORMAT}")
+    try:
+        return parse_config(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is truncated or corrupted: {error}") from None

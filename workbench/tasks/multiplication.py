@@ -1,0 +1,163 @@
+"""Multiplication digit by digit: plain, with pause tokens, or with its chain of thought (Seq-VCR, §4)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import Field
+from torch import Tensor
+
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+
+_WORDS = (*"0123456789", "*", "####", "||", "+", "(", ")", "</pause_start>", "<pause>", "</pause_end>")
+_TIMES, _ANSWER, _THOUGHT, _PLUS, _OPEN, _CLOSE, _PAUSE_START, _PAUSE, _PAUSE_END = range(10, 19)
+
+
+class Multiplication(Task):
+    """Two numbers of exactly `digits` digits and their product, padded to twice as many; lowest digit first.
+
+    12 × 34 = 408 with 2 digits:
+
+        plain               2 1 * 4 3 #### 8 0 4 0
+        pause               2 1 * 4 3 </pause_start> <pause> <pause> </pause_end> #### 8 0 4 0
+        chain_of_thought    2 1 * 4 3 || 8 4 0 + 0 6 3 0 #### 8 0 4 0
+
+    The chain of thought is the partial products, each shifted by its place, with the running sum in parentheses after
+    all but the first and the last. The loss is on what follows ####, and in chain_of_thought on what follows ||; pause
+    tokens are never scored.
+
+    Labels, at the position that predicts a digit of the product: `digit` (its place, 0 is the lowest), `carry` (what
+    the schoolbook column sum carries into that place), `operations` (how many digit products the column adds). Gold
+    edges of hop 1: from there to the digits i and j of the operands with i + j equal to the place.
+    """
+
+    name: ClassVar[str] = "multiplication"
+    summary: ClassVar[str] = "two numbers and their product, lowest digit first"
+    group: ClassVar[str] = "digit"
+    unit: ClassVar[Literal["position"]] = "position"
+
+    digits: int = Field(2, ge=1, description="digits of each operand")
+    mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
+    n_pause: int = Field(2, ge=0, description="pause tokens between their delimiters, in mode pause")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(_WORDS)
+
+    @property
+    def n_ctx(self) -> int:
+        """Every sequence has this length."""
+        one = torch.ones(1, self.digits, dtype=torch.long)
+        return self._tokens(one, one).shape[1]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(2 * self.digits))
+
+    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+        digits = torch.randint(0, 10, (2, n, self.digits), generator=generator)
+        digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
+        return self._batch(digits[0], digits[1])
+
+    def _batch(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Batch:
+        tokens = self._tokens(a, b)
+        position = torch.arange(tokens.shape[1])
+        start = 2 * self.digits + 1 if self.mode == "chain_of_thought" else tokens.shape[1] - 2 * self.digits - 1
+        scored = ((position >= start) & (position < tokens.shape[1] - 1)).expand_as(tokens)
+        return Batch(tokens, torch.where(scored, tokens.roll(-1, dims=1), 0), scored)
+
+    def _tokens(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Int[Tensor, "batch pos"]:
+        def mark(*ids: int) -> Tensor:
+            return torch.tensor(ids).expand(len(a), -1)
+
+        thought, product = _work(a, b)
+        parts = [a, mark(_TIMES), b]
+        if self.mode == "pause":
+            parts.append(mark(_PAUSE_START, *[_PAUSE] * self.n_pause, _PAUSE_END))
+        if self.mode == "chain_of_thought":
+            parts += [mark(_THOUGHT), thought]
+        return torch.cat([*parts, mark(_ANSWER), product], dim=1)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        d, n_pos = self.digits, tokens.shape[1]
+        a, b = tokens[:, :d], tokens[:, d + 1 : 2 * d + 1]
+        first = self.n_ctx - 2 * d - 1  # predicts the lowest digit
+        labels = {name: torch.full_like(tokens, -1) for name in ("digit", "carry", "operations")}
+        edges = []
+        carry = torch.zeros(len(tokens), dtype=torch.long)
+        for place in range(2 * d):
+            position = first + place
+            if position >= n_pos:
+                break
+            pairs = [(i, place - i) for i in range(d) if 0 <= place - i < d]
+            labels["digit"][:, position] = place
+            labels["operations"][:, position] = len(pairs)
+            labels["carry"][:, position] = carry
+            keys = [key for i, j in pairs for key in (i, d + 1 + j)]
+            edges += [(1, position, key) for key in keys]
+            carry = (carry + sum((a[:, i] * b[:, j] for i, j in pairs), torch.zeros_like(carry))) // 10
+        one = torch.tensor(edges, dtype=torch.long).reshape(-1, 3)
+        example = torch.arange(len(tokens)).repeat_interleave(len(one))
+        return Truth(torch.cat([example[:, None], one.repeat(len(tokens), 1)], dim=1), labels)
+
+    def parse(self, text: str) -> Batch:
+        """Ordinary integers, highest digit first as people write them: `12 * 34`."""
+        words = text.replace("*", " * ").replace("×", " * ").split()
+        if len(words) != 3 or words[1] != "*" or not all(word.isdecimal() for word in (words[0], words[2])):
+            raise ValueError(
+                f"type two numbers of {self.digits} digits, as in {'12345678901'[: self.digits]} * …, not {text!r}"
+            )
+        a, b = (_digits(int(word), self.digits) for word in (words[0], words[2]))
+        return self._batch(a[None], b[None])
+
+
+def row(a: int, b: int, digits: int) -> str:
+    """The line `question||chain of thought #### answer` of two ordinary integers, as in the public data sets.
+
+    Raises:
+        ValueError: if an operand does not have exactly `digits` digits.
+    """
+    task = Multiplication(digits=digits, mode="chain_of_thought")
+    words = task.words(task._batch(_digits(a, digits)[None], _digits(b, digits)[None]).tokens[0])
+    return " ".join(words).replace(" || ", "||")
+
+
+def _digits(number: int, digits: int) -> Int[Tensor, " digit"]:
+    """The digits of a number, lowest first."""
+    text = str(number)
+    if number <= 0 or len(text) != digits:
+        raise ValueError(f"operands have exactly {digits} digits, not {number}")
+    return torch.tensor([int(digit) for digit in reversed(text)])
+
+
+def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"]:
+    """Column sums as digits, lowest first; the last carry must be nothing."""
+    digits, carry = [], torch.zeros_like(columns[:, 0])
+    for column in columns.unbind(1):
+        total = column + carry
+        digits.append(total % 10)
+        carry = total // 10
+    return torch.stack(digits, dim=1)
+
+
+def _work(a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> tuple[Tensor, Tensor]:
+    """The chain of thought, and the product in twice as many digits."""
+    n, d = a.shape
+
+    def mark(token: int) -> Tensor:
+        return torch.full((n, 1), token)
+
+    total = torch.zeros(n, 2 * d, dtype=torch.long)
+    thought = []
+    for i in range(d):
+        partial = torch.zeros(n, 2 * d + 1, dtype=torch.long)
+        partial[:, i : i + d] = a * b[:, i : i + 1]
+        partial, width = _carried(partial)[:, : 2 * d], d + 1 + i
+        total = _carried(total + partial)
+        thought.append(partial[:, :width] if i == 0 else torch.cat([mark(_PLUS), partial[:, :width]], dim=1))
+        if 0 < i < d - 1:
+            thought += [mark(_OPEN), total[:, :width], mark(_CLOSE)]
+    return torch.cat(thought, dim=1), total

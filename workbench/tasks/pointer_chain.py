@@ -1,0 +1,126 @@
+"""Pointer chains: the toy task of the ChaCAL paper (§5.1), where every hop needs the one before it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+
+
+class PointerChain(Task):
+    """Numbers in blocks of k: block 0 holds random values, block j the shuffled positions of block j−1.
+
+    n=9, k=3:
+
+        position   0 1 2 | 3 4 5 | 6 7 8
+        token      7 0 4 | 2 0 1 | 5 3 4
+
+    Position 6 holds 5, position 5 holds 1, position 1 holds 0: the chain of 6 is [5, 1], and its root's value is 0.
+
+    Two readings of what is asked at a position of depth d (d blocks after block 0; d ≥ 1 is scored):
+
+    * `chain` (default; the paper's words): the set of the d positions on its chain. Hop 1 is the token itself. With
+      the score of `correct` a model that reaches 2^L hops and guesses the rest gets 45, 65, 87, 100 % for L = 1..4 at
+      n=128, k=8: the reading nearest to Table 1.
+    * `root`: the value at the chain's root, one class. Depth 0 is left out: it would be copying its own token.
+
+    Values are uniform over 0..n−1 (the paper says "random"), so guessing among the k visible ones is right about 1/k
+    of the time. Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token).
+    Gold edges: hop h leads from a position to its h-th ancestor.
+    """
+
+    name: ClassVar[str] = "pointer_chain"
+    summary: ClassVar[str] = "blocks of pointers into the block before; follow each chain to its root"
+    group: ClassVar[str] = "hop"
+    unit: ClassVar[Literal["position"]] = "position"
+
+    n: int = Field(64, ge=2, description="tokens in a sequence")
+    k: int = Field(8, ge=1, description="tokens in a block; divides n")
+    reading: Literal["chain", "root"] = Field("chain", description="predict the chain's positions, or its root's value")
+
+    @model_validator(mode="after")
+    def _blocks_fit(self) -> PointerChain:
+        if self.n % self.k or self.n // self.k < 2:
+            raise ValueError(f"pointer_chain needs n to be at least 2 whole blocks of k, not n={self.n}, k={self.k}")
+        return self
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(tuple(str(i) for i in range(self.n)))
+
+    @property
+    def n_ctx(self) -> int:
+        return self.n
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(1, self.n // self.k))
+
+    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+        values = torch.randint(0, self.n, (n, 1, self.k), generator=generator)
+        shuffles = torch.rand(n, self.n // self.k - 1, self.k, generator=generator).argsort(-1)
+        starts = torch.arange(0, self.n - self.k, self.k).unsqueeze(-1)
+        return self._batch(torch.cat([values, shuffles + starts], dim=1).reshape(n, self.n))
+
+    def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos hop"]:
+        """The position h hops up the chain of each position, h = 1, 2, …; −1 where the chain has ended."""
+        depth = torch.arange(tokens.shape[1], device=tokens.device) // self.k
+        here = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        hops = []
+        for _ in range(self.n // self.k - 1):
+            moves = depth[here.clamp(min=0)] > 0
+            here = torch.where(moves & (here >= 0), tokens.gather(1, here.clamp(min=0)), -1)
+            hops.append(here)
+        return torch.stack(hops, dim=-1)
+
+    def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
+        scored = (torch.arange(tokens.shape[1]) >= self.k).expand_as(tokens)
+        if self.reading == "root":
+            return Batch(tokens, self.truth(tokens).labels["root"].clamp(min=0), scored)
+        ancestors = self.ancestors(tokens)
+        members = torch.zeros(*tokens.shape, self.n + 1, dtype=torch.bool)
+        members.scatter_(2, torch.where(ancestors < 0, self.n, ancestors), True)
+        return Batch(tokens, members[..., : self.n], scored)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        ancestors = self.ancestors(tokens)
+        example, query, hop = (ancestors >= 0).nonzero(as_tuple=True)
+        edges = torch.stack([example, hop + 1, query, ancestors[example, query, hop]], dim=1)
+        depth = (ancestors >= 0).sum(-1)
+        root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
+        value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
+        hop_label = torch.where(depth > 0, depth, -1)
+        labels = {"hop": hop_label, "parent": ancestors[..., 0], "root_position": root, "root": value}
+        return Truth(edges, labels)
+
+    def accuracy_by_group(
+        self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth
+    ) -> Float[Tensor, "batch group"]:
+        """`root`: accuracy by depth. `chain`: how often the ancestor h hops up is among the top d, by h."""
+        if self.reading == "root":
+            return super().accuracy_by_group(logits, batch, truth)
+        ancestors = self.ancestors(batch.tokens)
+        rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+        size = batch.targets.sum(-1, keepdim=True)
+        found = rank.gather(2, ancestors.clamp(min=0)) < size
+        defined = (ancestors >= 0) & batch.loss_mask.unsqueeze(-1)
+        return (found & defined).sum(1) / defined.sum(1)
+
+    def parse(self, text: str) -> Batch:
+        words = text.replace("|", " ").split()
+        if not words or len(words) % self.k or len(words) > self.n:
+            raise ValueError(f"a chain is whole blocks of {self.k} numbers, at most {self.n} of them, not {len(words)}")
+        tokens = torch.tensor([self.vocabulary.encode(words)])
+        for start in range(self.k, len(words), self.k):
+            block = tokens[0, start : start + self.k].tolist()
+            before = list(range(start - self.k, start))
+            if sorted(block) != before:
+                wanted = " ".join(map(str, before))
+                raise ValueError(f"block {start // self.k} must hold the positions {wanted} in some order, not {block}")
+        return self._batch(tokens)

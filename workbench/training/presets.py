@@ -1,0 +1,76 @@
+"""Presets: whole runs by name, each learning something measurable in about a minute on a laptop's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.lookup import lookup
+from workbench.runs import RunConfig, parse_config
+
+_CHAIN: dict[str, Any] = {
+    "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},
+    "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "attention": "chacal"},
+    "objectives": {"next_token": {}},
+    "steps": 500,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+}
+_SORT: dict[str, Any] = {
+    "task": {"name": "sorting", "q": 32, "min_length": 2, "max_length": 16, "test_max_length": 20},
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "positions": "none"},
+    "objectives": {"next_token": {}},
+    "steps": 3000,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "schedule": "onecycle",
+}
+_MULTIPLY: dict[str, Any] = {
+    "task": {"name": "multiplication", "digits": 2},
+    "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
+    "objectives": {"next_token": {}},
+    "steps": 2000,
+    "batch_size": 64,
+    "learning_rate": 1e-3,
+}
+
+
+def merge(base: Any, changes: Any) -> Any:
+    """Nested mappings merged, the changes winning; None takes an entry out. A name stands for its settings."""
+    if not isinstance(changes, Mapping):
+        return changes
+    if isinstance(base, str):
+        base = {"variant": base}
+    merged = dict(base) if isinstance(base, Mapping) else {}
+    for key, value in changes.items():
+        merged[key] = merge(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None or key not in changes}
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "chain-chacal": _CHAIN,
+    "chain-standard": merge(_CHAIN, {"model": {"attention": "standard"}}),
+    "sort-standard": _SORT,
+    "sort-tempered": merge(_SORT, {"model": {"attention": "tempered"}}),
+    "multiply-vanilla": _MULTIPLY,
+    "multiply-seqvcr": merge(_MULTIPLY, {"objectives": {"seq_vcr": {}}}),
+}
+
+
+def preset_config(config: str | RunConfig, overrides: Mapping[str, Any]) -> RunConfig:
+    """A preset, or a whole config, with some fields replaced.
+
+    Raises:
+        ValueError: if the preset does not exist, or a field or its value is wrong; in one line.
+    """
+    if isinstance(config, str):
+        base = {"preset": config, **lookup(PRESETS, config, "preset")}
+    else:
+        base = config.model_dump(mode="json")
+    task = overrides.get("task")
+    if isinstance(task, Mapping):
+        if task.get("name", base["task"]["name"]) != base["task"]["name"]:
+            base = {**base, "task": {}}  # another task: the settings of this one mean nothing to it
+        derived = ("d_vocab", "n_ctx", "heads")
+        base = {**base, "model": {key: value for key, value in base["model"].items() if key not in derived}}
+    return parse_config(merge(base, overrides))
