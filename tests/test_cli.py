@@ -14,7 +14,14 @@ FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8"
 
 def test_help_answers_without_importing_torch() -> None:
     start = time.perf_counter()
-    code = "import sys; from workbench.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    code = """
+import sys
+from workbench.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    assert "torch" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert time.perf_counter() - start < 0.8
 

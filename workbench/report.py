@@ -73,12 +73,12 @@ def summarise(inspected: Sequence[Inspected]) -> str:
     """One table, a column per run."""
     rows = _rows(inspected)
     table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for one in inspected:
-        table.add_column(one.run.name, justify="right")
+        table.add_column(one.run.name, justify="right", no_wrap=True)
     for label, cells in rows:
         table.add_row(label, *cells)
-    console = Console(file=StringIO(), width=max(80, 50 + 26 * len(inspected)), no_color=True)
+    console = Console(file=StringIO(), width=70 + 40 * len(inspected), no_color=True)
     console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
@@ -111,19 +111,27 @@ def _rows(inspected: Sequence[Inspected]) -> list[tuple[str, list[str]]]:
 
 
 def _add_mechanism(add: Callable[[str, Cell], None], inspected: Sequence[Inspected], name: str) -> None:
-    """A row per place where the claim is read, with its control."""
-    first = next(one.measured[name] for one in inspected if name in one.measured)
+    """A row per place where the claim is read, with its control; of several heads, the one best on other data."""
+    pairs = {one.run.name: _of_shown_head(one, name) for one in inspected if name in one.measured}
+    first = next(iter(pairs.values()))[0]
     for index in np.ndindex(*first.values.shape):
         where = {dim: first.coords[dim][i] for dim, i in zip(first.dims, index, strict=True)}
         place = ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in where.items())
 
         def cell(one: Inspected, where: dict[str, Any] = where) -> str:
-            held = _cell(name, where, _share)(one)
-            if held == "–":
-                return held
-            return f"{held}, control {float(one.controls[name].select(**where).values):.1%}"
+            held, control = (_value(m, where, _share) for m in pairs.get(one.run.name, (None, None)))
+            return held if held == "–" else f"{held}, control {control.split()[0]}"
 
         add(first.name + (f": {place}" if place else ""), cell)
+
+
+def _of_shown_head(one: Inspected, name: str) -> tuple[Measurement, Measurement]:
+    """A mechanism's score and its control."""
+    score, control = one.measured[name], one.controls[name]
+    if "head" not in score.dims:
+        return score, control
+    head = dict(zip(("layer", "head"), one.shown_head, strict=True))
+    return score.select(**head), control.select(**head)
 
 
 def _coordinates(inspected: Sequence[Inspected], name: str) -> list[tuple[str, Any]]:
@@ -140,16 +148,15 @@ def _coordinates(inspected: Sequence[Inspected], name: str) -> list[tuple[str, A
 
 def _cell(name: str, where: dict[str, Any], show: Callable[[Measurement], str]) -> Cell:
     """One value of a measurement as text, or a dash for a run that has no such value."""
+    return lambda one: _value(one.measured.get(name), where, show)
 
-    def cell(one: Inspected) -> str:
-        measurement = one.measured.get(name)
-        if measurement is None or any(
-            dim not in measurement.dims or label not in measurement.coords[dim] for dim, label in where.items()
-        ):
-            return "–"
-        return show(measurement.select(**where))
 
-    return cell
+def _value(measurement: Measurement | None, where: dict[str, Any], show: Callable[[Measurement], str]) -> str:
+    if measurement is None or any(
+        dim not in measurement.dims or label not in measurement.coords[dim] for dim, label in where.items()
+    ):
+        return "–"
+    return show(measurement.select(**where))
 
 
 def _shape(one: Inspected) -> str:
@@ -218,8 +225,7 @@ def _figures(inspected: Sequence[Inspected]) -> list[tuple[str, str, list[go.Fig
             caption = next(iter(same.values())).caption
         sections.append((name.capitalize(), caption, drawn))
     claims = {
-        one.run.name: [(one.measured[name], one.controls[name]) for name in MECHANISMS if name in one.measured]
-        for one in inspected
+        one.run.name: [_of_shown_head(one, name) for name in MECHANISMS if name in one.measured] for one in inspected
     }
     if any(claims.values()):
         shown = {run: pairs for run, pairs in claims.items() if pairs}
@@ -266,7 +272,8 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 1120px; margin: 2rem auto; padding: 0 1.5rem; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; }}
+body {{ max-width: 1120px; margin: 2rem auto; padding: 0 1.5rem; }}
 h1 {{ font-size: 1.6rem; margin-bottom: 0; }} h2 {{ font-size: 1.2rem; margin-top: 2.5rem; }}
 p, pre {{ color: #555; max-width: 80ch; white-space: pre-wrap; }}
 table {{ border-collapse: collapse; margin: 1.5rem 0; }}

@@ -156,7 +156,7 @@ def test_wrong_fields_are_one_clear_line_and_nothing_is_written(overrides: dict,
 
 
 def test_unknown_preset_names_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="chain-chacal.*there is.*sort-standard"):
+    with pytest.raises(ValueError, match=r"chain-chacal.*there is.*sort-standard"):
         preset_config("chain-chacl", {})
 
 

@@ -112,11 +112,11 @@ class _Training:
         row: dict[str, float] = {}
         if self.step % config.log_every == 0 or last or self.step == 1:
             row = {key: float(figure) for key, figure in figures.items()}
-            row["learning_rate"] = self.scheduler.get_last_lr()[0]
+            row["learning_rate"] = float(self.scheduler.get_last_lr()[0])
         if self.step % config.eval_every == 0 or last:
             row["accuracy"] = evaluate(self.model, self.task, self.held_out, self.device)
         if row:
-            self.shown.update({name: row[name] for name in ("loss", "accuracy") if name in row})
+            self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
             log.write(json.dumps({"step": self.step, "seconds": round(seconds, 3), **row}) + "\n")
             log.flush()
         if config.checkpoint_every and self.step % config.checkpoint_every == 0:
