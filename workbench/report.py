@@ -249,7 +249,7 @@ def _graph_section(one: Inspected) -> tuple[str, str, list[go.Figure]]:
     hops = one.measured["attention_hops"].select(layer=layer, head=head)
     if len(hops.coords["hop"]) > 1:
         drawn.append(figures.hops({one.run.name: hops}))
-    drawn.append(figures.attention_arcs(matrices, "pattern", gold))
+    drawn.append(figures.attention_arcs(matrices, "pattern", [edge for edge in gold if edge[0] == 1]))
     drawn.append(figures.attention_matrix(matrices, "pattern", gold))
     if not np.allclose(matrices.select(matrix="pattern").values, matrices.select(matrix="resolvent").values):
         drawn.append(figures.attention_matrix(matrices, "resolvent", gold))

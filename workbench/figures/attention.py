@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import GREEN, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
+from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
 from workbench.instruments import Measurement
 
 Edge = tuple[int, int, int]
@@ -71,13 +71,13 @@ def attention_arcs(
 ) -> go.Figure:
     """Attention as arcs from keys to queries over the sequence; wider arcs carry more of the row.
 
-    An arc stands for a share of at least `threshold`; without one, a gold edge is missing. A position's attention to
-    itself is not drawn. Where there are more arcs than `strongest`, only those are drawn, and the subtitle says so.
+    An arc stands for a share of at least `threshold`; without one, a gold edge is missing. Arcs of queries that have
+    no gold edge are grey: neither right nor wrong. A position's attention to itself is not drawn. Where there are more arcs than `strongest`, only those are drawn, and the subtitle says so.
 
     Args:
         matrices: `attention_graph.matrices(...)`.
         which: `pattern`, `A²`, ..., or `resolvent`.
-        gold: `attention_graph.gold_edges(...)`; without any, arcs are neither right nor wrong.
+        gold: `attention_graph.gold_edges(...)`, or those of one hop.
         query: draw one position's arcs only.
         threshold: the smallest share of a row that counts as an edge.
         strongest: how many arcs to draw at most.
@@ -93,9 +93,11 @@ def attention_arcs(
     edges = [(int(q), int(k)) for q, k in strong if q != k]
     drawn = edges[:strongest]
     missing = sorted(truth - set(edges))
+    asked = {q for q, _ in truth}
     kinds: list[tuple[str, str, str, list[tuple[int, int]]]] = [
-        ("right: a gold edge", GREEN, "solid", [edge for edge in drawn if edge in truth]),
-        ("wrong: no gold edge" if gold else "attention", VERMILLION, "solid", [e for e in drawn if e not in truth]),
+        ("where no gold edge is due" if gold else "attention", GREY, "solid", [e for e in drawn if e[0] not in asked]),
+        ("wrong: no gold edge", VERMILLION, "solid", [e for e in drawn if e[0] in asked and e not in truth]),
+        ("right: a gold edge", GREEN, "solid", [e for e in drawn if e in truth]),
         (f"missing: gold, below {threshold:.0%}", PURPLE, "dot", missing[:strongest]),
     ]
     figure = go.Figure()
@@ -120,7 +122,7 @@ def arcs(
 ) -> list[Any]:
     """Traces for one kind of edge: one for each of four widths, and markers at the tops that carry the hover text."""
     traces: list[Any] = []
-    level = [min(3, int(4 * weight[edge])) for edge in edges]
+    level = [min(3, int(4 * weight[edge] / weight.max())) for edge in edges]
     for width in range(4):
         members = [edge for edge, at in zip(edges, level, strict=True) if at == width]
         x = [v for q, k in members for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]

@@ -1,0 +1,167 @@
+"""Figures show the numbers they were given, under titles and axes that say what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from workbench import figures
+from workbench.figures.style import ordered_union
+from workbench.instruments import Measurement
+
+
+def table(name: str, values: np.ndarray, coords: dict, units: str = "share", **settings: object) -> Measurement:
+    return Measurement(name, values, tuple(coords), coords, units, {"model": "m", **settings})
+
+
+def by_hop(values: list[float], hops: list[int]) -> Measurement:
+    examples = np.repeat(np.array(values)[:, None], 20, axis=1)
+    return table("Accuracy by hop", examples, {"hop": hops, "example": range(20)}, unit="position").mean()
+
+
+def by_layer(n_layers: int, alpha: float = 1.0) -> Measurement:
+    points = [f"blocks.{layer}.hook_resid_{p}" for layer in range(n_layers) for p in ("mid", "post")]
+    points = ["blocks.0.hook_resid_pre", *points]
+    values = np.linspace(1, 2, len(points))[:, None] + np.linspace(-0.1, 0.1, 5)
+    settings = {"alpha": alpha, "centre": True, "unit_rows": False, "normalise": None}
+    return table("Matrix entropy", values, {"layer": points, "example": range(5)}, "nats", **settings).mean()
+
+
+def top_tokens() -> Measurement:
+    coords = {
+        "basis": ("encoder", "decoder"),
+        "point": ["blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"],
+        "position": ["0:a", "1:b", "2:c"],
+        "rank": [1, 2],
+    }
+    values = np.arange(24, 0, -1, dtype=float).reshape(2, 2, 3, 2)
+    m = table("Residual on both bases", values, coords, "inner product", final_norm=False)
+    return Measurement(**{**vars(m), "labels": np.array([f"t{v:.0f}" for v in values.flat]).reshape(values.shape)})
+
+
+def head() -> Measurement:
+    pattern = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.9, 0, 0], [0.3, 0, 0.695, 0.005]])
+    names = ["0:a", "1:b", "2:c", "3:d"]
+    coords = {"matrix": ["pattern", "resolvent"], "query": names, "key": names}
+    return table("Attention of layer 0, head 1", np.stack([pattern, pattern]), coords)
+
+
+def every_figure() -> Iterator[go.Figure]:
+    score = table("Minimum", np.array([1.0, 1.0, 0.0]), {"example": range(3)}).mean()
+    mass = table(
+        "Gold",
+        np.random.default_rng(0).random((2, 1, 2, 9)),
+        {"matrix": ("pattern", "resolvent"), "layer": [0], "head": [0, 1], "example": range(9)},
+    )
+    yield figures.accuracy({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.entropy({"a": by_layer(2)})
+    yield figures.hops({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.gold_mass(mass.mean())
+    yield figures.mechanisms({"a": [(score, score)]})
+    yield figures.projection_map(top_tokens())
+    yield figures.projection_bars(top_tokens(), "blocks.0.hook_resid_mid", 1)
+    yield figures.attention_matrix(head(), "pattern", [(1, 2, 1), (2, 3, 1)])
+    yield figures.attention_arcs(head(), "pattern", [(1, 2, 1)])
+
+
+def test_every_figure_is_titled_labelled_transparent_and_exports() -> None:
+    for figure in every_figure():
+        title = figure.layout.title
+        assert title.text and title.subtitle.text
+        assert figure.layout.xaxis.title.text
+        assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
+        json.loads(figure.to_json())
+        figure.update_layout(template="plotly_dark")
+
+
+def test_accuracy_draws_every_run_with_its_interval() -> None:
+    runs = {"one": by_hop([1.0, 0.25], [1, 2]), "two": by_hop([0.5, np.nan, 1.0], [1, 2, 3])}
+    figure = figures.accuracy(runs)
+    one, two = figure.data
+    assert (one.name, two.name) == ("one", "two") and one.line.color != two.line.color
+    assert list(one.y) == [1, 0.25] and list(two.x) == [1, 3]
+    assert one.error_y.arrayminus[0] > 0.05  # Wilson's: 20 of 20 is not certainty
+    assert figure.layout.yaxis.tickformat == ".0%" and list(figure.layout.xaxis.tickvals) == [1, 2, 3]
+
+
+def test_entropy_orders_layers_and_states_its_settings() -> None:
+    figure = figures.entropy({"shallow": by_layer(1, np.inf), "deep": by_layer(2, np.inf)})
+    wanted = ("embedding", "0 · mid", "0 · post", "1 · mid", "1 · post")
+    assert figure.layout.xaxis.categoryarray == wanted
+    assert "α = ∞, centred, rows as they are" in figure.layout.title.subtitle.text
+    assert figure.layout.yaxis.title.text == "entropy (nats)"
+
+
+def test_gold_mass_leaves_out_a_resolvent_that_is_the_pattern() -> None:
+    values = np.random.default_rng(0).random((1, 1, 2, 9))
+    coords = {"matrix": ("pattern", "resolvent"), "layer": [0], "head": [0, 1], "example": range(9)}
+    same = table("Gold", np.concatenate([values, values]), coords).mean()
+    other = table("Gold", np.concatenate([values, values / 2]), coords).mean()
+    assert [bar.name for bar in figures.gold_mass(same).data] == ["pattern"]
+    assert [bar.name for bar in figures.gold_mass(other).data] == ["pattern", "resolvent"]
+
+
+def test_mechanisms_stand_beside_their_control() -> None:
+    held = table("Minimum", np.array([1.0, 1.0, 0.0, 1.0]), {"example": range(4)}).mean()
+    chance = table("Minimum", np.array([0.0, 1.0, 0.0, 0.0]), {"example": range(4)}).mean()
+    score, control = figures.mechanisms({"run": [(held, chance)]}).data
+    assert (score.name, control.name) == ("run", "run, control")
+    assert score.x == (0.75,) and control.x == (0.25,) and score.y == control.y == ("Minimum",)
+
+
+def test_projection_map_shows_top_tokens_and_marks_every_cell_for_clicks() -> None:
+    cells, markers = figures.projection_map(top_tokens(), "decoder").data
+    assert cells.text.tolist() == [["t12", "t10", "t8"], ["t6", "t4", "t2"]]
+    assert markers.customdata[4].tolist() == ["blocks.0.hook_resid_post", "1"]
+    assert (markers.x[4], markers.y[4]) == (1, 1)
+
+
+def test_projection_bars_show_both_bases_of_one_cell() -> None:
+    figure = figures.projection_bars(top_tokens(), "blocks.0.hook_resid_post", 2)
+    encoder, decoder = figure.data
+    assert list(encoder.x) == [14, 13] and list(decoder.x) == [2, 1]
+    assert [text.strip() for text in figure.layout.yaxis2.ticktext] == ["t2", "t1"]
+
+
+def test_attention_matrix_outlines_gold_edges_at_their_cells() -> None:
+    heat, first, further = figures.attention_matrix(head(), "pattern", [(1, 2, 1), (2, 3, 1)]).data
+    assert np.array_equal(heat.z, head().values[0])
+    assert (first.x, first.y) == ((1,), (2,)) and (further.x, further.y) == ((1,), (3,))
+
+
+def arc_counts(figure: go.Figure) -> dict[str, int]:
+    named = {trace.name for trace in figure.data}
+    return {name.rsplit(" (", 1)[0].split(":")[0]: int(name.rsplit("(", 1)[1][:-1]) for name in named}
+
+
+def test_arcs_are_right_wrong_missing_or_not_due() -> None:
+    figure = figures.attention_arcs(head(), "pattern", [(1, 2, 1), (1, 3, 1)])
+    # 2→1 is found; 2→0, 3→0 and 3→2 are wrong; 3→1 is missing; nothing is due of 1→0.
+    assert arc_counts(figure) == {"right": 1, "wrong": 3, "missing": 1, "where no gold edge is due": 1}
+
+
+def test_arcs_are_thinned_to_the_strongest_and_say_so() -> None:
+    figure = figures.attention_arcs(head(), "pattern", strongest=2)
+    assert arc_counts(figure) == {"attention": 2}
+    assert "the 2 strongest of 5 arcs" in figure.layout.title.subtitle.text
+    tops = [trace for trace in figure.data if trace.mode == "markers"]
+    assert {text for trace in tops for text in trace.text} == {"2:c reads 1:b: 0.900", "3:d reads 2:c: 0.695"}
+
+
+def test_arcs_of_one_query_leave_the_others_out() -> None:
+    figure = figures.attention_arcs(head(), "pattern", [(1, 2, 1), (1, 3, 1)], query=2)
+    assert arc_counts(figure) == {"right": 1, "wrong": 1}
+
+
+def test_unknown_matrix_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ValueError, match="no matrix 'A³'; there is: pattern, resolvent"):
+        figures.attention_matrix(head(), "A³")
+
+
+def test_labels_of_several_runs_are_merged_in_order() -> None:
+    assert ordered_union([[4, 2], [1, 3]]) == [1, 2, 3, 4]
+    assert ordered_union([["a", "b"], ["a", "b", "c"]]) == ["a", "b", "c"]
