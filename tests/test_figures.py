@@ -116,7 +116,7 @@ def test_mechanisms_stand_beside_their_control() -> None:
 def test_projection_map_shows_top_tokens_and_marks_every_cell_for_clicks() -> None:
     cells, markers = figures.projection_map(top_tokens(), "decoder").data
     assert cells.text.tolist() == [["t12", "t10", "t8"], ["t6", "t4", "t2"]]
-    assert markers.customdata[4].tolist() == ["blocks.0.hook_resid_post", "1"]
+    assert list(markers.customdata[4]) == ["blocks.0.hook_resid_post", 1]
     assert (markers.x[4], markers.y[4]) == (1, 1)
 
 
@@ -155,6 +155,12 @@ def test_arcs_are_thinned_to_the_strongest_and_say_so() -> None:
 def test_arcs_of_one_query_leave_the_others_out() -> None:
     figure = figures.attention_arcs(head(), "pattern", [(1, 2, 1), (1, 3, 1)], query=2)
     assert arc_counts(figure) == {"right": 1, "wrong": 1}
+
+
+def test_a_row_edited_to_nothing_misses_its_gold_edges() -> None:
+    edited = head()
+    edited.values[:, 2] = 0
+    assert arc_counts(figures.attention_arcs(edited, "pattern", [(1, 2, 1)], query=2)) == {"missing": 1}
 
 
 def test_unknown_matrix_is_refused_with_those_that_exist() -> None:

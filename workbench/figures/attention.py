@@ -40,15 +40,18 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
         hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
     )
     size = max(4, min(26, 400 // len(names)))
-    for label, symbol, wanted in (("gold, 1 hop", "square-open", [1]), ("gold, further hops", "circle-open", None)):
-        edges = [(q, k) for hop, q, k in gold if (hop in wanted if wanted else hop > 1)]
+    marks = {
+        "gold, 1 hop": ("square-open", ORANGE, [edge for edge in gold if edge[0] == 1]),
+        "gold, further hops": ("circle-open", PURPLE, [edge for edge in gold if edge[0] > 1]),
+    }
+    for label, (symbol, colour, edges) in marks.items():
         if edges:
             figure.add_scatter(
-                x=[k for _, k in edges],
-                y=[q for q, _ in edges],
+                x=[key for _, _, key in edges],
+                y=[query for _, query, _ in edges],
                 mode="markers",
                 name=label,
-                marker={"symbol": symbol, "size": size, "color": ORANGE if wanted else PURPLE, "line": {"width": 1.8}},
+                marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.8}},
                 hoverinfo="skip",
             )
     framed(figure, f"{part.name}: {which}", subtitle(part), height=760, legend=bool(gold))
@@ -72,7 +75,8 @@ def attention_arcs(
     """Attention as arcs from keys to queries over the sequence; wider arcs carry more of the row.
 
     An arc stands for a share of at least `threshold`; without one, a gold edge is missing. Arcs of queries that have
-    no gold edge are grey: neither right nor wrong. A position's attention to itself is not drawn. Where there are more arcs than `strongest`, only those are drawn, and the subtitle says so.
+    no gold edge are grey: neither right nor wrong. A position's attention to itself is not drawn. Where there are more
+    arcs than `strongest`, only those are drawn, and the subtitle says so.
 
     Args:
         matrices: `attention_graph.matrices(...)`.
@@ -122,7 +126,8 @@ def arcs(
 ) -> list[Any]:
     """Traces for one kind of edge: one for each of four widths, and markers at the tops that carry the hover text."""
     traces: list[Any] = []
-    level = [min(3, int(4 * weight[edge] / weight.max())) for edge in edges]
+    largest = weight.max() or 1.0  # a row edited to nothing has only missing edges
+    level = [min(3, int(4 * weight[edge] / largest)) for edge in edges]
     for width in range(4):
         members = [edge for edge, at in zip(edges, level, strict=True) if at == width]
         x = [v for q, k in members for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]

@@ -3,7 +3,7 @@
 Task hinting and tempered softmax, §5, for sorting. Scored after attention and after the MLP of every layer. Caveat: the
 embedding is itself part of the residual, so an untrained model scores high too. The finding is that training *keeps*
 the token while other things are written; score an untrained model of the same shape beside it. The control
-(`mismatched`, the tokens of another example) only rules out chance.
+(`mismatched`, the tokens of another example) only rules out chance. It does not show that later layers use the copy.
 """
 
 from __future__ import annotations

@@ -1,0 +1,156 @@
+"""The attention functions against independent figures, and against what the equations say of special cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.models.attention import ATTENTION, chacal_attention, tempered_attention
+from workbench.models.attention.standard import StandardAttention
+
+PRECISIONS = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+
+
+def inputs(numerics: Any, dtype: torch.dtype) -> list[torch.Tensor]:
+    return [torch.tensor(numerics[name], dtype=dtype)[None, None] for name in "qkv"]
+
+
+def agree(z: torch.Tensor, expected: Any, tolerance: float) -> None:
+    torch.testing.assert_close(z[0, 0], torch.tensor(expected, dtype=z.dtype), atol=tolerance, rtol=0)
+
+
+@PRECISIONS
+def test_standard_agrees_with_the_reference(numerics: Any, dtype: torch.dtype, tolerance: float) -> None:
+    q, k, v = inputs(numerics, dtype)
+    layer = StandardAttention()
+    agree(layer.pattern(q, k), numerics["standard"]["pattern"], tolerance)
+    agree(layer.mix(q, k, v), numerics["standard"]["z"], tolerance)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("case", range(16))
+def test_chacal_agrees_with_the_reference(numerics: Any, case: int, dtype: torch.dtype, tolerance: float) -> None:
+    q, k, v = inputs(numerics, dtype)
+    expected = numerics["chacal"][case]
+    settings = {
+        "gamma": expected["gamma"],
+        "form": expected["form"],
+        "diagonal": expected["diagonal_in_inverse"],
+    }
+    agree(chacal_attention(q, k, v, **settings), expected["z"], tolerance)
+    layer = ATTENTION["chacal"](**settings)
+    agree(layer.read(layer.pattern(q, k), v), expected["z"], tolerance)
+
+
+@PRECISIONS
+def test_tempered_agrees_with_the_reference(numerics: Any, dtype: torch.dtype, tolerance: float) -> None:
+    q, k, v = inputs(numerics, dtype)
+    reference = numerics["tempered"]
+    for n, expected in [
+        ("position", reference["per_position"]["z"]),
+        (reference["fixed_length"]["n"], reference["fixed_length"]["z"]),
+    ]:
+        agree(tempered_attention(q, k, v, beta=reference["beta"], n=n), expected, tolerance)
+        layer = ATTENTION["tempered"](n=n).to(dtype)
+        torch.nn.init.constant_(layer.beta, reference["beta"])
+        agree(layer.mix(q, k, v), expected, tolerance)
+
+
+def random_qkv(pos: int = 7) -> list[torch.Tensor]:
+    g = torch.Generator().manual_seed(5)
+    return [torch.randn(2, 2, pos, 3, dtype=torch.float64, generator=g) for _ in range(3)]
+
+
+def test_chacal_is_the_closed_form_of_equation_5_and_of_equation_7() -> None:
+    q, k, v = random_qkv()
+    A = StandardAttention().pattern(q, k)
+    eye = torch.eye(7, dtype=A.dtype)
+    for diagonal in (False, True):
+        A_s = A if diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+        inverse = torch.linalg.inv(eye - 0.8 * A_s)
+        eq5 = chacal_attention(q, k, v, gamma=0.8, diagonal=diagonal)
+        eq7 = chacal_attention(q, k, v, gamma=0.8, form="eq7", diagonal=diagonal)
+        torch.testing.assert_close(eq5, 0.2 * A @ inverse @ v)
+        torch.testing.assert_close(eq7, inverse @ (0.2 * A) @ v)
+
+
+def test_both_equations_are_one_with_the_full_diagonal_and_two_without() -> None:
+    q, k, v = random_qkv()
+    full = [chacal_attention(q, k, v, form=form, diagonal=True) for form in ("eq5", "eq7")]
+    torch.testing.assert_close(*full)
+    strict = [chacal_attention(q, k, v, form=form) for form in ("eq5", "eq7")]
+    assert not torch.allclose(*strict, atol=1e-3)
+
+
+def test_chacal_with_gamma_0_is_standard_attention() -> None:
+    q, k, v = random_qkv()
+    for form in ("eq5", "eq7"):
+        torch.testing.assert_close(chacal_attention(q, k, v, gamma=0, form=form), StandardAttention().mix(q, k, v))
+
+
+def test_chacal_is_the_geometric_sum_over_path_lengths() -> None:
+    q, k, v = random_qkv()
+    A = StandardAttention().pattern(q, k)
+    A_s = A.tril(-1)
+    paths, power = torch.zeros_like(A), torch.eye(7, dtype=A.dtype)
+    for length in range(7):
+        paths += 0.9**length * power
+        power = power @ A_s
+    torch.testing.assert_close(chacal_attention(q, k, v), 0.1 * A @ paths @ v)
+
+
+def test_rows_of_what_chacal_applies_sum_to_less_than_one_and_of_other_variants_to_one() -> None:
+    q, k, _ = random_qkv()
+    for name, kind in ATTENTION.items():
+        layer = kind().double()
+        rows = layer.mixing_matrix(layer.pattern(q, k)).sum(-1)
+        assert layer.passes_constants == (name != "chacal")
+        if layer.passes_constants:
+            torch.testing.assert_close(rows, torch.ones_like(rows))
+        else:
+            assert bool((rows < 1).all())
+
+
+def test_tempered_with_constant_temperature_1_is_standard() -> None:
+    q, k, v = random_qkv()
+    beta = 1 / torch.tensor(6.0, dtype=torch.float64).log()
+    torch.testing.assert_close(tempered_attention(q, k, v, beta=beta, n=6), StandardAttention().mix(q, k, v))
+
+
+def test_tempered_at_the_second_position_scales_scores_by_beta_ln_2() -> None:
+    q, k, v = random_qkv(pos=2)
+    odds = (q[..., 1, :] * (k[..., 1, :] - k[..., 0, :])).sum(-1) / 3**0.5
+    weight = torch.sigmoid(1.7 * torch.tensor(2.0).double().log() * odds).unsqueeze(-1)
+    expected = weight * v[..., 1, :] + (1 - weight) * v[..., 0, :]
+    torch.testing.assert_close(tempered_attention(q, k, v, beta=1.7)[..., 1, :], expected)
+
+
+def test_beta_learns() -> None:
+    layer = ATTENTION["tempered"](beta=0.5).double()
+    layer.mix(*random_qkv()).square().sum().backward()
+    assert layer.beta.grad is not None and layer.beta.grad != 0
+
+
+def test_chacal_solves_in_single_precision_under_autocast() -> None:
+    q, k, v = (x.float() for x in random_qkv())
+    exact = chacal_attention(q, k, v)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.allclose(chacal_attention(q, k, v), exact, atol=0.02)
+        half = chacal_attention(q.bfloat16(), k.bfloat16(), v.bfloat16())
+    assert half.dtype == torch.bfloat16 and torch.allclose(half.float(), exact, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, k, v: chacal_attention(q, k, v, gamma=1.0), "0 <= gamma < 1"),
+        (lambda q, k, v: chacal_attention(q, k, v, form="eq6"), "eq5, eq7"),
+        (lambda q, k, v: tempered_attention(q, k, v, beta=1, n=0), "at least 1"),
+        (lambda q, k, v: tempered_attention(q, k, v, beta=1, n="length"), "position"),
+    ],
+)
+def test_wrong_settings_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(*random_qkv())

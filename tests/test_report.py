@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import workbench
+from workbench.report import Report, inspect
+
+SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of three tasks, trained too briefly to be good."""
+    root = tmp_path_factory.mktemp("runs")
+    for preset in ("chain-chacal", "chain-standard", "sort-tempered", "multiply-seqvcr"):
+        workbench.train(preset, out=root / preset, progress=False, **SHORT)
+    return root
+
+
+@pytest.fixture(scope="module")
+def side_by_side(root: Path) -> Report:
+    return inspect([root / "chain-chacal", root / "chain-standard"], out=root / "report", n=64)
+
+
+def test_summary_shows_both_runs_with_accuracy_by_hop_entropy_and_gold_mass(side_by_side: Report) -> None:
+    text = side_by_side.summary
+    assert re.search(r"^ +chain-chacal +chain-standard$", text, re.M)
+    for row in (
+        "accuracy, per position",
+        "  hop 7",
+        "  embedding",
+        "  0 · post",
+        "resolvent's mass on gold paths, best head",
+    ):
+        assert re.search(rf"^{row} .*\d", text, re.M), row
+    assert "nan" not in text
+
+
+def test_report_is_one_file_that_needs_nothing_else(side_by_side: Report) -> None:
+    html = side_by_side.html.read_text(encoding="utf-8")
+    assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="http', html)
+    assert html.count('class="plotly-graph-div"') >= 8
+    for title in ("Accuracy", "Entropy", "Mechanisms", "Attention against the task's graph: chain-chacal"):
+        assert f"<h2>{title}" in html.replace("&#x27;", "'")
+
+
+def test_numbers_on_disk_agree_with_each_other_and_with_the_summary(side_by_side: Report) -> None:
+    data = side_by_side.html.parent / "data" / "chain-chacal"
+    stems = {path.stem for path in data.glob("*.json")}
+    assert {"overall", "accuracy", "entropy", "projection", "attention_graph", "attention_hops", "gold_mass"} <= stems
+    for stem in stems:
+        rows = json.loads((data / f"{stem}.json").read_text(encoding="utf-8"))["rows"]
+        table = pd.read_parquet(data / f"{stem}.parquet")
+        assert len(rows) == len(table)
+        pd.testing.assert_series_equal(pd.DataFrame(rows)["value"].astype(float), table["value"], atol=1e-12)
+    mass = pd.read_parquet(data / "gold_mass.parquet")
+    assert f"{mass['value'][0]:.1%}" in side_by_side.summary
+
+
+def test_same_seed_measures_the_same_and_other_data_is_told_apart(root: Path, side_by_side: Report) -> None:
+    again = inspect([root / "chain-chacal", root / "chain-standard"], out=root / "again", n=64)
+    assert again.summary == side_by_side.summary
+    other = inspect([root / "chain-chacal", root / "chain-standard"], out=root / "other", n=64, seed=1)
+    assert other.summary != side_by_side.summary
+
+
+@pytest.mark.parametrize(
+    ("preset", "rows"),
+    [
+        ("sort-tempered", ["length 2", "length 20", "Copy before the delimiter", "Minimum at", "Identity + successor"]),
+        ("multiply-seqvcr", ["digit 0", "digit 3", "embedding"]),
+    ],
+)
+def test_every_task_is_reported_in_its_own_terms(root: Path, preset: str, rows: list[str]) -> None:
+    report = inspect([root / preset], n=32)
+    assert report.html == root / preset / "inspection" / "report.html"
+    assert [row for row in rows if row not in report.summary] == []
+
+
+def test_tasks_of_different_kinds_share_a_report(root: Path) -> None:
+    report = inspect([root / "chain-chacal", root / "sort-tempered"], out=root / "mixed", n=32)
+    assert "hop 1" in report.summary and "length 2" in report.summary
+
+
+def test_unusable_input_writes_nothing(root: Path) -> None:
+    with pytest.raises(ValueError, match="n=2"):
+        inspect([root / "chain-chacal"], out=root / "never", n=1)
+    with pytest.raises(ValueError, match="told apart"):
+        inspect([root / "chain-chacal", root / "chain-chacal"], out=root / "never")
+    with pytest.raises(ValueError, match="no run folder"):
+        inspect([root / "chain-chacal", root / "missing"], out=root / "never")
+    assert not (root / "never").exists()
