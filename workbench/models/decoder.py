@@ -156,7 +156,7 @@ class Decoder(nn.Module):
         """What `forward` can keep."""
         points = ("resid_pre", "resid_mid", "resid_post")
         layers = [f"blocks.{i}.hook_{point}" for i in range(self.config.n_layers) for point in points]
-        return [*layers, "ln_final.hook_normalized"]
+        return [*layers, "ln_final.hook_out"]
 
     def _residuals(self, tokens: Tensor, caches: Sequence[Cache] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         x = self.token_embedding(tokens)
@@ -169,7 +169,7 @@ class Decoder(nn.Module):
             activations[f"blocks.{i}.hook_resid_pre"] = x
             mid, x = layer(x, None if caches is None else caches[i])
             activations[f"blocks.{i}.hook_resid_mid"], activations[f"blocks.{i}.hook_resid_post"] = mid, x
-        activations["ln_final.hook_normalized"] = final = self.final_norm(x)
+        activations["ln_final.hook_out"] = final = self.final_norm(x)
         return final, activations
 
     def _head(self, name: str) -> nn.Module:

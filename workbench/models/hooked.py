@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
@@ -36,8 +35,10 @@ ARCHITECTURE = "WorkbenchDecoder"
 def hook(model: Decoder) -> HookedDecoder:
     """Hook a copy of a decoder; the model itself stays as it is and can go on training.
 
-    The copy computes scores, pattern and reading one after the other, so that an edit of `hook_attn_scores` or
-    `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main head's.
+    The copy, in eval mode, computes scores, pattern and reading one after the other, so that an edit of
+    `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
+    head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` `[batch, pos, d_model]`,
+    `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern` `[batch, head, query, key]`.
     """
     config = model.config
     bridge_config = TransformerBridgeConfig.from_dict(
@@ -60,109 +61,192 @@ def hook(model: Decoder) -> HookedDecoder:
     bridge = build_bridge_from_module(
         ExplicitDecoder(copy.deepcopy(model)), architecture=ARCHITECTURE, tl_config=bridge_config
     )
-    bridge.__class__ = HookedDecoder
+    bridge.__class__ = HookedDecoder  # the builder has no say in the class
     return cast(HookedDecoder, bridge.eval())
 
 
 class HookedDecoder(TransformerBridge):
     """A `TransformerBridge` whose weight processing never changes what the model computes."""
 
-    def process_weights(  # type: ignore[override]
-        self, *, fold_value_biases: bool = True, **kwargs: Any
-    ) -> None:
-        """As in TransformerLens, but value biases are folded only where every layer passes constants through.
-
-        ChaCAL's mixing rows sum to less than 1, so a value bias does not come out as it went in: folding it into the
-        output bias would change the model. There the biases stay where they are, whatever is asked for.
-        """
-        variants = [module for module in self.original_model.modules() if isinstance(module, Attention)]
-        exact = all(variant.passes_constants for variant in variants)
-        super().process_weights(fold_value_biases=fold_value_biases and exact, **kwargs)
-
-
-class ExplicitAttention(nn.Module):
-    """`MultiHeadAttention` one step at a time, with a say at the scores and at the pattern."""
-
-    accepts_pattern_fn = True
-
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        super().__init__()
-        self.n_heads = attention.n_heads
-        self.q, self.k, self.v, self.o = attention.q, attention.k, attention.v, attention.o
-        self.variant = attention.variant
-
-    def forward(
+    @torch.no_grad()
+    def process_weights(
         self,
-        x: Float[Tensor, "batch pos d_model"],
-        pattern_fn: Callable[[Tensor], Tensor],
-        scores_fn: Callable[[Tensor], Tensor],
-        **_: Any,
-    ) -> tuple[Tensor, Tensor]:
-        q, k, v = (
-            rearrange(linear(x), "batch pos (head d_head) -> batch head pos d_head", head=self.n_heads)
-            for linear in (self.q, self.k, self.v)
-        )
-        pattern = pattern_fn(scores_fn(self.variant.scores(q, k)).softmax(dim=-1))
-        z = self.variant.read(pattern, v)
-        return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)")), pattern
+        verbose: bool = False,
+        fold_ln: bool = True,
+        center_writing_weights: bool = True,
+        center_unembed: bool = True,
+        fold_value_biases: bool = True,
+        refactor_factored_attn_matrices: bool = False,
+    ) -> None:
+        """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
+
+        TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp or
+        d_vocab equals d_model; and it folds value biases as if every layer passed constants through, which ChaCAL,
+        whose mixing rows sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm
+        has to be present for folding it and for centring what is written. Processing twice does no harm.
+
+        Raises:
+            ValueError: if asked to refactor the attention matrices.
+        """
+        if refactor_factored_attn_matrices:
+            raise ValueError(
+                "refactor_factored_attn_matrices is not offered for these models: leave it False, "
+                "and see `.QK` and `.OV` for the factored matrices"
+            )
+        self._weights_processed = True
+        unembed = self.unembed.original_component
+        if unembed.weight is self.embed.original_component.weight:
+            unembed.weight = nn.Parameter(unembed.weight.clone())
+        has_norm = self.cfg.normalization_type is not None
+        attentions = [cast(ExplicitAttentionBridge, block.attn) for block in self.blocks]
+        if fold_value_biases:
+            for attn in attentions:
+                if attn.variant.passes_constants:
+                    attn.o.bias += attn.o.weight @ attn.v.bias
+                    attn.v.bias.zero_()
+        if fold_ln and has_norm:
+            for block in self.blocks:
+                fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
+                fold_norm(block.ln2, [getattr(block.mlp, "in")])
+            if unembed.bias is None:
+                unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
+            fold_norm(self.ln_final, [unembed])
+        if center_writing_weights and has_norm:
+            tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
+            for table in tables:
+                table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
+            for block in self.blocks:
+                centre_output(block.attn.o)
+                centre_output(block.mlp.out)
+        if center_unembed:
+            centre_output(unembed)
+
+    def _validate_attention_fork_supported(self, flag_name: str) -> None:
+        """Every layer here honours every flag; TransformerLens knows only its own attention classes."""
+
+
+def fold_norm(norm: Any, linears: Sequence[Any]) -> None:
+    """Move a LayerNorm's weight and bias into the linear maps that read it.
+
+    What they read then has mean zero, so the mean of each of their rows reads nothing and is taken out.
+    """
+    norm = norm.original_component
+    for linear in linears:
+        linear.bias += linear.weight @ norm.bias
+        linear.weight *= norm.weight
+        linear.weight -= linear.weight.mean(1, keepdim=True)
+    norm.weight.fill_(1)
+    norm.bias.zero_()
+
+
+def centre_output(linear: Any) -> None:
+    """Make what a linear map writes sum to zero over its outputs: LayerNorm and softmax do not see the mean."""
+    linear.weight -= linear.weight.mean(0, keepdim=True)
+    if linear.bias is not None:
+        linear.bias -= linear.bias.mean()
 
 
 class ExplicitLayer(nn.Module):
-    """`Layer` with explicit attention, as TransformerLens expects a block: one tensor in, one out."""
+    """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.ln1, self.ln2, self.mlp = layer.ln1, layer.ln2, layer.mlp
-        self.attn = ExplicitAttention(layer.attn)
+        self.ln1, self.attn, self.ln2, self.mlp, self.dropout = (
+            layer.ln1,
+            layer.attn,
+            layer.ln2,
+            layer.mlp,
+            layer.dropout,
+        )
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"], **_: Any) -> Float[Tensor, "batch pos d_model"]:
-        x = x + self.attn(self.ln1(x))[0]
-        return x + self.mlp(self.ln2(x))
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> tuple[Float[Tensor, "batch pos d_model"]]:
+        x = x + self.dropout(self.attn(self.ln1(x)))
+        return (x + self.dropout(self.mlp(self.ln2(x))),)
 
 
 class ExplicitDecoder(nn.Module):
-    """`Decoder` with explicit layers, taking the decoder's own modules."""
+    """`Decoder` with such layers and without extra heads, taking the decoder's own modules."""
 
     def __init__(self, model: Decoder) -> None:
         super().__init__()
         self.token_embedding, self.position_embedding = model.token_embedding, model.position_embedding
-        self.layers = nn.ModuleList(ExplicitLayer(layer) for layer in model.layers)  # type: ignore[arg-type]
+        self.dropout = model.dropout
+        self.layers = nn.ModuleList(ExplicitLayer(cast(Layer, layer)) for layer in model.layers)
         self.final_norm, self.unembedding = model.final_norm, model.unembedding
         self.check = model._check
 
-    def forward(self, input_ids: Int[Tensor, "batch pos"], **_: Any) -> Float[Tensor, "batch pos d_vocab"]:
-        self.check(input_ids)
-        x = self.token_embedding(input_ids)
+    def forward(
+        self,
+        input_ids: Int[Tensor, "batch pos"] | None = None,
+        inputs_embeds: Float[Tensor, "batch pos d_model"] | None = None,
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        if inputs_embeds is None or inputs_embeds.ndim != 3:
+            tokens = input_ids if inputs_embeds is None else inputs_embeds
+            self.check(tokens)
+            x = self.token_embedding(tokens)
+        else:
+            x = inputs_embeds  # how TransformerLens starts at a later layer
         if self.position_embedding is not None:
-            x = x + self.position_embedding(torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0))
+            x = x + self.position_embedding(torch.arange(x.shape[1], device=x.device).unsqueeze(0))
+        x = self.dropout(x)
         for layer in self.layers:
-            x = layer(x)
-            x = x[0] if isinstance(x, tuple) else x  # a hooked block answers as Hugging Face's blocks do
+            (x,) = layer(x)
         return self.unembedding(self.final_norm(x))
 
 
 class ExplicitAttentionBridge(AttentionBridge):
-    """Fires `hook_attn_scores` with the scores before the softmax; the generic bridge fires it with the pattern."""
+    """`MultiHeadAttention` one step at a time, each step through its hook point.
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return super().forward(*args, scores_fn=self.hook_attn_scores, **kwargs)
+    The generic bridge cannot do this: it sees the pattern only after the values were read, and gives it out as the
+    scores too.
+    """
 
-    def _fire_post_hoc_hook(self, hook: Any, value: Any, name: str) -> Any:
-        return value if name == "hook_attn_scores" else super()._fire_post_hoc_hook(hook, value, name)
+    supports_attn_result = True
+
+    @property
+    def variant(self) -> Attention:
+        return cast(MultiHeadAttention, self.original_component).variant
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        q, k, v = self._queries_keys_values(self.hook_in(x))
+        pattern = self.hook_pattern(self.hook_attn_scores(self.variant.scores(q, k)).softmax(dim=-1))
+        z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
+        if not self.config.use_attn_result:
+            return self.hook_out(self.o(z))
+        z = self.o.hook_in(z).unflatten(-1, (self.config.n_heads, self.config.d_head))
+        return self.hook_out(self._compute_per_head_result(z, self.config.n_heads, self.config.d_head))
+
+    def _queries_keys_values(self, x: Tensor) -> list[Float[Tensor, "batch head pos d_head"]]:
+        """From the normed residual; or, if asked to, from copies of the residual, one per head, that can be edited."""
+        n_heads, d_head = self.config.n_heads, self.config.d_head
+        linears = (self.q, self.k, self.v)
+        if not (self.config.use_split_qkv_input or self.config.use_attn_in):
+            return [linear(x).unflatten(-1, (n_heads, d_head)).transpose(1, 2) for linear in linears]
+        residual = x if self._captured_pre_ln_residual is None else self._captured_pre_ln_residual
+        if self.config.use_split_qkv_input:
+            hooks = (self.hook_q_input, self.hook_k_input, self.hook_v_input)
+            copies = [self._fork_and_norm_per_head(residual, point, n_heads) for point in hooks]
+        else:
+            copies = [self._fork_and_norm_per_head(residual, self.hook_attn_in, n_heads)] * 3
+        return [
+            self._project_per_head_qkv(linear, own, n_heads, d_head).transpose(1, 2)
+            for linear, own in zip(linears, copies, strict=True)
+        ]
 
 
 class Adapter(ArchitectureAdapter):
     """Where TransformerLens finds the parts of an `ExplicitDecoder`."""
 
+    supports_kv_cache = False
+    supports_hf_output_attentions = False
+
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        self.supports_fold_ln = True
-        self.supports_center_writing_weights = True
-        self.weight_processing_conversions = {**self._qkvo_weight_conversions(include_biases=True)}
 
         def norm(name: str) -> GeneralizedComponent:
-            kind = GeneralizedComponent if cfg.normalization_type is None else NormalizationBridge
-            return kind(name=name, config=cfg)
+            return (GeneralizedComponent if cfg.normalization_type is None else NormalizationBridge)(
+                name=name, config=cfg
+            )
 
         linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
         mlp: dict[str, GeneralizedComponent] = {"in": LinearBridge(name="fc_in"), "out": LinearBridge(name="fc_out")}

@@ -106,11 +106,10 @@ class Multiplication(Task):
     def parse(self, text: str) -> Batch:
         """Ordinary integers, highest digit first as people write them: `12 * 34`."""
         words = text.replace("*", " * ").replace("×", " * ").split()
-        if len(words) != 3 or words[1] != "*" or not all(word.isdecimal() for word in (words[0], words[2])):
-            raise ValueError(
-                f"type two numbers of {self.digits} digits, as in {'12345678901'[: self.digits]} * …, not {text!r}"
-            )
-        a, b = (_digits(int(word), self.digits) for word in (words[0], words[2]))
+        numbers = [word for word in words if word.isdecimal() and len(word) == self.digits]
+        if len(words) != 3 or words[1] != "*" or len(numbers) != 2:
+            raise ValueError(f"type two numbers of {self.digits} digits with * between them, not {text!r}")
+        a, b = (_digits(int(number), self.digits) for number in numbers)
         return self._batch(a[None], b[None])
 
 

@@ -1,0 +1,125 @@
+"""What every task must do: a new entry of TASKS is picked up by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from workbench import tasks
+from workbench.seeds import generator
+from workbench.tasks import TASKS, Task, correct
+
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "pointer_chain": [{"n": 12, "k": 3}, {"n": 12, "k": 3, "reading": "root"}],
+    "sorting": [{"q": 9, "max_length": 6}, {"q": 9, "max_length": 20, "skew": "paper", "repetition": 1.0}],
+    "multiplication": [{"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")],
+}
+CASES = [(name, settings) for name in TASKS for settings in SETTINGS.get(name, [{}])]
+each_task = pytest.mark.parametrize("task", [tasks.make(name, **s) for name, s in CASES], ids=[str(c) for c in CASES])
+
+
+@each_task
+def test_batches_have_the_shapes_and_ranges_they_promise(task: Task) -> None:
+    batch = task.sample(17, generator(0))
+    assert batch.tokens.shape == batch.loss_mask.shape == batch.targets.shape[:2]
+    assert batch.tokens.shape[0] == 17 and batch.tokens.shape[1] <= task.n_ctx
+    assert batch.tokens.min() >= 0 and batch.tokens.max() < len(task.vocabulary)
+    assert bool(batch.loss_mask.any(-1).all())
+    if batch.targets.ndim == 2:
+        assert batch.targets.min() >= 0 and batch.targets.max() < len(task.vocabulary)
+    else:
+        assert batch.targets.shape[2] == len(task.vocabulary)
+        assert bool(batch.targets[batch.loss_mask].any(-1).all())
+
+
+@each_task
+def test_the_generator_alone_decides_the_batch(task: Task) -> None:
+    torch.manual_seed(1)
+    first = task.sample(8, generator(0))
+    torch.manual_seed(2)
+    again, other = task.sample(8, generator(0)), task.sample(8, generator(1))
+    assert torch.equal(first.tokens, again.tokens) and torch.equal(first.targets, again.targets)
+    assert first.tokens.shape != other.tokens.shape or not torch.equal(first.tokens, other.tokens)
+
+
+def test_batches_are_the_same_in_every_process() -> None:
+    code = (
+        "from workbench import tasks; from workbench.seeds import generator\n"
+        "print([int((tasks.make(n).sample(9, generator(3, n)).tokens * 7919).sum()) for n in sorted(tasks.TASKS)])"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True)
+        for seed in ("0", "1")
+    ]
+    assert runs[0].stdout == runs[1].stdout and len(runs[0].stdout) > 10
+
+
+@each_task
+def test_truth_is_causal_within_range_and_absent_from_padding(task: Task) -> None:
+    tokens = task.sample(9, generator(4)).tokens
+    truth = task.truth(tokens)
+    example, hop, query, key = truth.edges.T
+    assert bool((key <= query).all()) and bool((hop >= 1).all())
+    assert example.max() < 9 and query.max() < tokens.shape[1]
+    padding = torch.arange(tokens.shape[1]) >= task.lengths(tokens)[:, None]
+    for name, label in truth.labels.items():
+        assert label.shape == tokens.shape and label.min() >= -1, name
+        assert bool((label[padding] == -1).all()), name
+    assert task.group in truth.labels
+    assert truth.adjacency(9, tokens.shape[1]).any(-1).sum() > 0
+
+
+@each_task
+def test_answers_that_are_right_score_1_and_fill_every_group_once(task: Task) -> None:
+    batch = task.sample(64, generator(5))
+    targets = (
+        batch.targets if batch.targets.ndim == 3 else torch.nn.functional.one_hot(batch.targets, len(task.vocabulary))
+    )
+    perfect = targets.float()
+    assert torch.equal(correct(perfect, batch), batch.loss_mask.float())
+    by_group = task.accuracy_by_group(perfect, batch, task.truth(batch.tokens))
+    assert by_group.shape == (64, len(task.groups))
+    assert bool((by_group[~by_group.isnan()] == 1).all())
+    wrong = task.accuracy_by_group(-perfect, batch, task.truth(batch.tokens))
+    assert torch.equal(wrong.isnan(), by_group.isnan()) and bool((wrong[~wrong.isnan()] < 1).all())
+
+
+@each_task
+def test_conditions_make_test_sets(task: Task) -> None:
+    for condition in task.conditions:
+        batch = task.sample(5, generator(6), **condition)
+        assert len(batch) == 5 and batch.tokens.shape[1] <= task.n_ctx
+        if "length" in condition:
+            assert set(task.truth(batch.tokens).labels["length"].flatten().tolist()) <= {-1, condition["length"]}
+
+
+@each_task
+def test_settings_are_kept_and_make_the_same_task(task: Task) -> None:
+    assert tasks.make(task.name, **task.model_dump()) == task
+    with pytest.raises(ValueError, match="frozen"):
+        task.__setattr__(next(iter(type(task).model_fields)), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("pointer_chain", {"n": 10, "k": 4}, "n=10, k=4"),
+        ("pointer_chain", {"n": 8, "k": 8}, "2 whole blocks"),
+        ("pointer_chain", {"reading": "leaf"}, "'chain' or 'root'"),
+        ("sorting", {"min_length": 9, "max_length": 4}, "min_length <= max_length"),
+        ("sorting", {"test_max_length": 4}, "test_max_length=4"),
+        ("sorting", {"repetition": 2}, "repetition"),
+        ("multiplication", {"n_pause": -1}, "n_pause"),
+        ("multiplication", {"digits": 0}, "digits"),
+        ("multiplication", {"digit": 2}, "did you mean 'digits'"),
+        ("multiply", {}, "there is: multiplication"),
+    ],
+)
+def test_bad_settings_fail_when_the_task_is_made_in_one_line(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        tasks.make(name, **settings)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,194 @@
+"""Each task against a slow, obvious computation of the same thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from workbench.seeds import generator
+from workbench.tasks import correct, make
+from workbench.tasks.multiplication import row
+from workbench.tasks.pointer_chain import PointerChain
+from workbench.tasks.sorting import Sorting
+
+ROWS = [
+    line
+    for line in (Path(__file__).parents[1] / "data" / "multiplication_rows.txt")
+    .read_text(encoding="utf-8")
+    .splitlines()
+    if not line.startswith("#")
+]
+
+
+class TestPointerChain:
+    def walk(self, tokens: list[int], position: int, k: int) -> list[int]:
+        """The positions on a chain, nearest first, by following pointers one by one."""
+        chain = []
+        while position >= k:
+            position = tokens[position]
+            chain.append(position)
+        return chain
+
+    def test_chains_roots_and_edges_equal_walking_them(self) -> None:
+        task = PointerChain(n=20, k=4)
+        batch, roots = task.sample(6, generator(0)), make("pointer_chain", n=20, k=4, reading="root")
+        truth = task.truth(batch.tokens)
+        edges = {tuple(edge) for edge in truth.edges.tolist()}
+        expected = set()
+        for b, tokens in enumerate(batch.tokens.tolist()):
+            for t in range(20):
+                chain = self.walk(tokens, t, 4)
+                expected |= {(b, hop, t, place) for hop, place in enumerate(chain, 1)}
+                assert batch.targets[b, t].nonzero().flatten().tolist() == sorted(chain)
+                assert truth.labels["hop"][b, t] == (len(chain) or -1)
+                assert truth.labels["root"][b, t] == (tokens[chain[-1]] if chain else -1)
+                assert truth.labels["root_position"][b, t] == (chain[-1] if chain else -1)
+                assert truth.labels["parent"][b, t] == (chain[0] if chain else -1)
+        assert edges == expected
+        same = roots.sample(6, generator(0))
+        assert torch.equal(same.tokens, batch.tokens)
+        assert torch.equal(same.targets[same.loss_mask], truth.labels["root"][same.loss_mask])
+
+    def test_the_drawing_in_the_docstring_is_what_the_task_says(self) -> None:
+        task = PointerChain(n=9, k=3, reading="chain")
+        batch = task.parse("7 0 4 | 2 0 1 | 5 3 4")
+        assert batch.targets[0, 6].nonzero().flatten().tolist() == [1, 5]
+        assert task.truth(batch.tokens).labels["root"][0, 6] == 0
+        assert "token      7 0 4 | 2 0 1 | 5 3 4" in (PointerChain.__doc__ or "")
+
+    @pytest.mark.parametrize(("layers", "accuracy"), [(1, 0.45), (2, 0.65), (3, 0.87), (4, 1.0)])
+    def test_reach_of_two_to_the_layers_then_chance_scores_as_stated(self, layers: int, accuracy: float) -> None:
+        """Theorem 1's reach, the rest of the chain guessed within the right blocks."""
+        task = PointerChain(n=128, k=8)
+        batch = task.sample(24, generator(1))
+        ancestors = task.ancestors(batch.tokens)
+        guess = torch.rand(24, 128, 16, 8, generator=generator(2)).argsort(-1)[..., 0] + 8 * torch.arange(16)
+        logits = torch.zeros(24, 128, 129)
+        depth = torch.arange(128) // 8
+        for hop in range(1, 16):
+            known = ancestors[..., hop - 1]
+            block = (depth - hop).clamp(min=0).expand(24, 128).unsqueeze(-1)
+            chosen = known if hop <= 2**layers else torch.where(known >= 0, guess.gather(2, block).squeeze(-1), -1)
+            logits.scatter_(2, torch.where(chosen < 0, 128, chosen).unsqueeze(-1), 1.0)
+        score = correct(logits[..., :128], batch)[batch.loss_mask].mean().item()
+        assert score == pytest.approx(accuracy, abs=0.015)
+
+    def test_chain_accuracy_by_hop_asks_for_each_ancestor(self) -> None:
+        task = PointerChain(n=12, k=3)
+        batch = task.sample(4, generator(3))
+        own_token_only = torch.nn.functional.one_hot(batch.tokens, 12).float()
+        own_token_only[..., :] -= torch.arange(12) * 1e-3  # ties go to low positions
+        by_hop = task.accuracy_by_group(own_token_only, batch, task.truth(batch.tokens))
+        assert bool((by_hop[:, 0] == 1).all()) and bool((by_hop[:, 1:] < 1).all())
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [("1 2", "whole blocks of 3"), ("1 2 3 0 1 1", "positions 0 1 2"), ("1 2 x", "'x'"), ("", "not 0")],
+    )
+    def test_what_is_no_chain_is_refused(self, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            PointerChain(n=9, k=3).parse(text)
+
+
+class TestSorting:
+    def test_output_and_labels_equal_sorting_by_hand(self) -> None:
+        task = Sorting(q=9, max_length=8, repetition=0.5)
+        batch = task.sample(40, generator(0))
+        truth = task.truth(batch.tokens)
+        for b, tokens in enumerate(batch.tokens.tolist()):
+            n = tokens.index(9)
+            inputs, outputs = tokens[:n], tokens[n + 1 : 2 * n + 1]
+            assert outputs == sorted(inputs) and set(tokens[2 * n + 1 :]) <= {10}
+            assert batch.targets[b][batch.loss_mask[b]].tolist() == outputs
+            assert truth.labels["minimum"][b, n] == min(inputs)
+            assert truth.labels["successor"][b, n + 1 : 2 * n].tolist() == outputs[1:]
+            assert truth.labels["identity"][b, n + 1 : 2 * n + 1].tolist() == outputs
+            left = [outputs[i + 1 :].count(symbol) for i, symbol in enumerate(outputs)]
+            assert truth.labels["copies_left"][b, n + 1 : 2 * n + 1].tolist() == left
+            edges = {(q, k) for e, _, q, k in truth.edges.tolist() if e == b}
+            wanted = {n: min(inputs)} | {n + 1 + i: outputs[i + 1] for i in range(n - 1)}
+            assert edges == {(q, k) for q, symbol in wanted.items() for k in range(n) if inputs[k] == symbol}
+
+    def test_the_drawing_in_the_docstring_is_what_the_task_says(self) -> None:
+        task = Sorting()
+        batch = task.parse("5 3 3 9")
+        words = task.words(batch.tokens[0])
+        marks = ["^" if scored else " " for scored in batch.loss_mask[0]]
+        doc = Sorting.__doc__ or ""
+        assert "input    " + " ".join(words) in doc
+        assert ("scored   " + " ".join(marks)).rstrip() in doc
+
+    def test_lengths_follow_the_stated_distribution(self) -> None:
+        n = 20_000
+        paper = Sorting(max_length=20, skew="paper").sample(n, generator(1)).tokens
+        lengths = (paper == 32).long().argmax(-1)
+        short = (lengths <= 5).float().mean().item()
+        assert short == pytest.approx(0.8, abs=4 * (0.8 * 0.2 / n) ** 0.5)
+        uniform = (Sorting(max_length=16).sample(n, generator(2)).tokens == 32).long().argmax(-1)
+        counts = torch.bincount(uniform, minlength=17)[2:].float()
+        chi_square = ((counts - n / 15) ** 2 / (n / 15)).sum().item()
+        assert chi_square < 36.1  # 0.1 % of a chi-square with 14 degrees of freedom
+
+    def test_repeated_sequences_draw_from_at_most_half_as_many_symbols(self) -> None:
+        batch = Sorting(q=100, max_length=16, repetition=1.0).sample(300, generator(3), length=10)
+        assert max(len(set(tokens[:10])) for tokens in batch.tokens.tolist()) <= 5
+
+    @pytest.mark.parametrize("text", ["", "0", "33", "1 two", " ".join(["1"] * 17)])
+    def test_what_is_no_input_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="between 1 and 32"):
+            Sorting().parse(text)
+
+
+class TestMultiplication:
+    @pytest.mark.parametrize("line", ROWS)
+    def test_public_rows_are_rebuilt_from_their_operands(self, line: str) -> None:
+        a, b = (int("".join(reversed(side.split()))) for side in line.split("||")[0].split("*"))
+        assert row(a, b, len(str(a))) == line
+
+    def test_there_are_100_public_rows(self) -> None:
+        assert len(ROWS) == 100
+
+    @pytest.mark.parametrize("digits", [1, 2, 5, 12])
+    @pytest.mark.parametrize("mode", ["plain", "pause", "chain_of_thought"])
+    def test_product_is_python_s(self, digits: int, mode: str) -> None:
+        task = make("multiplication", digits=digits, mode=mode)
+        batch = task.sample(50, generator(0))
+        for words in map(task.words, batch.tokens):
+            a, b, product = (
+                int("".join(reversed(part)))
+                for part in (words[:digits], words[digits + 1 : 2 * digits + 1], words[-2 * digits :])
+            )
+            assert a * b == product and len(str(a)) == len(str(b)) == digits
+
+    def test_drawings_in_the_docstring_are_what_the_task_says(self) -> None:
+        for mode in ("plain", "pause", "chain_of_thought"):
+            task = make("multiplication", digits=2, mode=mode)
+            drawn = f"{mode:20}" + " ".join(task.words(task.parse("12 * 34").tokens[0]))
+            assert drawn in (type(task).__doc__ or "")
+
+    def test_pauses_are_not_scored_and_share_one_token(self) -> None:
+        task = make("multiplication", mode="pause", n_pause=4)
+        batch = task.sample(3, generator(1))
+        words = task.words(batch.tokens[0])
+        assert words.count("<pause>") == 4 and words.index("####") == words.index("</pause_end>") + 1
+        assert [words[t + 1] for t in range(len(words)) if batch.loss_mask[0, t]] == words[-4:]
+
+    def test_carries_and_operations_are_the_schoolbook_s(self) -> None:
+        task = make("multiplication", digits=3)
+        batch = task.parse("987 * 654")
+        labels = task.truth(batch.tokens).labels
+        scored = batch.loss_mask[0]
+        a, b, carry, carries = [7, 8, 9], [4, 5, 6], 0, []
+        for place in range(6):
+            carries.append(carry)
+            carry = (carry + sum(a[i] * b[place - i] for i in range(3) if 0 <= place - i < 3)) // 10
+        assert labels["digit"][0][scored].tolist() == list(range(6))
+        assert labels["carry"][0][scored].tolist() == carries
+        assert labels["operations"][0][scored].tolist() == [1, 2, 3, 2, 1, 0]
+
+    @pytest.mark.parametrize("text", ["12", "1 * 34", "12 * x", "012 * 34", "12 + 34"])
+    def test_what_is_no_product_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="digits"):
+            make("multiplication").parse(text)
