@@ -68,7 +68,15 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
     script = Path(next(iter(app.submodule_search_locations))) / "main.py"
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
     command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
-    command += ["--browser.gatherUsageStats", "false", "--", "--root", str(options.root.resolve())]
+    command += [
+        "--browser.gatherUsageStats",
+        "false",
+        "--client.toolbarMode",
+        "viewer",
+        "--",
+        "--root",
+        str(options.root.resolve()),
+    ]
     return subprocess.run(command, env=os.environ, check=False).returncode
 
 

@@ -63,7 +63,7 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
     """
     subject, hooked = Subject.of(run.model(), run.task(), run.name), run.hooked()
     measures = _measures(subject)
-    names = {name for needs, _ in measures.values() for name in needs(subject)}
+    names = hook_names(subject)
     shuffle = generator(seed, "control")
     found: dict[str, list[Measurement]] = {name: [] for name in measures}
     controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
@@ -92,6 +92,11 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
         example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example")), names),
         shown_head=head,
     )
+
+
+def hook_names(subject: Subject) -> list[str]:
+    """Every hook point that an inspection of this model needs."""
+    return sorted({name for needs, _ in _measures(subject).values() for name in needs(subject)})
 
 
 Needs = Callable[[Subject], list[str]]

@@ -98,6 +98,30 @@ def test_conditions_make_test_sets(task: Task) -> None:
 
 
 @each_task
+def test_a_condition_that_does_not_exist_is_refused(task: Task) -> None:
+    with pytest.raises(ValueError, match=f"{task.name} has no condition 'lenght'"):
+        task.sample(2, generator(0), lenght=3)
+
+
+def typed(task: Task, words: list[str]) -> str:
+    """What a person types for a sequence: its words, but a product's operands highest digit first."""
+    if task.name != "multiplication":
+        return " ".join(words)
+    at = words.index("*")
+    return "".join(words[:at][::-1]) + " * " + "".join(words[at + 1 : 2 * at + 1][::-1])
+
+
+@each_task
+def test_what_is_sampled_can_be_typed_and_gives_the_same_example(task: Task) -> None:
+    batch = task.sample(12, generator(7))
+    for i, length in enumerate(task.lengths(batch.tokens).tolist()):
+        parsed = task.parse(typed(task, task.words(batch.tokens[i, :length])))
+        assert torch.equal(parsed.tokens, batch.tokens[i : i + 1, :length])
+        assert torch.equal(parsed.targets, batch.targets[i : i + 1, :length])
+        assert torch.equal(parsed.loss_mask, batch.loss_mask[i : i + 1, :length])
+
+
+@each_task
 def test_settings_are_kept_and_make_the_same_task(task: Task) -> None:
     assert tasks.make(task.name, **task.model_dump()) == task
     with pytest.raises(ValueError, match="frozen"):

@@ -54,9 +54,22 @@ class TestPointerChain:
     def test_the_drawing_in_the_docstring_is_what_the_task_says(self) -> None:
         task = PointerChain(n=9, k=3, reading="chain")
         batch = task.parse("7 0 4 | 2 0 1 | 5 3 4")
-        assert batch.targets[0, 6].nonzero().flatten().tolist() == [1, 5]
-        assert task.truth(batch.tokens).labels["root"][0, 6] == 0
-        assert "token      7 0 4 | 2 0 1 | 5 3 4" in (PointerChain.__doc__ or "")
+        tokens, doc = batch.tokens[0].tolist(), PointerChain.__doc__ or ""
+        for name, numbers in (("position", list(range(9))), ("token", tokens)):
+            blocks = (" ".join(map(str, numbers[at : at + 3])) for at in (0, 3, 6))
+            assert f"{name:11}" + " | ".join(blocks) in doc
+        chain = task.ancestors(batch.tokens)[0, 6].tolist()
+        held = ", ".join(f"position {t} holds {tokens[t]}" for t in (6, *chain))
+        root = task.truth(batch.tokens).labels["root"][0, 6]
+        assert f"P{held[1:]}: the chain of 6 is {chain}, and its root's value is {root}." in doc
+        assert batch.targets[0, 6].nonzero().flatten().tolist() == sorted(chain)
+
+    @pytest.mark.parametrize(("n", "k", "chance"), [(32, 4, 0.30), (64, 8, 0.17)])
+    def test_the_commonest_value_of_block_0_is_right_as_often_as_stated(self, n: int, k: int, chance: float) -> None:
+        batch = PointerChain(n=n, k=k, reading="root").sample(4000, generator(4))
+        guess = batch.tokens[:, :k].mode(-1).values
+        right = (batch.targets == guess[:, None])[batch.loss_mask].float().mean().item()
+        assert right == pytest.approx(chance, abs=0.015)
 
     @pytest.mark.parametrize(("layers", "accuracy"), [(1, 0.45), (2, 0.65), (3, 0.87), (4, 1.0)])
     def test_reach_of_two_to_the_layers_then_chance_scores_as_stated(self, layers: int, accuracy: float) -> None:
@@ -82,6 +95,18 @@ class TestPointerChain:
         own_token_only[..., :] -= torch.arange(12) * 1e-3  # ties go to low positions
         by_hop = task.accuracy_by_group(own_token_only, batch, task.truth(batch.tokens))
         assert bool((by_hop[:, 0] == 1).all()) and bool((by_hop[:, 1:] < 1).all())
+
+    def test_chain_accuracy_by_hop_equals_looking_up_each_ancestor(self) -> None:
+        task = PointerChain(n=12, k=3)
+        batch = task.sample(5, generator(5))
+        logits = torch.randn(5, 12, 12, generator=generator(6)) + batch.targets
+        by_hop = task.accuracy_by_group(logits, batch, task.truth(batch.tokens))
+        for b, tokens in enumerate(batch.tokens.tolist()):
+            chains = [self.walk(tokens, t, 3) for t in range(12)]
+            best = [set(logits[b, t].topk(len(chain)).indices.tolist()) for t, chain in enumerate(chains)]
+            for hop in task.groups:
+                found = [chain[hop - 1] in best[t] for t, chain in enumerate(chains) if len(chain) >= hop]
+                assert by_hop[b, hop - 1] == pytest.approx(sum(found) / len(found))
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -141,6 +166,31 @@ class TestSorting:
             Sorting().parse(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("sorting", {"max_length": 5}), ("multiplication", {"digits": 3}), ("pointer_chain", {"n": 16, "k": 4})],
+)
+def test_accuracy_by_group_equals_counting_by_hand(name: str, settings: dict[str, int]) -> None:
+    task = make(name, **settings, **({"reading": "root"} if name == "pointer_chain" else {}))
+    batch = task.sample(40, generator(8))
+    truth = task.truth(batch.tokens)
+    answers = torch.nn.functional.one_hot(batch.targets, len(task.vocabulary))
+    logits = torch.randn(answers.shape, generator=generator(9)) + 5 * answers
+    by_group = task.accuracy_by_group(logits, batch, truth)
+    for b in range(40):
+        scored = batch.loss_mask[b].nonzero().flatten().tolist()
+        right = {t: bool(logits[b, t].argmax() == batch.targets[b, t]) for t in scored}
+        for g, value in enumerate(task.groups):
+            members = [right[t] for t in scored if truth.labels[task.group][b, t] == value]
+            if not members:
+                assert by_group[b, g].isnan()
+            elif task.unit == "sequence":
+                assert by_group[b, g] == all(right.values())
+            else:
+                assert by_group[b, g] == pytest.approx(sum(members) / len(members))
+    assert 0 < by_group.nanmean() < 1
+
+
 class TestMultiplication:
     @pytest.mark.parametrize("line", ROWS)
     def test_public_rows_are_rebuilt_from_their_operands(self, line: str) -> None:
@@ -188,7 +238,13 @@ class TestMultiplication:
         assert labels["carry"][0][scored].tolist() == carries
         assert labels["operations"][0][scored].tolist() == [1, 2, 3, 2, 1, 0]
 
-    @pytest.mark.parametrize("text", ["12", "1 * 34", "12 * x", "012 * 34", "12 + 34"])
+    @pytest.mark.parametrize(("a", "b", "digits"), [(5, 66, 2), (-5, 6, 1), (0, 6, 1), (5, 6, 0)])
+    def test_rows_of_operands_that_do_not_fit_are_refused_in_one_line(self, a: int, b: int, digits: int) -> None:
+        with pytest.raises(ValueError, match=f"operands have exactly {digits} digits, not") as caught:
+            row(a, b, digits)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["12", "1 * 34", "12 * x", "012 * 34", "02 * 34", "12 + 34"])
     def test_what_is_no_product_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="digits"):
             make("multiplication").parse(text)

@@ -37,8 +37,9 @@ def hook(model: Decoder) -> HookedDecoder:
 
     The copy, in eval mode, computes scores, pattern and reading one after the other, so that an edit of
     `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
-    head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` `[batch, pos, d_model]`,
-    `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern` `[batch, head, query, key]`.
+    head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` is
+    `[batch, pos, d_model]`, `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern`
+    `[batch, head, query, key]`.
     """
     config = model.config
     bridge_config = TransformerBridgeConfig.from_dict(
@@ -91,19 +92,13 @@ class HookedDecoder(TransformerBridge):
         if refactor_factored_attn_matrices:
             raise ValueError(
                 "refactor_factored_attn_matrices is not offered for these models: leave it False, "
-                "and see `.QK` and `.OV` for the factored matrices"
+                "see .QK and .OV for the factored matrices"
             )
         self._weights_processed = True
         unembed = self.unembed.original_component
         if unembed.weight is self.embed.original_component.weight:
             unembed.weight = nn.Parameter(unembed.weight.clone())
         has_norm = self.cfg.normalization_type is not None
-        attentions = [cast(ExplicitAttentionBridge, block.attn) for block in self.blocks]
-        if fold_value_biases:
-            for attn in attentions:
-                if attn.variant.passes_constants:
-                    attn.o.bias += attn.o.weight @ attn.v.bias
-                    attn.v.bias.zero_()
         if fold_ln and has_norm:
             for block in self.blocks:
                 fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
@@ -111,6 +106,11 @@ class HookedDecoder(TransformerBridge):
             if unembed.bias is None:
                 unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
             fold_norm(self.ln_final, [unembed])
+        if fold_value_biases:  # after LayerNorm's own biases have gone there
+            for block in self.blocks:
+                if block.attn.variant.passes_constants:
+                    block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
+                    block.attn.v.bias.zero_()
         if center_writing_weights and has_norm:
             tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
             for table in tables:
@@ -180,12 +180,13 @@ class ExplicitDecoder(nn.Module):
         input_ids: Int[Tensor, "batch pos"] | None = None,
         inputs_embeds: Float[Tensor, "batch pos d_model"] | None = None,
     ) -> Float[Tensor, "batch pos d_vocab"]:
-        if inputs_embeds is None or inputs_embeds.ndim != 3:
-            tokens = input_ids if inputs_embeds is None else inputs_embeds
-            self.check(tokens)
-            x = self.token_embedding(tokens)
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        assert given is not None
+        if given.is_floating_point() and given.ndim == 3:  # how TransformerLens starts at a later layer
+            x = given
         else:
-            x = inputs_embeds  # how TransformerLens starts at a later layer
+            self.check(given)
+            x = self.token_embedding(given)
         if self.position_embedding is not None:
             x = x + self.position_embedding(torch.arange(x.shape[1], device=x.device).unsqueeze(0))
         x = self.dropout(x)
@@ -202,6 +203,7 @@ class ExplicitAttentionBridge(AttentionBridge):
     """
 
     supports_attn_result = True
+    config: Any  # never None here
 
     @property
     def variant(self) -> Attention:

@@ -137,7 +137,17 @@ class Task(BaseModel, ABC):
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
-        """Draw n sequences from `generator` alone. `condition` narrows the draw (see `conditions`)."""
+        """Draw n sequences from `generator` alone. `condition` narrows the draw (see `conditions`).
+
+        Raises:
+            ValueError: if the task has no such condition, or the condition cannot be met.
+        """
+
+    def refuse(self, condition: dict[str, Any], *known: str) -> None:
+        """For `sample`: raise ValueError, naming the `known` ones, if any other condition is left."""
+        if condition:
+            there_is = ", ".join(known) or "none"
+            raise ValueError(f"{self.name} has no condition {next(iter(condition))!r}; there is: {there_is}")
 
     @abstractmethod
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:

@@ -58,6 +58,7 @@ class Multiplication(Task):
         return tuple(range(2 * self.digits))
 
     def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+        self.refuse(condition)
         digits = torch.randint(0, 10, (2, n, self.digits), generator=generator)
         digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
         return self._batch(digits[0], digits[1])
@@ -106,9 +107,10 @@ class Multiplication(Task):
     def parse(self, text: str) -> Batch:
         """Ordinary integers, highest digit first as people write them: `12 * 34`."""
         words = text.replace("*", " * ").replace("×", " * ").split()
-        numbers = [word for word in words if word.isdecimal() and len(word) == self.digits]
+        numbers = [word for word in words if word.isdecimal() and len(str(int(word))) == len(word) == self.digits]
         if len(words) != 3 or words[1] != "*" or len(numbers) != 2:
-            raise ValueError(f"type two numbers of {self.digits} digits with * between them, not {text!r}")
+            wanted = f"two numbers of exactly {self.digits} digits, the first of them not 0, with * between them"
+            raise ValueError(f"type {wanted}, not {text!r}")
         a, b = (_digits(int(number), self.digits) for number in numbers)
         return self._batch(a[None], b[None])
 
@@ -119,8 +121,9 @@ def row(a: int, b: int, digits: int) -> str:
     Raises:
         ValueError: if an operand does not have exactly `digits` digits.
     """
+    operands = [_digits(number, digits)[None] for number in (a, b)]
     task = Multiplication(digits=digits, mode="chain_of_thought")
-    words = task.words(task._batch(_digits(a, digits)[None], _digits(b, digits)[None]).tokens[0])
+    words = task.words(task._tokens(*operands)[0])
     return " ".join(words).replace(" || ", "||")
 
 

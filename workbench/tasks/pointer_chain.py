@@ -30,8 +30,11 @@ class PointerChain(Task):
       n=128, k=8: the reading nearest to Table 1.
     * `root`: the value at the chain's root, one class. Depth 0 is left out: it would be copying its own token.
 
-    Values are uniform over 0..n−1 (the paper says "random"), so guessing among the k visible ones is right about 1/k
-    of the time. Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token).
+    Values are uniform over 0..n−1 (the paper says only "random"): they seldom repeat, so that chance stays near 1/k.
+    The best guess without following the chain, the commonest value of block 0, is right 30 % of the time at n=32, k=4
+    and 17 % at n=64, k=8; with values over 0..k−1 it would be 53 % and 33 %.
+
+    Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token).
     Gold edges: hop h leads from a position to its h-th ancestor.
     """
 
@@ -63,6 +66,7 @@ class PointerChain(Task):
         return tuple(range(1, self.n // self.k))
 
     def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+        self.refuse(condition)
         values = torch.randint(0, self.n, (n, 1, self.k), generator=generator)
         shuffles = torch.rand(n, self.n // self.k - 1, self.k, generator=generator).argsort(-1)
         starts = torch.arange(0, self.n - self.k, self.k).unsqueeze(-1)
@@ -81,9 +85,9 @@ class PointerChain(Task):
 
     def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
         scored = (torch.arange(tokens.shape[1]) >= self.k).expand_as(tokens)
-        if self.reading == "root":
-            return Batch(tokens, self.truth(tokens).labels["root"].clamp(min=0), scored)
         ancestors = self.ancestors(tokens)
+        if self.reading == "root":
+            return Batch(tokens, self._labels(tokens, ancestors)["root"].clamp(min=0), scored)
         members = torch.zeros(*tokens.shape, self.n + 1, dtype=torch.bool)
         members.scatter_(2, torch.where(ancestors < 0, self.n, ancestors), True)
         return Batch(tokens, members[..., : self.n], scored)
@@ -92,12 +96,16 @@ class PointerChain(Task):
         ancestors = self.ancestors(tokens)
         example, query, hop = (ancestors >= 0).nonzero(as_tuple=True)
         edges = torch.stack([example, hop + 1, query, ancestors[example, query, hop]], dim=1)
+        return Truth(edges, self._labels(tokens, ancestors))
+
+    def _labels(
+        self, tokens: Int[Tensor, "batch pos"], ancestors: Int[Tensor, "batch pos hop"]
+    ) -> dict[str, Int[Tensor, "batch pos"]]:
         depth = (ancestors >= 0).sum(-1)
         root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
         value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
         hop_label = torch.where(depth > 0, depth, -1)
-        labels = {"hop": hop_label, "parent": ancestors[..., 0], "root_position": root, "root": value}
-        return Truth(edges, labels)
+        return {"hop": hop_label, "parent": ancestors[..., 0], "root_position": root, "root": value}
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth

@@ -22,9 +22,9 @@ class Sorting(Task):
     Token ids: symbol s is s − 1, ⊥ is q, PAD is q + 1. Draws are uniform with replacement; a share `repetition` of the
     sequences draws from only ⌈length/2⌉ distinct symbols.
 
-    Labels (token ids but for the last two): `minimum` (at ⊥), `identity` (at output positions: their own token),
-    `successor` (at output positions but the last: the next sorted token), `copies_left` (at output positions: how many
-    more of that symbol are still to come), `length` (at ⊥ and scored positions: the number of symbols). Gold edges of
+    Labels (the first three are token ids): `minimum` (at ⊥), `identity` (at output positions: their own token),
+    `successor` (at output positions but the last: the next output), `copies_left` (at output positions: how many
+    more of that symbol are still to come), `length` (at ⊥ and output positions: the number of symbols). Gold edges of
     hop 1: from ⊥ to every input position that holds the minimum, from an output to those that hold the next output.
     """
 
@@ -78,8 +78,7 @@ class Sorting(Task):
         Raises:
             ValueError: if the length does not fit the context, or another condition is given.
         """
-        if condition:
-            raise ValueError(f"sorting has no condition {next(iter(condition))!r}; there is: length")
+        self.refuse(condition, "length")
         if length is not None and not 1 <= length <= self.longest:
             raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
         lengths = self._lengths(n, generator) if length is None else torch.full((n,), length)

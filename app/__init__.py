@@ -1,0 +1,1 @@
+"""The Streamlit explorer: widgets, then a measurement, then a figure; nothing else."""

@@ -1,0 +1,1 @@
+"""One file a view; each draws one panel from a capture."""

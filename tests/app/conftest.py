@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import workbench
+
+
+@pytest.fixture(scope="session")
+def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each kind, trained briefly: enough to look at."""
+    root = tmp_path_factory.mktemp("explorer")
+    for preset, steps in [("chain-chacal", 300), ("sort-tempered", 30), ("multiply-seqvcr", 30)]:
+        workbench.train(preset, out=root / preset, progress=False, steps=steps, eval_size=64)
+    return root
