@@ -71,7 +71,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(shapes())
 def test_any_shape_is_hooked_and_processed_without_changing_what_it_computes(shape: dict[str, Any]) -> None:
     model = decoder(torch.float64, **shape)
@@ -378,12 +378,8 @@ def test_patching_heads_equals_editing_them_by_hand(attention: Any) -> None:
         assert_close(swept[1, 0], metric(hooked.run_with_hooks(corrupt, fwd_hooks=[(point, one_head)])))
 
 
-def test_direct_paths_into_all_inputs_of_a_last_head_are_the_whole_effect_on_it() -> None:
-    """With one head a layer, no norm and an MLP that writes nothing, patching only v of the last head is exact."""
-    model = decoder(attention="chacal", n_heads=1, norm="none")
-    for layer in model.layers:
-        torch.nn.init.zeros_(layer.mlp.fc_out.weight)
-    hooked = hook(model)
+def test_a_direct_path_is_what_one_head_writes_as_one_later_head_reads_it() -> None:
+    hooked = hook(decoder(attention="chacal", n_heads=1, norm="none"))
     _, corrupt, clean, broken = clean_and_corrupt(hooked)
     path = patching.get_act_patch_direct_path(
         hooked, corrupt, clean, broken, metric, src_layer=0, src_head=0, component="v", verbose=False

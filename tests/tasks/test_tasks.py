@@ -108,6 +108,13 @@ class TestPointerChain:
                 found = [chain[hop - 1] in best[t] for t, chain in enumerate(chains) if len(chain) >= hop]
                 assert by_hop[b, hop - 1] == pytest.approx(sum(found) / len(found))
 
+    @pytest.mark.parametrize("reading", ["chain", "root"])
+    def test_depths_that_a_shorter_chain_has_not_are_nan(self, reading: str) -> None:
+        task = make("pointer_chain", n=12, k=3, reading=reading)
+        batch = task.parse("4 5 6 2 0 1")
+        by_hop = task.accuracy_by_group(torch.zeros(1, 6, 12), batch, task.truth(batch.tokens))
+        assert by_hop.isnan().tolist() == [[False, True, True]]
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [("1 2", "whole blocks of 3"), ("1 2 3 0 1 1", "positions 0 1 2"), ("1 2 x", "'x'"), ("", "not 0")],
@@ -246,5 +253,5 @@ class TestMultiplication:
 
     @pytest.mark.parametrize("text", ["12", "1 * 34", "12 * x", "012 * 34", "02 * 34", "12 + 34"])
     def test_what_is_no_product_is_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="digits"):
+        with pytest.raises(ValueError, match="type two numbers of exactly 2 digits"):
             make("multiplication").parse(text)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
+from torch import nn
 
 from workbench.lookup import lookup
 from workbench.models.attention import ATTENTION, Attention
@@ -39,7 +40,9 @@ class DecoderConfig:
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
     tied: bool = Field(default=False, description="unembed with the rows of the embedding")
     unembed_bias: bool = False
-    heads: dict[str, int] = Field(default_factory=dict, description="extra output heads: name -> number of classes")
+    heads: dict[str, Positive] = Field(
+        default_factory=dict, description="extra output heads: name -> number of classes"
+    )
 
     @field_validator("attention", mode="after")
     @classmethod
@@ -54,9 +57,11 @@ class DecoderConfig:
 
     @field_validator("heads", mode="after")
     @classmethod
-    def _main_is_taken(cls, value: dict[str, int]) -> dict[str, int]:
-        if "main" in value or any(not name.isidentifier() for name in value):
-            raise ValueError(f"extra heads need identifiers other than 'main' as names, not {list(value)}")
+    def _names_can_be_attributes(cls, value: dict[str, int]) -> dict[str, int]:
+        taken = {"main", *dir(nn.ModuleDict())}  # PyTorch finds submodules by attribute
+        wrong = [name for name in value if name in taken or not name.isidentifier()]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} cannot name an extra head: it is no identifier, or taken")
         return value
 
     def __post_init__(self) -> None:
@@ -74,7 +79,7 @@ class DecoderConfig:
 def _variant(layer: Any) -> dict[str, Any]:
     """One layer's variant in its full form, with every setting spelt out."""
     settings = {"variant": layer.strip()} if isinstance(layer, str) else layer
-    if not isinstance(settings, Mapping) or "variant" not in settings:
+    if not isinstance(settings, Mapping) or not isinstance(settings.get("variant"), str):
         raise ValueError(f"an attention variant is a name or a mapping with 'variant', not {layer!r}")
     settings = dict(settings)
     kind = lookup(ATTENTION, settings.pop("variant"), "attention variant")

@@ -176,8 +176,10 @@ class Decoder(nn.Module):
         return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")
 
     def _check(self, tokens: Tensor) -> None:
-        if tokens.ndim != 2 or tokens.is_floating_point():
-            raise ValueError(f"tokens are integers [batch, pos], not {tokens.dtype} {list(tokens.shape)}")
+        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
+            raise ValueError(
+                f"tokens are integers [batch, pos] (int64 or int32), not {tokens.dtype} {list(tokens.shape)}"
+            )
         if tokens.shape[1] > self.config.n_ctx:
             raise ValueError(f"input of {tokens.shape[1]} tokens is longer than the context of {self.config.n_ctx}")
         # Elsewhere than on the CPU the check would make the caller wait for the device at every step.

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from workbench.models.attention import base
@@ -44,10 +44,15 @@ class TemperedAttention(StandardAttention):
         )
         n: Literal["position"] | int = Field("position", description='"position" (1-based, causal) or a length ≥ 1')
 
+        @field_validator("n", mode="before")
+        @classmethod
+        def _is_a_length(cls, n: Any) -> Any:
+            check_length(n)
+            return n
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.n: Length = self.settings.n
-        check_length(self.n)
         self.beta = nn.Parameter(torch.tensor(1.0 if self.settings.beta is None else self.settings.beta))
 
     @classmethod

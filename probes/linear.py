@@ -1,0 +1,128 @@
+"""A linear probe on a residual, beside the two controls that say what its accuracy is worth.
+
+A label that a probe decodes is *there*; that the model *uses* it is another claim, which only an intervention tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from workbench.capture import Subject, capture
+from workbench.instruments import Measurement
+from workbench.models import Decoder
+from workbench.models.hooked import hook
+from workbench.runs import Run
+from workbench.seeds import generator
+
+TEST_SHARE = 0.3
+CONDITIONS = ("trained", "shuffled labels", "untrained model", "most frequent label")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How a fitted probe does on sequences it was not fitted on.
+
+    Attributes:
+        right: `[sequence]`, the share of each held-out sequence's vectors whose label was decoded.
+        majority: `[sequence]`, the share that the most frequent label of the fitted sequences would get.
+    """
+
+    right: np.ndarray
+    majority: np.ndarray
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over the held-out sequences, which, unlike their vectors, are independent."""
+        return float(self.right.mean())
+
+
+def fit(features: np.ndarray, labels: np.ndarray, sequences: np.ndarray, *, seed: int) -> Probe:
+    """Fit a multinomial logistic regression on standardised features; test it on other sequences.
+
+    Args:
+        features: `[vector, d]`.
+        labels: `[vector]`, classes.
+        sequences: `[vector]`, which sequence each vector is from. All vectors of a sequence go to the same side, since
+            positions of one sequence share what there is to know.
+        seed: decides the split.
+
+    Raises:
+        ValueError: if there are not two sequences, or only one label to learn.
+    """
+    names = np.unique(sequences)
+    if len(names) < 2:
+        raise ValueError(f"a probe is tested on other sequences than it is fitted on: it needs 2, not {len(names)}")
+    order = np.random.default_rng(seed).permutation(names)
+    held_out = np.isin(sequences, order[: max(1, round(TEST_SHARE * len(names)))])
+    classes, counts = np.unique(labels[~held_out], return_counts=True)
+    if len(classes) < 2:
+        raise ValueError(f"there is nothing to decode: every label to fit is {classes.tolist()}")
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    model.fit(features[~held_out], labels[~held_out])
+    wanted, (_, index) = labels[held_out], np.unique(sequences[held_out], return_inverse=True)
+    size = np.bincount(index)
+    right = np.bincount(index, weights=model.predict(features[held_out]) == wanted) / size
+    return Probe(right, majority=np.bincount(index, weights=wanted == classes[counts.argmax()]) / size)
+
+
+def probe_run(
+    run: Run, label: str, *, point: str, position: int | None = None, n: int = 256, seed: int = 0
+) -> Measurement:
+    """Decode one label of the task's truth from one point of a run's residual.
+
+    Args:
+        run: the run.
+        label: a name in the truth's labels.
+        point: a hook name, such as `blocks.0.hook_resid_post`.
+        position: probe this position alone; by default every position where the label means something.
+        n: fresh sequences.
+        seed: of the sequences, the split, the shuffle and the untrained weights.
+
+    Returns:
+        Accuracy with its interval, dim `condition`: the trained model, its labels shuffled, an untrained model of the
+        same shape, and always saying the most frequent label.
+
+    Raises:
+        ValueError: if the task has no such label, the model no such point, or the position is never labelled.
+    """
+    task = run.task()
+    batch = task.sample(n, generator(seed, "probe"))
+    labels = task.truth(batch.tokens).labels
+    if label not in labels:
+        raise ValueError(f"the task {task.name} has no label {label!r}; there is: {', '.join(labels)}")
+    where = labels[label] >= 0
+    if position is not None:
+        if not 0 <= position < where.shape[1] or not bool(where[:, position].any()):
+            raise ValueError(f"the label {label!r} means nothing at position {position}")
+        where = where & (np.arange(where.shape[1]) == position)
+    values, sequences = labels[label][where].numpy(), where.nonzero()[:, 0].numpy()
+
+    def features(model: Decoder) -> np.ndarray:
+        seen = capture(hook(model), Subject.of(model, task, run.name), batch, [point])
+        return seen[point][where].double().numpy()
+
+    trained = features(run.model())
+    untrained = features(Decoder(run.config.model, generator(seed, "untrained")).eval())
+    shuffled = np.random.default_rng(seed).permutation(values)
+    probe = fit(trained, values, sequences, seed=seed)
+    outcomes = [
+        probe.right,
+        fit(trained, shuffled, sequences, seed=seed).right,
+        fit(untrained, values, sequences, seed=seed).right,
+        probe.majority,
+    ]
+    return Measurement(
+        name=f"Linear probe for {label}",
+        values=np.stack(outcomes).astype(float),
+        dims=("condition", "example"),
+        coords={"condition": CONDITIONS, "example": range(len(probe.right))},
+        units="share",
+        settings={"model": run.name, "point": point, "position": position, "sequences": n, "seed": seed},
+        caption="Share of positions in held-out sequences whose label a linear probe decodes; n counts sequences. It "
+        "shows that the label can be read there, not that the model reads it.",
+    ).mean("example")
