@@ -76,6 +76,13 @@ def test_chacal_is_the_closed_form_of_equation_5_and_of_equation_7() -> None:
         torch.testing.assert_close(eq7, inverse @ (0.2 * A) @ v)
 
 
+def test_chacal_on_three_tokens_is_what_a_hand_computes() -> None:
+    """γ = 1/2. Solved values: W1 = v1, W2 = v2 + v1/4, W3 = v3 + v1/8 + W2/4; then Y = A W / 2."""
+    pattern = torch.tensor([[[[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 4, 1 / 2, 1 / 4]]]])
+    applied = ATTENTION["chacal"](gamma=0.5).mixing_matrix(pattern)[0, 0]
+    assert applied.tolist() == [[1 / 2, 0, 0], [5 / 16, 1 / 4, 0], [27 / 128, 9 / 32, 1 / 8]]
+
+
 def test_both_equations_are_one_with_the_full_diagonal_and_two_without() -> None:
     q, k, v = random_qkv()
     full = [chacal_attention(q, k, v, form=form, diagonal=True) for form in ("eq5", "eq7")]

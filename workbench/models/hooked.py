@@ -81,10 +81,10 @@ class HookedDecoder(TransformerBridge):
     ) -> None:
         """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
 
-        TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp or
-        d_vocab equals d_model; and it folds value biases as if every layer passed constants through, which ChaCAL,
-        whose mixing rows sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm
-        has to be present for folding it and for centring what is written. Processing twice does no harm.
+        TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
+        d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
+        sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm has to be present
+        for folding it and for centring what is written. Processing twice does no harm.
 
         Raises:
             ValueError: if asked to refactor the attention matrices.
@@ -151,13 +151,8 @@ class ExplicitLayer(nn.Module):
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.ln1, self.attn, self.ln2, self.mlp, self.dropout = (
-            layer.ln1,
-            layer.attn,
-            layer.ln2,
-            layer.mlp,
-            layer.dropout,
-        )
+        self.ln1, self.ln2, self.dropout = layer.ln1, layer.ln2, layer.dropout
+        self.attn, self.mlp = layer.attn, layer.mlp
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> tuple[Float[Tensor, "batch pos d_model"]]:
         x = x + self.dropout(self.attn(self.ln1(x)))
@@ -246,9 +241,8 @@ class Adapter(ArchitectureAdapter):
         super().__init__(cfg)
 
         def norm(name: str) -> GeneralizedComponent:
-            return (GeneralizedComponent if cfg.normalization_type is None else NormalizationBridge)(
-                name=name, config=cfg
-            )
+            kind = GeneralizedComponent if cfg.normalization_type is None else NormalizationBridge
+            return kind(name=name, config=cfg)
 
         linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
         mlp: dict[str, GeneralizedComponent] = {"in": LinearBridge(name="fc_in"), "out": LinearBridge(name="fc_out")}

@@ -1,0 +1,41 @@
+"""Notebooks: in step with their sources, imports only, and they run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+SOURCES = sorted(FOLDER.glob("*.py"))
+each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+
+
+@each_notebook
+def test_source_and_notebook_have_the_same_cells(source: Path) -> None:
+    text, shown = jupytext.read(source), nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    assert [(c.cell_type, c.source) for c in text.cells] == [(c.cell_type, c.source) for c in shown.cells]
+
+
+@each_notebook
+def test_notebooks_show_their_output_and_no_error(source: Path) -> None:
+    cells = [c for c in nbformat.read(source.with_suffix(".ipynb"), as_version=4).cells if c.cell_type == "code"]
+    assert all(cell.execution_count for cell in cells)
+    assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert sum(len(cell.outputs) for cell in cells) >= len(cells) // 2
+
+
+@each_notebook
+def test_notebooks_import_and_define_nothing(source: Path) -> None:
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    assert not [node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, defined)]
+
+
+@each_notebook
+def test_notebooks_run(source: Path) -> None:
+    notebook = jupytext.read(source)
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(FOLDER)}}).execute()
