@@ -132,5 +132,5 @@ for name, which in [("answers whose chain runs through the edge", needs_it), ("a
 #
 # One ChaCAL layer follows a whole chain because its attention *is* the graph of pointers, and the layer sums the paths
 # of every length in it. A standard layer, trained the same way, stays at one hop. The edges are not decoration: cutting
-# one destroys the answers that need it and leaves the others alone. All of this is one seed of two small models (n = 256
+# one destroys the answers that need it and leaves the others alone. All of this is one seed of two small models (256
 # sequences a figure); `workbench.train(…, seed=1)` makes another.
