@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import streamlit as st
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
-from workbench.runs import Run, list_runs, load_run
+from workbench.runs import WEIGHTS, Run, list_runs, load_run
 from workbench.tasks import Batch
 
 
@@ -25,15 +26,31 @@ def root() -> Path:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run with its model in memory."""
+    """A run with its model in memory.
+
+    Attributes:
+        version: which weights these are; with the run's path, the key of everything measured on them.
+        lock: the browser's tabs share the model, and hooks set for one must not fire in another.
+    """
 
     run: Run
+    version: int
     hooked: Any
     subject: Subject
+    lock: Any = field(default_factory=Lock)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return str(self.run.path), self.version
 
     def see(self, batch: Batch) -> Capture:
-        """Everything that the views measure, captured on one batch."""
-        return capture(self.hooked, self.subject, batch, hook_names(self.subject))
+        """Everything that the views measure, captured on one input (the task decides its targets)."""
+        return _seen(self.key, tuple(batch.tokens[0].tolist()), self, batch)
+
+    def capture(self, batch: Batch) -> Capture:
+        """The same of any batch, not kept."""
+        with self.lock:
+            return capture(self.hooked, self.subject, batch, hook_names(self.subject))
 
 
 def runs() -> list[Run]:
@@ -42,11 +59,21 @@ def runs() -> list[Run]:
 
 
 def opened(run: Run) -> Opened:
-    """A run with its model, loaded once for each version of its weights."""
-    return _opened(str(run.path), (run.path / "weights.safetensors").stat().st_mtime_ns)
+    """A run with its model, loaded once for each version of its weights.
+
+    Raises:
+        ValueError: in one line, if the weights do not fit the config.
+    """
+    return _opened(str(run.path), (run.path / WEIGHTS).stat().st_mtime_ns)
 
 
 @st.cache_resource(show_spinner="Loading the model …", max_entries=8)
-def _opened(path: str, _version: int) -> Opened:
+def _opened(path: str, version: int) -> Opened:
     run = load_run(path)
-    return Opened(run, run.hooked(), Subject.of(run.model(), run.task(), run.name))
+    return Opened(run, version, run.hooked(), Subject.of(run.model(), run.task(), run.name))
+
+
+# A resource, not data: a capture refers to its model, which is shared and never copied.
+@st.cache_resource(show_spinner="Running the model …", max_entries=16)
+def _seen(key: tuple[str, int], tokens: tuple[int, ...], _opened: Opened, _batch: Batch) -> Capture:
+    return _opened.capture(_batch)

@@ -58,8 +58,8 @@ class RunConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 runs under autocast")
     device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
     log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
-    eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out samples")
-    eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
+    eval_every: int = Field(200, ge=1, description="steps between evaluations on fresh samples")
+    eval_size: int = Field(512, ge=1, description="fresh sequences per evaluation")
     checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""One head's attention on the input, as a matrix and as a graph, beside the task's gold edges."""
+"""One head's attention on the input, as a graph and as a matrix, beside the task's gold edges."""
 
 from __future__ import annotations
 
@@ -8,24 +8,46 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.instruments import attention_graph
 
+Head = tuple[int, int]
 
-def show(seen: Capture) -> None:
+
+def show(seen: Capture) -> Head:
+    """Draw the panel; returns the layer and head chosen."""
     st.subheader("Attention against the task's graph")
-    subject = seen.subject
-    n_heads = attention_graph.pattern(seen, 0).shape[1]
-    heads = [(layer, head) for layer in range(subject.n_layers) for head in range(n_heads)]
+    _start_at_best_head(seen)
     left, right = st.columns(2)
-    chosen = left.selectbox("Head", heads, format_func=lambda lh: f"layer {lh[0]}, head {lh[1]}", key="head")
-    matrices = attention_graph.matrices(seen, 0, *chosen)
+    head: Head = left.selectbox("Head", _heads(seen), key="head", format_func=lambda lh: f"layer {lh[0]}, head {lh[1]}")
+    matrices = attention_graph.matrices(seen, 0, *head, n_hops=max(1, seen.truth.n_hops))
     names = list(matrices.coords["matrix"])
     which = right.selectbox("Matrix", names, key="matrix", format_func=_matrix_name)
     gold = attention_graph.gold_edges(seen, 0)
     hops = 1 if which == "pattern" else None if which == "resolvent" else names.index(which) + 1
     shown = gold if hops is None else [edge for edge in gold if edge[0] == hops]
     st.plotly_chart(figures.attention_arcs(matrices, which, shown), key="arcs")
-    st.plotly_chart(figures.attention_matrix(matrices, which, gold), key="matrix-map")
-    st.caption(f"{matrices.caption} Gold edges are the task's truth; the model never sees them.")
+    st.plotly_chart(figures.attention_matrix(matrices, which, gold), key="matrix-map", width="content")
+    st.caption(
+        f"{matrices.caption} Gold edges are the task's truth, which the model never sees; the graph compares with "
+        "those as many hops away as the matrix walks. Where a head looks does not show what it reads there, nor that "
+        "it matters."
+    )
+    return head
+
+
+def _heads(seen: Capture) -> list[Head]:
+    n_heads = attention_graph.pattern(seen, 0).shape[1]
+    return [(layer, head) for layer in range(seen.subject.n_layers) for head in range(n_heads)]
+
+
+def _start_at_best_head(seen: Capture) -> None:
+    """On a run just opened, choose the head with the most mass on this input's gold paths."""
+    if st.session_state.get("head_of") == seen.subject.name:
+        return
+    st.session_state["head_of"] = seen.subject.name
+    has_graph = len(seen.truth.edges) > 0
+    best = attention_graph.best_head(attention_graph.measure(seen)) if has_graph else _heads(seen)[0]
+    st.session_state["head"] = best
+    st.session_state["matrix"] = "pattern"
 
 
 def _matrix_name(name: str) -> str:
-    return {"pattern": "pattern A (one hop)", "resolvent": "what the layer applies (all hops)"}.get(name, name)
+    return {"pattern": "pattern A (one hop)", "resolvent": "all that the layer applies (every hop)"}.get(name, name)

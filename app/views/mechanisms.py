@@ -1,42 +1,82 @@
-"""How often the claims about this task's mechanisms hold, over a fresh sample, each beside its control."""
+"""How often the claims about this task's mechanisms hold: on this input, over fresh samples, and by length."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from app import state
+from app.state import Opened
+from app.views.attention import Head
 from workbench import figures
+from workbench.capture import Capture
+from workbench.figures.curves import curves
 from workbench.instruments import Measurement, mismatched
-from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.seeds import generator
 
 N = 256
+N_EACH = 64
+
+Pair = tuple[Measurement, Measurement]
 
 
-def show(opened: state.Opened, head: tuple[int, int]) -> None:
-    claims = [name for name, claim in MECHANISMS.items() if claim.why_not(opened.subject) is None]
+def show(opened: Opened, seen: Capture, head: Head) -> None:
+    claims = {name: claim for name, claim in MECHANISMS.items() if claim.why_not(opened.subject) is None}
     if not claims:
         return
     st.subheader("Mechanisms")
-    weights = opened.run.path / "weights.safetensors"
-    pairs = _scores(str(opened.run.path), weights.stat().st_mtime_ns, opened)
-    pairs = [(_of_head(score, head), _of_head(control, head)) for score, control in pairs]
+    _on_this_input(claims, seen)
+    pairs = [(_of_head(score, head), _of_head(control, head)) for score, control in _scores(opened.key, opened)]
     st.plotly_chart(figures.mechanisms({opened.run.name: pairs}), key="mechanisms")
     st.caption(f"Over {N} fresh sequences. " + " ".join(score.caption for score, _ in pairs))
+    lines = _by_length(opened.key, opened)
+    if lines:
+        subtitle = f"{N_EACH} fresh sequences of each length; control: against other examples' truth; 95 % intervals"
+        st.plotly_chart(curves(lines, "Mechanisms by length", "share of cases", subtitle), key="by-length")
+        st.caption(
+            "The same claims at each length the task is tested on. Long inputs leave more room for a claim to fail. A "
+            "claim that holds says how an answer could be made, not that the model makes it so."
+        )
+
+
+def _on_this_input(claims: dict[str, Mechanism], seen: Capture) -> None:
+    """The claims with one number a sequence."""
+    scores = [claim.score(seen).mean("example") for claim in claims.values()]
+    single = [score for score in scores if not score.dims]
+    for column, score in zip(st.columns(len(single)) if single else [], single, strict=True):
+        value = float(score.values)
+        column.metric(f"{score.name}, on this input", "nothing to score" if value != value else f"{value:.0%}")
 
 
 @st.cache_data(show_spinner="Measuring mechanisms on fresh sequences …", max_entries=8)
-def _scores(_path: str, _version: int, _opened: state.Opened) -> list[tuple[Measurement, Measurement]]:
+def _scores(key: tuple[str, int], _opened: Opened) -> list[Pair]:
     """(score, control) of every claim."""
-    seen = _opened.see(_opened.subject.task.sample(N, generator(0, "explorer")))
+    seen = _opened.capture(_opened.subject.task.sample(N, generator(0, "explorer")))
     other = mismatched(seen, generator(0, "explorer control"))
-    pairs = []
-    for claim in MECHANISMS.values():
-        if claim.why_not(_opened.subject) is None:
-            pairs.append((claim.score(seen).mean("example"), claim.score(other).mean("example")))
-    return pairs
+    return [
+        (claim.score(seen).mean("example"), claim.score(other).mean("example"))
+        for claim in MECHANISMS.values()
+        if claim.why_not(_opened.subject) is None
+    ]
 
 
-def _of_head(measured: Measurement, head: tuple[int, int]) -> Measurement:
+@st.cache_data(show_spinner="Measuring mechanisms by length …", max_entries=8)
+def _by_length(key: tuple[str, int], _opened: Opened) -> dict[str, Measurement]:
+    """The claims with one number a sequence, and their controls, over the lengths of the task's test sets."""
+    task = _opened.subject.task
+    lengths = [condition["length"] for condition in task.conditions if "length" in condition]
+    found: dict[str, list[Measurement]] = {}
+    for length in lengths:
+        seen = _opened.capture(task.sample(N_EACH, generator(0, f"explorer length={length}"), length=length))
+        other = mismatched(seen, generator(0, "explorer control"))
+        for claim in MECHANISMS.values():
+            if claim.why_not(_opened.subject) is None:
+                score, control = claim.score(seen).mean("example"), claim.score(other).mean("example")
+                if not score.dims:
+                    found.setdefault(score.name, []).append(score)
+                    found.setdefault(f"{score.name}, control", []).append(control)
+    return {name: Measurement.stack(parts, "length", lengths) for name, parts in found.items()}
+
+
+def _of_head(measured: Measurement, head: Head) -> Measurement:
     """The part of the head chosen for the attention panel, where a claim is made of every head."""
     return measured.select(layer=head[0], head=head[1]) if "head" in measured.dims else measured

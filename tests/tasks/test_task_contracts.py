@@ -103,19 +103,11 @@ def test_a_condition_that_does_not_exist_is_refused(task: Task) -> None:
         task.sample(2, generator(0), lenght=3)
 
 
-def typed(task: Task, words: list[str]) -> str:
-    """What a person types for a sequence: its words, but a product's operands highest digit first."""
-    if task.name != "multiplication":
-        return " ".join(words)
-    at = words.index("*")
-    return "".join(words[:at][::-1]) + " * " + "".join(words[at + 1 : 2 * at + 1][::-1])
-
-
 @each_task
 def test_what_is_sampled_can_be_typed_and_gives_the_same_example(task: Task) -> None:
     batch = task.sample(12, generator(7))
     for i, length in enumerate(task.lengths(batch.tokens).tolist()):
-        parsed = task.parse(typed(task, task.words(batch.tokens[i, :length])))
+        parsed = task.parse(task.question(batch.tokens[i]))
         assert torch.equal(parsed.tokens, batch.tokens[i : i + 1, :length])
         assert torch.equal(parsed.targets, batch.targets[i : i + 1, :length])
         assert torch.equal(parsed.loss_mask, batch.loss_mask[i : i + 1, :length])

@@ -76,6 +76,22 @@ class Measurement:
             labels = list(range(len(labels)))
         return replace(first, values=values, coords={**first.coords, dim: labels})
 
+    @staticmethod
+    def stack(parts: Sequence[Measurement], dim: str, labels: Sequence[Any]) -> Measurement:
+        """Measurements of one shape, each under other conditions, as one with a new first dim; intervals are kept."""
+        first = parts[0]
+        columns = {name: np.stack([part._columns[name] for part in parts]) for name in first._columns}
+        return replace(
+            first,
+            values=columns["value"],
+            dims=(dim, *first.dims),
+            coords={dim: list(labels), **first.coords},
+            low=columns.get("low"),
+            high=columns.get("high"),
+            n=columns.get("n"),
+            labels=columns.get("label"),
+        )
+
     def select(self, **where: Any) -> Measurement:
         """The part at one label of each named dim; those dims go, and the choice joins the settings.
 

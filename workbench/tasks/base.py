@@ -163,6 +163,10 @@ class Task(BaseModel, ABC):
             ValueError: if the text is not an input of this task; the message says what was expected.
         """
 
+    def question(self, tokens: Int[Tensor, " pos"]) -> str:
+        """What `parse` reads back into this sequence: what is asked, in the task's own words, without the answer."""
+        return " ".join(self.words(tokens[: int(self.lengths(tokens[None]))]))
+
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of real tokens of each sequence: what comes before the padding on its right."""
         if "PAD" not in self.vocabulary.words:

@@ -104,6 +104,10 @@ class Multiplication(Task):
         example = torch.arange(len(tokens)).repeat_interleave(len(one))
         return Truth(torch.cat([example[:, None], one.repeat(len(tokens), 1)], dim=1), labels)
 
+    def question(self, tokens: Int[Tensor, " pos"]) -> str:
+        d, words = self.digits, self.words(tokens)
+        return f"{''.join(words[:d][::-1])} * {''.join(words[d + 1 : 2 * d + 1][::-1])}"
+
     def parse(self, text: str) -> Batch:
         """Ordinary integers, highest digit first as people write them: `12 * 34`."""
         words = text.replace("*", " * ").replace("×", " * ").split()

@@ -140,6 +140,9 @@ class Sorting(Task):
         }
         return Truth(torch.stack([example, torch.ones_like(example), query, key], dim=1), labels)
 
+    def question(self, tokens: Int[Tensor, " pos"]) -> str:
+        return " ".join(self.words(tokens[: tokens.tolist().index(self.q)]))
+
     def parse(self, text: str) -> Batch:
         words = text.replace("⊥", " ⊥ ").replace(",", " ").split()
         words = words[: words.index("⊥")] if "⊥" in words else words

@@ -29,9 +29,10 @@ _MULTIPLY: dict[str, Any] = {
     "task": {"name": "multiplication", "digits": 2},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
     "objectives": {"next_token": {}},
-    "steps": 2000,
-    "batch_size": 64,
-    "learning_rate": 1e-3,
+    "steps": 1200,
+    "batch_size": 256,
+    "learning_rate": 3e-3,
+    "schedule": "onecycle",
 }
 
 
