@@ -8,6 +8,7 @@ checkpoints/step-N.safetensors   weights on the way
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any])
     try:
         return kind(model, **settings)
     except ValidationError as error:
-        raise ValueError(f"objective {name}: {one_line(error, kind.Settings.model_fields)}") from None
+        raise ValueError(f"objective {name}: {one_line(error, kind.Settings)}") from None
 
 
 def parse_config(data: Any) -> RunConfig:
@@ -126,7 +127,7 @@ def parse_config(data: Any) -> RunConfig:
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        raise ValueError(one_line(error, RunConfig.model_fields)) from None
+        raise ValueError(one_line(error, RunConfig)) from None
 
 
 @dataclass(frozen=True)
@@ -234,14 +235,16 @@ def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
         if shared.setdefault(tensor.data_ptr(), name) == name:
             tensors[name] = tensor.detach().cpu().contiguous()
     partial = path.with_name(f".{path.name}.partial")
-    save_file(tensors, partial, metadata={"format": str(FORMAT), "step": str(step)})
+    save_file(tensors, partial, metadata={"format": str(FORMAT), "step": str(step), "sha256": _checksum(tensors)})
     partial.replace(path)
 
 
 def load_weights(model: Decoder, path: Path) -> None:
-    """Fill a model with a file's weights. Raises ValueError in one line if they are not this model's."""
-    _metadata(path)
+    """Fill a model with a file's weights. Raises ValueError in one line if they are damaged or not this model's."""
+    written = _metadata(path).get("sha256")
     weights = load_file(path)
+    if written != _checksum(weights):
+        raise ValueError(f"{path} is corrupted: its weights are not those that were saved")
     if model.config.tied:
         weights["unembedding.weight"] = weights["token_embedding.weight"]
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -251,6 +254,14 @@ def load_weights(model: Decoder, path: Path) -> None:
             want, got = expected.get(name, "nothing"), found.get(name, "nothing")
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
     model.load_state_dict(weights)
+
+
+def _checksum(tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

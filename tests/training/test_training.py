@@ -142,6 +142,7 @@ def test_a_whole_config_can_be_trained_and_changed() -> None:
         ({"model": {"attention": {"gama": 0.2}}}, "gamma"),
         ({"model": {"n_heads": 7}}, "n_heads"),
         ({"model": {"width": 7}}, "width"),
+        ({"model": {"atention": "chacal"}}, "did you mean .attention."),
         ({"objectives": {"seqvcr": {}}}, "seq_vcr"),
         ({"objectives": {"seq_vcr": {"layer": 9}}}, "layer"),
         ({"objectives": {"seq_vcr": {"lambda": 9}}}, "lambda"),
@@ -179,6 +180,13 @@ class TestOpening:
             (run / "weights.safetensors").write_bytes(whole[:size])
             with pytest.raises(ValueError, match="truncated or corrupted"):
                 load_run(run)
+
+    def test_a_byte_of_the_weights_changed(self, run: Path) -> None:
+        whole = bytearray((run / "weights.safetensors").read_bytes())
+        whole[-3] ^= 1
+        (run / "weights.safetensors").write_bytes(whole)
+        with pytest.raises(ValueError, match=r"weights\.safetensors is corrupted"):
+            load_run(run).model()
 
     def test_missing_weights(self, run: Path) -> None:
         (run / "weights.safetensors").unlink()

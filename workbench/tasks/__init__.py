@@ -30,7 +30,7 @@ def make(name: str, **settings: Any) -> Task:
     try:
         return kind(**settings)
     except ValidationError as error:
-        raise ValueError(f"task {name}: {one_line(error, kind.model_fields)}") from None
+        raise ValueError(f"task {name}: {one_line(error, kind)}") from None
 
 
 __all__ = ["TASKS", "Batch", "Task", "Truth", "Vocabulary", "correct", "make"]
