@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,11 +98,3 @@ def capture(hooked: TransformerBridge, subject: Subject, batch: Batch, names: It
             )
     logits, cache = hooked.run_with_cache(batch.tokens, names_filter=names)
     return Capture({name: cache[name] for name in names}, logits, batch, subject.task.truth(batch.tokens), subject)
-
-
-def stream(
-    hooked: TransformerBridge, subject: Subject, batches: Iterable[Batch], names: Iterable[str]
-) -> Iterator[Capture]:
-    """Captures of successive batches, one in memory at a time."""
-    names = list(names)
-    return (capture(hooked, subject, batch, names) for batch in batches)
