@@ -49,7 +49,7 @@ print(" ".join(task.words(task.sample(1, workbench.generator(0)).tokens[0])))
 # %% [markdown]
 # ## Inspect
 #
-# Every instrument on 256 fresh sequences. Accuracy by hop first: how far up the chain is the root still found?
+# Every instrument on 256 held-out sequences. Accuracy by hop first: how far up the chain is the root still found?
 
 # %%
 seen = {run.name: inspect_run(run, n=256, seed=0) for run in (chacal, standard)}

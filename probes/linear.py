@@ -80,7 +80,7 @@ def probe_run(
         label: a name in the truth's labels.
         point: a hook name, such as `blocks.0.hook_resid_post`.
         position: probe this position alone; by default every position where the label means something.
-        n: fresh sequences.
+        n: sequences, from the test side of the task's split.
         seed: of the sequences, the split, the shuffle and the untrained weights.
 
     Returns:
@@ -91,7 +91,7 @@ def probe_run(
         ValueError: if the task has no such label, the model no such point, or the position is never labelled.
     """
     task = run.task()
-    batch = task.sample(n, generator(seed, "probe"))
+    batch = task.sample(n, generator(seed, "probe"), split="test")
     labels = task.truth(batch.tokens).labels
     if label not in labels:
         raise ValueError(f"the task {task.name} has no label {label!r}; there is: {', '.join(labels)}")

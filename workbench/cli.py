@@ -44,7 +44,7 @@ def train(options: argparse.Namespace, fields: list[str]) -> None:
         print(f"stopped at step {run.step()} of {run.config.steps}; saved {run.path}")
     else:
         accuracy = run.metrics()["accuracy"].dropna().iloc[-1]
-        print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} fresh sequences")
+        print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} held-out sequences")
     print(f"next: workbench inspect {run.path}")
 
 

@@ -1,4 +1,4 @@
-"""Everything that is measured when a run is inspected: every instrument and mechanism that applies, on fresh data."""
+"""Everything that is measured of a run: every instrument and mechanism that applies, on held-out data."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Inspected:
 
 @torch.no_grad()
 def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspected:
-    """Measure one run on fresh data, one batch in memory at a time.
+    """Measure one run on held-out data, one batch in memory at a time.
 
     Args:
         run: the run.
         n: sequences for each of the task's test conditions.
-        seed: seed of those sequences; they come from other streams than training's.
+        seed: seed of those sequences, which are from the test side of the task's split.
         progress: show a progress bar on standard error.
     """
     subject, hooked = Subject.of(run.model(), run.task(), run.name), run.hooked()
@@ -79,7 +79,8 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
     joined_controls = {name: Measurement.join(parts) for name, parts in controls.items()}
     head, best = (subject.n_layers - 1, 0), None
     if "attention_graph" in joined:
-        selection = capture(hooked, subject, subject.task.sample(BATCH, generator(seed, "selection")), names)
+        other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
+        selection = capture(hooked, subject, other, names)
         ranking = attention_graph.measure(selection)
         head = attention_graph.best_head(ranking)
         best = [attention_graph.gold_mass(ranking, m["attention_graph"]) for m in (joined, joined_controls)]
@@ -89,7 +90,7 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
         controls={name: m.mean("example") for name, m in joined_controls.items()},
         gold_mass=best[0] if best else None,
         gold_mass_control=best[1] if best else None,
-        example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example")), names),
+        example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example"), split="test"), names),
         shown_head=head,
     )
 
@@ -119,9 +120,9 @@ def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
 
 
 def _test_batches(task: Task, n: int, seed: int) -> Iterator[Batch]:
-    """N fresh sequences for each of the task's test conditions."""
+    """N held-out sequences for each of the task's test conditions."""
     for condition in task.conditions:
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
-        whole = task.sample(n, draws, **condition)
+        whole = task.sample(n, draws, split="test", **condition)
         for start in range(0, n, BATCH):
             yield whole[start : start + BATCH]

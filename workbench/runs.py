@@ -57,10 +57,11 @@ class RunConfig(BaseModel):
     beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
     precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 runs under autocast")
+    workers: int = Field(0, ge=0, description="processes that draw the batches (the same for any number)")
     device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
     log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
-    eval_every: int = Field(200, ge=1, description="steps between evaluations on fresh samples")
-    eval_size: int = Field(512, ge=1, description="fresh sequences per evaluation")
+    eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
+    eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
     checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""How often the claims about this task's mechanisms hold: on this input, over fresh samples, and by length."""
+"""How often the claims about this task's mechanisms hold: on this input, over held-out samples, and by length."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def show(opened: Opened, seen: Capture, head: Head) -> None:
     _on_this_input(claims, seen)
     pairs = [(_of_head(score, head), _of_head(control, head)) for score, control in _scores(opened.key, opened)]
     st.plotly_chart(figures.mechanisms({opened.run.name: pairs}), key="mechanisms")
-    st.caption(f"Over {N} fresh sequences. " + " ".join(score.caption for score, _ in pairs))
+    st.caption(f"Over {N} held-out sequences. " + " ".join(score.caption for score, _ in pairs))
     lines = _by_length(opened.key, opened)
     if lines:
-        subtitle = f"{N_EACH} fresh sequences of each length; control: against other examples' truth; 95 % intervals"
+        subtitle = f"{N_EACH} held-out sequences of each length; control: against other examples' truth; 95 % intervals"
         st.plotly_chart(curves(lines, "Mechanisms by length", "share of cases", subtitle), key="by-length")
         st.caption(
             "The same claims at each length the task is tested on. Long inputs leave more room for a claim to fail. A "
@@ -47,10 +47,10 @@ def _on_this_input(claims: dict[str, Mechanism], seen: Capture) -> None:
         column.metric(f"{score.name}, on this input", "nothing to score" if value != value else f"{value:.0%}")
 
 
-@st.cache_data(show_spinner="Measuring mechanisms on fresh sequences …", max_entries=8)
+@st.cache_data(show_spinner="Measuring mechanisms on held-out sequences …", max_entries=8)
 def _scores(key: tuple[str, int], _opened: Opened) -> list[Pair]:
     """(score, control) of every claim."""
-    seen = _opened.capture(_opened.subject.task.sample(N, generator(0, "explorer")))
+    seen = _opened.capture(_opened.subject.task.sample(N, generator(0, "explorer"), split="test"))
     other = mismatched(seen, generator(0, "explorer control"))
     return [
         (claim.score(seen).mean("example"), claim.score(other).mean("example"))
@@ -66,7 +66,8 @@ def _by_length(key: tuple[str, int], _opened: Opened) -> dict[str, Measurement]:
     lengths = [condition["length"] for condition in task.conditions if "length" in condition]
     found: dict[str, list[Measurement]] = {}
     for length in lengths:
-        seen = _opened.capture(task.sample(N_EACH, generator(0, f"explorer length={length}"), length=length))
+        draws = generator(0, f"explorer length={length}")
+        seen = _opened.capture(task.sample(N_EACH, draws, split="test", length=length))
         other = mismatched(seen, generator(0, "explorer control"))
         for claim in MECHANISMS.values():
             if claim.why_not(_opened.subject) is None:

@@ -8,6 +8,8 @@ from app.state import Opened
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
+SAMPLE_HELP = "The same number gives the same sample. The model never trained on it."
+
 
 def facts(opened: Opened) -> None:
     """What was trained, on what, and how well it does."""
@@ -19,7 +21,7 @@ def facts(opened: Opened) -> None:
         f"{opened.subject.task.summary[:1].upper()}{opened.subject.task.summary[1:]}.\n\n"
         f"{'; '.join(layers)}\n\n"
         f"width {config.model.d_model}, {config.model.n_heads} heads, {opened.run.step()} steps, seed {config.seed}\n\n"
-        f"accuracy **{right}** on fresh sequences"
+        f"accuracy **{right}** on held-out sequences"
     )
 
 
@@ -40,13 +42,17 @@ def entry(task: Task) -> Batch | None:
         except ValueError as error:
             st.error(str(error))
             return None
-    number = st.number_input(
-        "Sample number", 0, 10**6, key="sample", help="The same number gives the same sample.", bind="query-params"
-    )
+    number = st.number_input("Sample number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
     lengths = [condition["length"] for condition in task.conditions if "length" in condition]
     length = None
     if lengths:
         length = st.number_input(
             "Length", min(lengths), max(lengths), value=None, key="length", placeholder="any", bind="query-params"
         )
-    return task.sample(1, generator(number, "explorer sample"), **({} if length is None else {"length": length}))
+    try:
+        return task.sample(
+            1, generator(number, "explorer sample"), split="test", **({} if length is None else {"length": length})
+        )
+    except ValueError as error:
+        st.error(str(error))
+        return None

@@ -24,11 +24,11 @@ class StageTask(Task):
     unit: ClassVar[Any] = "position"
 
     d_vocab: int
-    pad: int | None = None
+    padding: int | None = None
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary(tuple("PAD" if i == self.pad else f"w{i}" for i in range(self.d_vocab)))
+        return Vocabulary(tuple("PAD" if i == self.padding else f"w{i}" for i in range(self.d_vocab)))
 
     @property
     def n_ctx(self) -> int:
@@ -38,7 +38,7 @@ class StageTask(Task):
     def groups(self) -> tuple[int, ...]:
         return tuple(range(self.d_vocab))
 
-    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
         raise NotImplementedError
 
     def truth(self, tokens: Tensor) -> Truth:
@@ -67,7 +67,7 @@ def stage() -> Callable[..., Capture]:
         ids = torch.as_tensor(tokens)
         rng = generator(0, "stage")
         d_vocab = int(ids.max()) + 2 if pad is None else pad + 1
-        task = StageTask(d_vocab=d_vocab, pad=pad)
+        task = StageTask(d_vocab=d_vocab, padding=pad)
         n, n_pos = ids.shape
         acts = {
             f"blocks.{layer}.{point}": torch.randn(n, n_pos, d_model, generator=rng)

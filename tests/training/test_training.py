@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 
 import workbench
 from workbench.runs import list_runs, load_run
+from workbench.tasks import Batch
 from workbench.training import PRESETS, TrainingError, preset_config
+from workbench.training.data import held_out, training_batches
 
 TINY = {
     "task": {"n": 8, "k": 2},
@@ -69,15 +71,33 @@ def test_projection_trains_with_the_model_and_is_not_saved(tmp_path: Path) -> No
     assert not [name for name in load_file(run.path / "weights.safetensors") if "project" in name]
 
 
+def test_batches_depend_on_seed_and_step_alone_for_any_number_of_workers() -> None:
+    def drawn(workers: int, first: int) -> list[torch.Tensor]:
+        config = preset_config("sort-standard", {"steps": 7, "batch_size": 9, "workers": workers})
+        return [batch.tokens for batch in training_batches(config.make_task(), config, first)]
+
+    alone = drawn(0, 0)
+    assert len(alone) == 7 and not torch.equal(alone[0], alone[1])
+    for other in (drawn(2, 0), [*alone[:4], *drawn(0, 4)], [*alone[:3], *drawn(1, 3)]):
+        assert all(torch.equal(a, b) for a, b in zip(alone, other, strict=True))
+
+
+def test_training_and_evaluation_see_different_sides_of_the_split() -> None:
+    config = preset_config("multiply-vanilla", {"steps": 20})
+    task = config.make_task()
+    assert all(not task.is_test(batch.tokens).any() for batch in training_batches(task, config))
+    assert task.is_test(held_out(task, config).tokens).all()
+
+
 def test_ctrl_c_saves_what_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.training import loop
 
     step = loop._Training.train_step
 
-    def interrupted(self: loop._Training) -> dict:
+    def interrupted(self: loop._Training, batch: Batch) -> dict:
         if self.step == 4:
             raise KeyboardInterrupt
-        return step(self)
+        return step(self, batch)
 
     monkeypatch.setattr(loop._Training, "train_step", interrupted)
     run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, **TINY)

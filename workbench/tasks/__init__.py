@@ -8,6 +8,8 @@ from pydantic import ValidationError
 
 from workbench.lookup import lookup
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct
+from workbench.tasks.boxes import Boxes
+from workbench.tasks.increment import Increment
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
@@ -15,7 +17,9 @@ from workbench.validation import one_line
 
 TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,
+    "boxes": Boxes,
     "sorting": Sorting,
+    "increment": Increment,
     "multiplication": Multiplication,
 }
 

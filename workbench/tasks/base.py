@@ -11,7 +11,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import BaseModel, ConfigDict
-from torch import Tensor
+from torch import Tensor, nn
+
+from workbench.lookup import lookup
+from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
+
+MAX_ROUNDS = 64
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,34 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.tokens.to(device), self.targets.to(device), self.loss_mask.to(device), self.head)
 
-    def __getitem__(self, index: slice) -> Batch:
+    def __getitem__(self, index: slice | Tensor) -> Batch:
         return Batch(self.tokens[index], self.targets[index], self.loss_mask[index], self.head)
+
+    @staticmethod
+    def next_token(
+        tokens: Int[Tensor, "batch pos"], start: Int[Tensor, " batch"] | int, end: Int[Tensor, " batch"] | int
+    ) -> Batch:
+        """Sequences whose targets are their own next tokens, scored from position `start` up to `end`, left out."""
+        position = torch.arange(tokens.shape[1])
+        first, last = (torch.as_tensor(bound).reshape(-1, 1) for bound in (start, end))
+        scored = ((position >= first) & (position < last)).expand_as(tokens)
+        return Batch(tokens, torch.where(scored, tokens.roll(-1, dims=1), 0), scored)
+
+    @staticmethod
+    def cat(parts: Sequence[Batch], pad: int) -> Batch:
+        """Batches one below the other, the shorter ones padded with the token `pad` on the right."""
+        width = max(part.tokens.shape[1] for part in parts)
+
+        def column(name: str, fill: int) -> Tensor:
+            tensors = [getattr(part, name) for part in parts]
+            gaps = [width - tensor.shape[1] for tensor in tensors]
+            padded = [
+                nn.functional.pad(tensor, (*(0, 0) * (tensor.ndim - 2), 0, gap), value=fill) if gap else tensor
+                for tensor, gap in zip(tensors, gaps, strict=True)
+            ]
+            return torch.cat(padded)
+
+        return Batch(column("tokens", pad), column("targets", 0), column("loss_mask", False), parts[0].head)
 
 
 @dataclass(frozen=True)
@@ -50,10 +81,13 @@ class Truth:
             holds what the query needs, `hop` (1, 2, ...) steps away. Empty where the task has no graph.
         labels: name -> `[batch, pos]` int64, −1 where the label means nothing. The task's docstring says what each
             name means, and whether its values are token ids.
+        arrays: name -> truth of any other shape, first dim batch (the contents of boxes, the sums of a
+            multiplication). The task's docstring gives the shapes.
     """
 
     edges: Int[Tensor, "edge 4"] = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.long))
     labels: dict[str, Int[Tensor, "batch pos"]] = field(default_factory=dict)
+    arrays: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def n_hops(self) -> int:
@@ -127,7 +161,7 @@ class Task(BaseModel, ABC):
 
     @property
     def heads(self) -> dict[str, int]:
-        """Extra output heads beside `main`: name -> number of classes."""
+        """Extra output heads beside `main`, each with an auxiliary task (a hint): name -> number of classes."""
         return {}
 
     @property
@@ -135,19 +169,70 @@ class Task(BaseModel, ABC):
         """Keyword arguments for `sample` that make this task's test sets, one set each."""
         return ({},)
 
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator,
+        *,
+        split: Split | None = None,
+        head: str = "main",
+        **condition: Any,
+    ) -> Batch:
+        """Draw n sequences from `generator` alone.
+
+        Args:
+            n: how many.
+            generator: the only source of chance.
+            split: draw from this side of the split alone; by default from both. Which side an example is on is decided
+                by a fingerprint of its question (`asked`), so no example is ever on both.
+            head: the output head whose task to draw: `main`, or one of `heads`.
+            condition: narrows the draw (see `conditions`).
+
+        Raises:
+            ValueError: if there is no such head, split or condition, or if they cannot be met together.
+        """
+        if head != "main":
+            lookup(self.heads, head, f"{self.name} hint")
+        if split is None:
+            return self.draw(n, generator, head=head, **condition)
+        if split not in SPLITS:
+            raise ValueError(f"unknown split {split!r}; there is: {', '.join(SPLITS)}")
+        share = 1 / TEST_ONE_IN if split == "test" else 1 - 1 / TEST_ONE_IN
+        parts: list[Batch] = []
+        for _ in range(MAX_ROUNDS):
+            missing = n - sum(map(len, parts))
+            if missing <= 0:
+                break
+            drawn = self.draw(int(missing / share * 1.1) + 8, generator, head=head, **condition)
+            parts.append(drawn[self.is_test(drawn.tokens) == (split == "test")][:missing])
+        else:
+            given = "".join(f", {name}={value}" for name, value in condition.items())
+            raise ValueError(f"{self.name} has hardly any {split} example{given}; ask for larger ones")
+        batch = Batch.cat(parts, self.pad)
+        width = int(self.lengths(batch.tokens).max())
+        return Batch(batch.tokens[:, :width], batch.targets[:, :width], batch.loss_mask[:, :width], head)
+
     @abstractmethod
-    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
-        """Draw n sequences from `generator` alone. `condition` narrows the draw (see `conditions`).
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
+        """Draw n sequences of either side of the split; what `sample` draws from.
 
         Raises:
             ValueError: if the task has no such condition, or the condition cannot be met.
         """
 
     def refuse(self, condition: dict[str, Any], *known: str) -> None:
-        """For `sample`: raise ValueError, naming the `known` ones, if any other condition is left."""
+        """For `draw`: raise ValueError, naming the `known` ones, if any other condition is left."""
         if condition:
             there_is = ", ".join(known) or "none"
             raise ValueError(f"{self.name} has no condition {next(iter(condition))!r}; there is: {there_is}")
+
+    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """How many leading tokens of each sequence are its question; by default all."""
+        return self.lengths(tokens)
+
+    def is_test(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, " batch"]:
+        """Whether each sequence belongs to the test set; what is answered, and how, has no say."""
+        return is_test(tokens, self.asked(tokens))
 
     @abstractmethod
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
@@ -165,14 +250,19 @@ class Task(BaseModel, ABC):
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
         """What `parse` reads back into this sequence: what is asked, in the task's own words, without the answer."""
-        return " ".join(self.words(tokens[: int(self.lengths(tokens[None]))]))
+        return " ".join(self.words(tokens[: int(self.asked(tokens[None]))]))
 
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of real tokens of each sequence: what comes before the padding on its right."""
         if "PAD" not in self.vocabulary.words:
-            return torch.full((len(tokens),), tokens.shape[1])
-        real = (tokens != self.vocabulary.id("PAD")).long()
+            return torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        real = (tokens != self.pad).long()
         return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
+
+    @property
+    def pad(self) -> int:
+        """The id of the padding token; 0 where all sequences have one length."""
+        return self.vocabulary.id("PAD") if "PAD" in self.vocabulary.words else 0
 
     @property
     @abstractmethod

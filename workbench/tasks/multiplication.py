@@ -30,8 +30,10 @@ class Multiplication(Task):
     tokens are never scored.
 
     Labels, at the position that predicts a digit of the product: `digit` (its place, 0 is the lowest), `carry` (what
-    the schoolbook column sum carries into that place), `operations` (how many digit products the column adds). Gold
-    edges of hop 1: from there to the digits i and j of the operands with i + j equal to the place.
+    the schoolbook column sum carries into that place), `operations` (how many digit products the column adds, as in
+    Figure 1). Arrays: `partial_products` and `running_sums`, `[batch, row, place]`, row i for digit i of the second
+    operand, digits lowest first. Gold edges of hop 1: from there to the digits i and j of the operands with i + j equal
+    to the place.
     """
 
     name: ClassVar[str] = "multiplication"
@@ -57,30 +59,32 @@ class Multiplication(Task):
     def groups(self) -> tuple[int, ...]:
         return tuple(range(2 * self.digits))
 
-    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
         self.refuse(condition)
         digits = torch.randint(0, 10, (2, n, self.digits), generator=generator)
         digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
         return self._batch(digits[0], digits[1])
 
+    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The operands: every mode has the same test set."""
+        return torch.full((len(tokens),), 2 * self.digits + 1)
+
     def _batch(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Batch:
         tokens = self._tokens(a, b)
-        position = torch.arange(tokens.shape[1])
         start = 2 * self.digits + 1 if self.mode == "chain_of_thought" else tokens.shape[1] - 2 * self.digits - 1
-        scored = ((position >= start) & (position < tokens.shape[1] - 1)).expand_as(tokens)
-        return Batch(tokens, torch.where(scored, tokens.roll(-1, dims=1), 0), scored)
+        return Batch.next_token(tokens, start, tokens.shape[1] - 1)
 
     def _tokens(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Int[Tensor, "batch pos"]:
         def mark(*ids: int) -> Tensor:
             return torch.tensor(ids).expand(len(a), -1)
 
-        thought, product = _work(a, b)
+        thought, _, sums = _work(a, b)
         parts = [a, mark(_TIMES), b]
         if self.mode == "pause":
             parts.append(mark(_PAUSE_START, *[_PAUSE] * self.n_pause, _PAUSE_END))
         if self.mode == "chain_of_thought":
             parts += [mark(_THOUGHT), thought]
-        return torch.cat([*parts, mark(_ANSWER), product], dim=1)
+        return torch.cat([*parts, mark(_ANSWER), sums[:, -1]], dim=1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         d, n_pos = self.digits, tokens.shape[1]
@@ -102,7 +106,9 @@ class Multiplication(Task):
             carry = (carry + sum((a[:, i] * b[:, j] for i, j in pairs), torch.zeros_like(carry))) // 10
         one = torch.tensor(edges, dtype=torch.long).reshape(-1, 3)
         example = torch.arange(len(tokens)).repeat_interleave(len(one))
-        return Truth(torch.cat([example[:, None], one.repeat(len(tokens), 1)], dim=1), labels)
+        _, partials, sums = _work(a, b)
+        arrays = {"partial_products": partials, "running_sums": sums}
+        return Truth(torch.cat([example[:, None], one.repeat(len(tokens), 1)], dim=1), labels, arrays)
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
         d, words = self.digits, self.words(tokens)
@@ -149,21 +155,23 @@ def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"
     return torch.stack(digits, dim=1)
 
 
-def _work(a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> tuple[Tensor, Tensor]:
-    """The chain of thought, and the product in twice as many digits."""
+def _work(a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> tuple[Tensor, Tensor, Tensor]:
+    """The chain of thought; and the partial products and their running sums, `[batch, row, place]`."""
     n, d = a.shape
 
     def mark(token: int) -> Tensor:
         return torch.full((n, 1), token)
 
     total = torch.zeros(n, 2 * d, dtype=torch.long)
-    thought = []
+    thought, partials, sums = [], [], []
     for i in range(d):
         partial = torch.zeros(n, 2 * d + 1, dtype=torch.long)
         partial[:, i : i + d] = a * b[:, i : i + 1]
         partial, width = _carried(partial)[:, : 2 * d], d + 1 + i
         total = _carried(total + partial)
+        partials.append(partial)
+        sums.append(total)
         thought.append(partial[:, :width] if i == 0 else torch.cat([mark(_PLUS), partial[:, :width]], dim=1))
         if 0 < i < d - 1:
             thought += [mark(_OPEN), total[:, :width], mark(_CLOSE)]
-    return torch.cat(thought, dim=1), total
+    return torch.cat(thought, dim=1), torch.stack(partials, dim=1), torch.stack(sums, dim=1)

@@ -65,7 +65,7 @@ class PointerChain(Task):
     def groups(self) -> tuple[int, ...]:
         return tuple(range(1, self.n // self.k))
 
-    def sample(self, n: int, generator: torch.Generator, **condition: Any) -> Batch:
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
         self.refuse(condition)
         values = torch.randint(0, self.n, (n, 1, self.k), generator=generator)
         shuffles = torch.rand(n, self.n // self.k - 1, self.k, generator=generator).argsort(-1)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
-from pydantic import Field, model_validator
-from torch import Tensor
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
 
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.lengths import Skew, draw_lengths, tested_lengths
 
 
 class Sorting(Task):
@@ -20,7 +21,20 @@ class Sorting(Task):
         scored           ^ ^ ^ ^      (⊥ predicts the first output, each output the next)
 
     Token ids: symbol s is s − 1, ⊥ is q, PAD is q + 1. Draws are uniform with replacement; a share `repetition` of the
-    sequences draws from only ⌈length/2⌉ distinct symbols.
+    sequences draws from only ⌈length/2⌉ distinct symbols. The test sets `rep(i, r)` (§3.1) are `length=i, repeats=r`:
+    ⌊i/r⌋ symbols without replacement, r times each, and the rest uniform, in random order.
+
+    Hints (§3.1 and Appendix B), each with an output head of its own and answered after ⊥ (scored at ^):
+
+        successor    5 3 3 9 ⊥ 5         → 9: the next larger symbol; ⊥ after the largest
+                               ^
+        count        4 7 4 ⊥             → 7: the one that occurs less; see `tie`
+                           ^
+        fill         6 6 6 ⊥ 6 6         → the rest of the copies, after a prefix of them
+                             ^
+
+    The paper does not say what follows a symbol that has copies (`copies`), nor the largest one (⊥ here), nor which
+    of two equally frequent symbols occurs less (`tie`).
 
     Labels (the first three are token ids): `minimum` (at ⊥), `identity` (at output positions: their own token),
     `successor` (at output positions but the last: the next output), `copies_left` (at output positions: how many
@@ -37,18 +51,26 @@ class Sorting(Task):
     min_length: int = Field(2, ge=1, description="shortest training sequence")
     max_length: int = Field(16, ge=1, description="longest training sequence")
     test_max_length: int | None = Field(None, ge=1, description="longest test sequence; by default max_length")
-    skew: Literal["uniform", "paper"] = Field(
+    skew: Skew = Field(
         "uniform", description="lengths equally likely, or 80 % equally in the shortest quarter and 20 % in the rest"
     )
     repetition: float = Field(0.1, ge=0, le=1, description="share of sequences with at most half as many symbols")
+    hints: tuple[Literal["successor", "count", "fill"], ...] = Field((), description="auxiliary tasks to train on too")
+    copies: Literal["larger", "itself"] = Field(
+        "larger", description="hint successor: what follows a symbol with copies: the next larger one, or itself"
+    )
+    tie: Literal["delimiter", "smaller", "larger"] = Field(
+        "delimiter", description="hint count: the answer if both occur equally often (half of the samples)"
+    )
+
+    @field_validator("hints", mode="before")
+    @classmethod
+    def _names_may_stand_alone(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> Sorting:
-        if self.min_length > self.max_length:
-            raise ValueError(f"sorting needs min_length <= max_length, not {self.min_length} > {self.max_length}")
-        if self.test_max_length is not None and self.test_max_length < self.max_length:
-            longest = f"test_max_length={self.test_max_length} is below max_length={self.max_length}"
-            raise ValueError(f"sorting tests at least the lengths it trains on, but {longest}")
+        tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
         return self
 
     @cached_property
@@ -64,42 +86,135 @@ class Sorting(Task):
         return 2 * self.longest + 1
 
     @property
+    def heads(self) -> dict[str, int]:
+        return dict.fromkeys(self.hints, len(self.vocabulary))
+
+    @property
     def groups(self) -> tuple[int, ...]:
         return tuple(range(1, self.longest + 1))
 
     @property
     def conditions(self) -> tuple[dict[str, Any], ...]:
-        span = torch.linspace(self.min_length, self.longest, 8).round().long().tolist()
-        return tuple({"length": length} for length in sorted({*span, self.max_length}))
+        lengths = tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
+        return tuple({"length": length} for length in lengths)
 
-    def sample(self, n: int, generator: torch.Generator, *, length: int | None = None, **condition: Any) -> Batch:
-        """Draw n sequences; all of one `length` if it is given.
+    def draw(
+        self,
+        n: int,
+        generator: torch.Generator,
+        *,
+        head: str = "main",
+        length: int | None = None,
+        repeats: int | None = None,
+        **condition: Any,
+    ) -> Batch:
+        """Draw n sequences; all of one `length` if it is given, of the test set `rep(length, repeats)` if both are.
 
         Raises:
             ValueError: if the length does not fit the context, or another condition is given.
         """
-        self.refuse(condition, "length")
+        self.refuse(condition, "length", "repeats")
         if length is not None and not 1 <= length <= self.longest:
             raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
-        lengths = self._lengths(n, generator) if length is None else torch.full((n,), length)
-        width = int(lengths.max())
+        if length is None:
+            edge = -(-self.max_length // 4)
+            lengths = draw_lengths(n, self.min_length, self.max_length, self.skew, edge=edge, generator=generator)
+        else:
+            lengths = torch.full((n,), length)
+        if repeats is not None:
+            if length is None or not 1 <= repeats <= length or length // repeats > self.q:
+                raise ValueError(f"repeats={repeats} needs a length it divides into at most {self.q} symbols")
+            return self._batch(self._repeated(n, length, repeats, generator), lengths)
+        if head in ("count", "fill"):
+            return (self._count if head == "count" else self._fill)(lengths, generator)
+        symbols = self._symbols(lengths, generator)
+        return self._batch(symbols, lengths) if head == "main" else self._successor(symbols, lengths, generator)
+
+    def _symbols(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, "batch length"]:
+        n, width = len(lengths), int(lengths.max())
         symbols = torch.randint(0, self.q, (n, width), generator=generator)
         few = torch.rand(n, generator=generator) < self.repetition
         # Half as many symbols: each place takes one of the first ⌈length/2⌉ of a random order of the alphabet.
         order = torch.rand(n, self.q, generator=generator).argsort(-1)
         half = ((lengths + 1) // 2).clamp(max=self.q)
         choice = (torch.rand(n, width, generator=generator) * half[:, None]).long()
-        symbols = torch.where(few[:, None], order.gather(1, choice), symbols)
-        return self._batch(symbols, lengths)
+        return torch.where(few[:, None], order.gather(1, choice), symbols)
 
-    def _lengths(self, n: int, generator: torch.Generator) -> Int[Tensor, " n"]:
-        low, high = self.min_length, self.max_length
-        if self.skew == "uniform" or low == high:
-            return torch.randint(low, high + 1, (n,), generator=generator)
-        edge = max(low, min(high - 1, -(-high // 4)))
-        short = torch.randint(low, edge + 1, (n,), generator=generator)
-        long = torch.randint(edge + 1, high + 1, (n,), generator=generator)
-        return torch.where(torch.rand(n, generator=generator) < 0.8, short, long)
+    def _repeated(self, n: int, length: int, repeats: int, generator: torch.Generator) -> Int[Tensor, "batch length"]:
+        distinct = torch.rand(n, self.q, generator=generator).argsort(-1)[:, : length // repeats]
+        rest = torch.randint(0, self.q, (n, length % repeats), generator=generator)
+        symbols = torch.cat([distinct.repeat_interleave(repeats, dim=1), rest], dim=1)
+        return symbols.gather(1, torch.rand(n, length, generator=generator).argsort(-1))
+
+    def _successor(
+        self, symbols: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"], generator: torch.Generator
+    ) -> Batch:
+        pick = (torch.rand(len(lengths), generator=generator) * lengths).long()[:, None]
+        element = symbols.gather(1, pick)
+        inside = torch.arange(symbols.shape[1]) < lengths[:, None]
+        larger = torch.where(inside & (symbols > element), symbols, self.q).amin(-1, keepdim=True)
+        has_copy = (inside & (symbols == element)).sum(-1, keepdim=True) > 1
+        answer = torch.where(has_copy, element, larger) if self.copies == "itself" else larger
+        return self._answered(symbols, lengths, torch.cat([element, answer], dim=1), given=torch.ones_like(lengths))
+
+    def _count(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        """Two symbols: one ⌈length/2⌉ times, the other as often, or 1 to 5 times less often, but at least once."""
+        n = len(lengths)
+        more = (lengths + 1) // 2
+        most = (more - 1).clamp(max=5)
+        under = (torch.rand(n, generator=generator) * most).long() + 1
+        tie = (torch.rand(n, generator=generator) < 0.5) | (most == 0)
+        less = torch.where(tie, more, more - under)
+        pair = torch.rand(n, self.q, generator=generator).argsort(-1)[:, :2]
+        total = less + more
+        place = torch.arange(int(total.max()))
+        symbols = torch.where(place < less[:, None], pair[:, :1], pair[:, 1:])
+        shuffle = torch.rand(symbols.shape, generator=generator).masked_fill(place >= total[:, None], 2.0)
+        symbols = symbols.gather(1, shuffle.argsort(-1))
+        equal = {"delimiter": torch.full((n,), self.q), "smaller": pair.amin(-1), "larger": pair.amax(-1)}[self.tie]
+        answer = torch.where(tie, equal, pair[:, 0])[:, None]
+        return self._answered(symbols, total, answer, given=torch.zeros_like(total))
+
+    def _fill(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        """One symbol 1 to ⌊length/2⌋ times, then a prefix of that (not all of it), to be completed."""
+        n = len(lengths)
+        copies = (torch.rand(n, generator=generator) * (lengths // 2).clamp(min=1)).long() + 1
+        given = (torch.rand(n, generator=generator) * copies).long()
+        symbol = torch.randint(0, self.q, (n, 1), generator=generator).expand(n, int(copies.max()))
+        return self._answered(symbol, copies, symbol, given=given, answered=copies)
+
+    def _answered(
+        self,
+        symbols: Int[Tensor, "batch length"],
+        lengths: Int[Tensor, " batch"],
+        after: Int[Tensor, "batch answer"],
+        *,
+        given: Int[Tensor, " batch"],
+        answered: Int[Tensor, " batch"] | None = None,
+    ) -> Batch:
+        """Symbols, ⊥, and what comes after it, of which the first `given` are not scored; the last is a target alone.
+
+        `answered` says how much of `after` there is, by default all of it.
+        """
+        ends = torch.full_like(lengths, after.shape[1]) if answered is None else answered
+        place = torch.arange(symbols.shape[1] + 1 + after.shape[1])
+        start = lengths[:, None]
+        whole = torch.full((len(lengths), len(place)), self.q + 1)
+        inside = place < start
+        whole = torch.where(inside, nn.functional.pad(symbols, (0, len(place) - symbols.shape[1])), whole)
+        whole = torch.where(place == start, self.q, whole)
+        offset = place - start - 1
+        behind = (offset >= 0) & (offset < ends[:, None])
+        whole = torch.where(behind, after.gather(1, offset.clamp(0, after.shape[1] - 1)), whole)
+        scored = ((offset >= given[:, None]) & behind)[:, 1:]
+        targets = torch.where(scored, whole[:, 1:], 0)
+        last = (start + ends[:, None]) == place  # nothing is predicted from the last token
+        tokens = torch.where(last, self.q + 1, whole)[:, :-1]
+        return Batch(tokens, targets, scored)
+
+    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """What stands before ⊥: a hint about a sequence is on the same side of the split as sorting it."""
+        return (tokens == self.q).long().argmax(-1)
 
     def _batch(self, symbols: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]) -> Batch:
         width, place = symbols.shape[1], torch.arange(symbols.shape[1])
@@ -110,10 +225,7 @@ class Sorting(Task):
         tokens[rows[inside], place.expand_as(symbols)[inside]] = symbols[inside]
         tokens[torch.arange(len(symbols)), lengths] = self.q
         tokens[rows[inside], (lengths[:, None] + 1 + place)[inside]] = ordered[inside]
-        targets = tokens.roll(-1, dims=1)
-        position = torch.arange(tokens.shape[1])
-        scored = (position >= lengths[:, None]) & (position < 2 * lengths[:, None])
-        return Batch(tokens, torch.where(scored, targets, 0), scored)
+        return Batch.next_token(tokens, lengths, 2 * lengths)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1], device=tokens.device)
@@ -139,9 +251,6 @@ class Sorting(Task):
             "length": torch.where((delimiter & real) | is_output, length, -1),
         }
         return Truth(torch.stack([example, torch.ones_like(example), query, key], dim=1), labels)
-
-    def question(self, tokens: Int[Tensor, " pos"]) -> str:
-        return " ".join(self.words(tokens[: tokens.tolist().index(self.q)]))
 
     def parse(self, text: str) -> Batch:
         words = text.replace("⊥", " ⊥ ").replace(",", " ").split()

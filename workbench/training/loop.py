@@ -18,6 +18,7 @@ from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, correct
+from workbench.training.data import held_out, training_batches
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
 
@@ -63,7 +64,6 @@ class _Training:
             self.parameters, lr=config.learning_rate, betas=(0.9, config.beta2), weight_decay=config.weight_decay
         )
         self.scheduler = make_schedule(self.optimizer, config)
-        self.data = generator(config.seed, "train")
         self.held_out = held_out(self.task, config)
         self.keep = tuple(dict.fromkeys(name for objective in self.objectives.values() for name in objective.needs))
         self.step = 0
@@ -73,8 +73,8 @@ class _Training:
         started = time.perf_counter()
         with (self.path / runs.METRICS).open("w", encoding="utf-8") as log, Progress(self.config.steps, show) as bar:
             try:
-                while self.step < self.config.steps:
-                    figures = self.train_step()
+                for batch in training_batches(self.task, self.config, self.step):
+                    figures = self.train_step(batch.to(self.device))
                     self.step += 1
                     self._record(figures, log, time.perf_counter() - started)
                     bar.update(self.step, self.shown)
@@ -84,9 +84,8 @@ class _Training:
                 # Whatever ended training, what was learned up to the last whole step is kept.
                 runs.save_weights(self.model, self.path / runs.WEIGHTS, self.step)
 
-    def train_step(self) -> dict[str, Tensor | float]:
+    def train_step(self, batch: Batch) -> dict[str, Tensor | float]:
         """One optimizer step. Leaves the weights as they were if the loss or its gradient is not finite."""
-        batch = self.task.sample(self.config.batch_size, self.data).to(self.device)
         self.model.train()
         with autocast(self.device, self.config.precision):
             logits, kept = self.model(batch.tokens, batch.head, keep=self.keep)
@@ -138,11 +137,6 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: RunConfig) -> torch.
         return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def held_out(task: Task, config: RunConfig) -> Batch:
-    """The sequences that every evaluation of a run uses; training draws from another stream."""
-    return task.sample(config.eval_size, generator(config.seed, "evaluation"))
 
 
 @torch.no_grad()

@@ -1,0 +1,181 @@
+"""Reading a boxes text: what it says, what is then where, and what each sentence depends on."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+Style = Literal["default", "advanced"]
+
+_PATTERNS = {
+    "nothing": re.compile(r"there is nothing in box (\w+)", re.I),
+    "holds": re.compile(r"(the .+?) (?:is|are) in box (\w+)", re.I),
+    "put": re.compile(r"put (the .+?) into box (\w+)", re.I),
+    "remove": re.compile(r"remove (the .+?) from box (\w+)", re.I),
+    "contents": re.compile(r"move the contents of box (\w+) to box (\w+)", re.I),
+    "move": re.compile(r"move (the .+?) from box (\w+) to box (\w+)", re.I),
+}
+_EXPECTED = (
+    "'the x is in Box A', 'there is nothing in Box A', 'Put the x into Box A', 'Remove the x and the y from Box A', "
+    "'Move the x from Box A to Box B', 'Move the contents of Box A to Box B'"
+)
+
+
+@dataclass
+class Story:
+    """A boxes text, read clause by clause (a clause ends with a comma or a full stop).
+
+    Attributes:
+        contents: box -> items, sorted, after each clause; a box is there once it has been named.
+        written: the boxes whose contents each clause sets.
+        depends: the earlier clauses whose result each clause needs: the last to set the boxes that it changes, unless
+            it empties them whole.
+        depth: how many clauses one after the other led to what each clause says; 0 where it needs no other.
+        named: every box, in alphabetical order.
+    """
+
+    contents: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
+    written: list[tuple[str, ...]] = field(default_factory=list)
+    depends: list[tuple[int, ...]] = field(default_factory=list)
+    depth: list[int] = field(default_factory=list)
+    _boxes: dict[str, set[str]] = field(default_factory=dict)
+    _writer: dict[str, int | None] = field(default_factory=dict)
+    _state_depth: dict[str, int] = field(default_factory=dict)
+    _changed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def named(self) -> list[str]:
+        return sorted(self._boxes)
+
+    def last_change(self, box: str) -> int | None:
+        """The clause that last changed a box's contents, if only by emptying it; None if none did."""
+        return self._changed.get(box)
+
+    def answer(self, box: str) -> str:
+        """What is in one box: `contains the x and the y`, or `is empty`."""
+        items = sorted(self._boxes.get(box, ()))
+        return f"contains {_phrase(items)}" if items else "is empty"
+
+    def answers(self, style: Style) -> str:
+        """What is in every box, in alphabetical order: `advanced` leaves the empty ones out."""
+        kept = [box for box in self.named if style == "default" or self._boxes[box]]
+        return ", ".join(f"Box {box} {self.answer(box)}" for box in kept) + "."
+
+    def hear(self, clause: str) -> None:
+        """Take in one clause.
+
+        Raises:
+            ValueError: if it is none of the known forms, or cannot be done (an item that is not where it should be).
+        """
+        matches = {kind: pattern.fullmatch(clause.strip()) for kind, pattern in _PATTERNS.items()}
+        found = next(((kind, match) for kind, match in matches.items() if match), None)
+        if found is None:
+            raise ValueError(f"{clause.strip()!r} is not a sentence about boxes; there is: {_EXPECTED}")
+        kind, match = found
+        groups = match.groups()
+        if kind == "nothing":
+            self._begin(groups[0], [])
+        elif kind == "holds":
+            self._begin(groups[1], _items(groups[0]))
+        elif kind == "put":
+            items = _items(groups[0])
+            self._not_anywhere(items)
+            self._change({groups[1]: (items, [])})
+        elif kind == "remove":
+            self._change({groups[1]: ([], _items(groups[0]))})
+        else:
+            source, target = groups[-2], groups[-1]
+            if source == target:
+                raise ValueError(f"{clause.strip()!r} moves from a box to itself")
+            items = sorted(self._boxes.get(source, ())) if kind == "contents" else _items(groups[0])
+            self._change({target: (items, []), source: ([], items)}, whole=source if kind == "contents" else None)
+        self.contents.append({box: tuple(sorted(held)) for box, held in self._boxes.items()})
+
+    def _begin(self, box: str, items: list[str]) -> None:
+        if box in self._boxes:
+            raise ValueError(f"the contents of Box {box} are given twice")
+        self._not_anywhere(items)
+        self._boxes[box] = set(items)
+        self._writer[box], self._state_depth[box] = len(self.written), 0
+        self._note((box,), (), 0)
+
+    def _change(self, changes: dict[str, tuple[list[str], list[str]]], whole: str | None = None) -> None:
+        clause = len(self.written)
+        needs = [self._writer[box] for box in changes if self._writer.get(box) is not None]
+        depth = 1 + max((self._state_depth.get(box, -1) for box in changes), default=-1)
+        for box, (added, taken) in changes.items():
+            held = self._boxes.setdefault(box, set())
+            missing = [item for item in taken if item not in held]
+            if missing:
+                there = _phrase(sorted(held)) if held else "nothing"
+                raise ValueError(f"the {missing[0]} is not in Box {box}, which holds {there}")
+            held.difference_update(taken)
+            held.update(added)
+            emptied = box == whole  # whatever it held, it is empty now
+            self._writer[box] = None if emptied else clause
+            self._state_depth[box] = -1 if emptied else depth
+        self._note(tuple(changes), tuple(sorted({need for need in needs if need is not None})), depth)
+
+    def _note(self, written: tuple[str, ...], depends: tuple[int, ...], depth: int) -> None:
+        self._changed.update(dict.fromkeys(written, len(self.written)))
+        self.written.append(written)
+        self.depends.append(depends)
+        self.depth.append(depth)
+
+    def _not_anywhere(self, items: list[str]) -> None:
+        for box, held in self._boxes.items():
+            for item in items:
+                if item in held:
+                    raise ValueError(f"the {item} is in Box {box} already")
+
+    @property
+    def layers(self) -> int:
+        """Attention layers that a standard transformer needs: ⌈log₂(depth + 1)⌉ (Theorem 1 of the ChaCAL paper)."""
+        return math.ceil(math.log2(max(self.depth, default=0) + 1))
+
+
+def read(text: str) -> Story:
+    """Read a whole text: the initial contents in one sentence, then one operation a sentence.
+
+    Raises:
+        ValueError: if a sentence is not understood or cannot be done; the message says which.
+    """
+    story = Story()
+    for clause in re.split(r"[.,]", text):
+        if clause.strip():
+            try:
+                story.hear(" ".join(clause.split()))
+            except ValueError as error:
+                raise ValueError(f"clause {len(story.contents) + 1}: {error}") from None
+    if not story.contents:
+        raise ValueError(f"the text says nothing; there is: {_EXPECTED}")
+    return story
+
+
+def answer(text: str, style: Style = "default") -> str:
+    """Where everything is at the end of a boxes text, in the words of the paper's expected answers.
+
+    Boxes and items are alphabetical, with a full stop at the end. `default` lists every box that the text names,
+    `advanced` only those that hold something (a full stop alone if none does).
+
+    Raises:
+        ValueError: if the style is unknown, or a sentence is not understood or cannot be done.
+    """
+    if style not in ("default", "advanced"):
+        raise ValueError(f"unknown style {style!r}; there is: default, advanced")
+    return read(text).answers(style)
+
+
+def _phrase(items: list[str]) -> str:
+    return " and ".join(f"the {item}" for item in items)
+
+
+def _items(phrase: str) -> list[str]:
+    parts = re.split(r"\s+and\s+", phrase.strip())
+    items = [re.sub(r"^the\s+", "", part, flags=re.I) for part in parts]
+    doubled = [item for item in items if items.count(item) > 1]
+    if doubled:
+        raise ValueError(f"the {doubled[0]} is named twice in {phrase!r}")
+    return items

@@ -1,0 +1,43 @@
+"""Which side of the train/test split an example falls on: decided by what it asks, so that no example is on both."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = ("train", "test")
+TEST_ONE_IN = 10
+
+
+def is_test(tokens: Int[Tensor, "batch pos"], asked: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+    """Whether each example belongs to the test set: one question in `TEST_ONE_IN`, by its fingerprint.
+
+    Args:
+        tokens: the examples.
+        asked: how many leading tokens of each are its question; the rest (answer, padding) has no say.
+    """
+    words = tokens.cpu().numpy().astype(np.uint64) + np.uint64(1)
+    inside = np.arange(words.shape[1]) < asked.cpu().numpy()[:, None]
+    # A sum of products with fixed random odd numbers, one per position: equal questions, equal sums, whatever stands
+    # behind them; the mixing at the end makes every bit count.
+    total = (np.where(inside, words, np.uint64(0)) * _coefficients(words.shape[1])).sum(-1, dtype=np.uint64)
+    return torch.from_numpy(_mix(total) % np.uint64(TEST_ONE_IN) == 0)
+
+
+@lru_cache(maxsize=64)
+def _coefficients(width: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return _mix(np.arange(1, width + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
