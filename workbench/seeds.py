@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 import torch
 
 
@@ -18,3 +19,8 @@ def generator(seed: int, *purpose: str | int) -> torch.Generator:
     """
     digest = hashlib.sha256(repr((int(seed), *purpose)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def numpy_generator(generator: torch.Generator) -> np.random.Generator:
+    """A NumPy generator whose stream is decided by the next draw of a PyTorch one."""
+    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))

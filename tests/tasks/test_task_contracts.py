@@ -21,6 +21,16 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"style": "advanced", "ask": "one", "max_operations": 6},
         {"style": "advanced"},
     ],
+    "arithmetic": [
+        {"operators": 4, "min_operators": 1},
+        {"operators": 3, "mode": "pause", "p": 7},
+        {"operators": 5, "mode": "chain_of_thought", "thought": "leftmost"},
+    ],
+    "lis": [
+        {"length": 9, "min_length": 2, "values": 30},
+        {"length": 8, "values": 40, "mode": "pause"},
+        {"length": 8, "min_length": 5, "values": 40, "mode": "chain_of_thought"},
+    ],
     "increment": [{"max_length": 6, "test_max_length": 9, "hints": ["carry"]}, {"reversed": False, "nines": 1.0}],
     "multiplication": [{"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")],
 }

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.lookup import lookup
+from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.increment import Increment
+from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
@@ -21,6 +23,8 @@ TASKS: dict[str, type[Task]] = {
     "sorting": Sorting,
     "increment": Increment,
     "multiplication": Multiplication,
+    "arithmetic": Arithmetic,
+    "lis": LongestIncreasingSubsequence,
 }
 
 

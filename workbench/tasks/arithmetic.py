@@ -1,0 +1,188 @@
+"""Arithmetic expressions modulo a prime, with their chain of thought (Seq-VCR, §4.1; data after Feng et al.)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from workbench.seeds import numpy_generator
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
+
+_MARKS = (*OPERATORS, "(", ")", "=", "</pause_start>", "<pause>", "</pause_end>", "PAD")
+
+
+class Arithmetic(Task):
+    """An expression over the integers modulo p, then its value; the loss is on the answer.
+
+    Modulo 11, with 3 operators:
+
+        plain               ( 7 - 2 ) × 3 + 9 = 2
+        pause               ( 7 - 2 ) × 3 + 9 = </pause_start> <pause> <pause> </pause_end> 2
+        chain_of_thought    ( 7 - 2 ) × 3 + 9 = 5 × 3 + 9 = 4 + 9 = 2
+
+    Made from a uniform answer by replacing a number, picked uniformly, by an operation of the same value, as often as
+    there are operators (each of + − × ÷ equally likely, uniform over the pairs that give the value); brackets only
+    where needed. The chain of thought is that history backwards (`thought="history"`), or the leftmost possible
+    operation first; its loss is on all after the first =.
+
+    Labels: `value` (at the last token of a sub-expression, of the largest that ends there; at the first =, of the
+    whole), `operators` (how many, where scored). Arrays: `tree` `[batch, node, 5]`: operator (0..3 for + − × ÷, −1 for
+    a number), left and right node, value, position of the last token, children before parents, −1 throughout where
+    there is no node; `height` `[batch]`. The tree is that of the text: equal ranks go from the left. Gold edges:
+    hop h leads from the last token of a sub-expression (and from the first =) to the last tokens of the operands h
+    levels below it.
+    """
+
+    name: ClassVar[str] = "arithmetic"
+    summary: ClassVar[str] = "an expression modulo a prime, and its value"
+    group: ClassVar[str] = "operators"
+    unit: ClassVar[Literal["sequence"]] = "sequence"
+
+    p: int = Field(11, ge=2, le=1009, description="the modulus, a prime")
+    operators: int = Field(4, ge=1, le=64, description="most operators in an expression")
+    min_operators: int | None = Field(None, ge=1, description="fewest; by default all have as many")
+    mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
+    thought: Literal["history", "leftmost"] = Field("history", description="order of the chain of thought")
+    n_pause: int = Field(7, ge=0, description="pause tokens between their delimiters, in mode pause")
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Arithmetic:
+        if not is_prime(self.p):
+            raise ValueError(f"arithmetic divides by every number but 0, so p must be a prime, not {self.p}")
+        if self.fewest > self.operators:
+            raise ValueError(f"arithmetic needs min_operators <= operators, not {self.fewest} > {self.operators}")
+        return self
+
+    @property
+    def fewest(self) -> int:
+        return self.min_operators or self.operators
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary((*map(str, range(self.p)), *_MARKS))
+
+    @property
+    def n_ctx(self) -> int:
+        # every operation but the outermost may have brackets
+        longest = [2 * k + 1 + 2 * max(0, k - 1) for k in range(self.operators + 1)]
+        if self.mode == "chain_of_thought":
+            return sum(longest) + self.operators
+        return longest[-1] + 2 + (self.n_pause + 2 if self.mode == "pause" else 0)
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(1, self.operators + 1))
+
+    @property
+    def conditions(self) -> tuple[dict[str, Any], ...]:
+        return tuple({"operators": k} for k in range(self.fewest, self.operators + 1))
+
+    def draw(
+        self, n: int, generator: torch.Generator, *, head: str = "main", operators: int | None = None, **condition: Any
+    ) -> Batch:
+        self.refuse(condition, "operators")
+        if operators is not None and not 1 <= operators <= self.operators:
+            raise ValueError(f"operators must be between 1 and {self.operators}, not {operators}")
+        rng = numpy_generator(generator)
+        low, high = (self.fewest, self.operators) if operators is None else (operators, operators)
+        counts = rng.integers(low, high + 1, n).tolist()
+        answers = rng.integers(0, self.p, n).tolist()
+        kinds = rng.integers(0, len(OPERATORS), (n, high)).tolist()
+        chances = rng.random((n, high, 3)).tolist()
+        rows = []
+        for count, answer, kind, chance in zip(counts, answers, kinds, chances, strict=True):
+            root, history = grow(answer, [OPERATORS[k] for k in kind[:count]], chance[:count], self.p)
+            if self.thought == "leftmost":
+                root = read(write(root), self.p)
+            rows.append(self._row(root, history[::-1] if self.thought == "history" else leftmost(root)))
+        return self._batch(rows)
+
+    def _row(self, root: Node, order: list[Node]) -> list[str]:
+        question = [*write(root), "="]
+        if self.mode == "chain_of_thought":
+            written = [["=", *step] for step in steps(root, order)]
+            return question + [token for step in written for token in step][1:]
+        pauses = ["</pause_start>", *["<pause>"] * self.n_pause, "</pause_end>"] if self.mode == "pause" else []
+        return [*question, *pauses, str(root.value)]
+
+    def _batch(self, rows: list[list[str]]) -> Batch:
+        ends = torch.tensor([len(row) for row in rows])
+        width = int(ends.max())
+        tokens = torch.tensor([self.vocabulary.encode(row + ["PAD"] * (width - len(row))) for row in rows])
+        start = self.asked(tokens) - 1 if self.mode == "chain_of_thought" else ends - 2
+        return Batch.next_token(tokens, start, ends - 1)
+
+    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The expression with its =: every mode has the same test set."""
+        return (tokens == self.vocabulary.id("=")).long().argmax(-1) + 1
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        labels = {name: torch.full_like(tokens, -1) for name in ("value", "operators")}
+        asked, ends, words = self.asked(tokens).tolist(), self.lengths(tokens).tolist(), self.vocabulary.words
+        edges, trees, heights = [], [], []
+        for i, row in enumerate(tokens.tolist()):
+            root = read([words[token] for token in row[: asked[i] - 1]], self.p)
+            nodes = _postorder(root)
+            for node in nodes:
+                labels["value"][i, node.end] = node.value
+            labels["value"][i, asked[i] - 1] = root.value
+            first = asked[i] - 1 if self.mode == "chain_of_thought" else ends[i] - 2
+            labels["operators"][i, first : ends[i] - 1] = sum(node.operator is not None for node in nodes)
+            whole = Node(root.value, root.operator, root.left, root.right, asked[i] - 1)
+            edges += [(i, *edge) for edge in sorted({edge for node in [*nodes, whole] for edge in _edges(node)})]
+            where = {id(node): at for at, node in enumerate(nodes)}
+            trees.append(
+                [
+                    [
+                        OPERATORS.index(node.operator) if node.operator else -1,
+                        where.get(id(node.left), -1),
+                        where.get(id(node.right), -1),
+                        node.value,
+                        node.end,
+                    ]
+                    for node in nodes
+                ]
+            )
+            heights.append(root.height())
+        most = max(map(len, trees))
+        table = [tree + [[-1] * 5] * (most - len(tree)) for tree in trees]
+        arrays = {"tree": torch.tensor(table), "height": torch.tensor(heights)}
+        return Truth(torch.tensor(edges, dtype=torch.long).reshape(-1, 4), labels, arrays)
+
+    def parse(self, text: str) -> Batch:
+        """An expression, with or without =; * and / may stand for × and ÷. Thoughts go from the left."""
+        tokens = tokenise(text)
+        tokens = tokens[: tokens.index("=")] if "=" in tokens else tokens
+        try:
+            root = read(tokens, self.p)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is not an expression modulo {self.p}: {error}") from None
+        count = sum(node.operator is not None for node in _postorder(root))
+        row = self._row(root, leftmost(root))
+        if not 1 <= count <= self.operators or len(row) > self.n_ctx:
+            raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
+        # what was typed stays as it was typed, needless brackets too
+        row = [*tokens, *row[row.index("=") :]]
+        if len(row) > self.n_ctx:
+            raise ValueError(f"with its answer the expression has {len(row)} tokens, but at most {self.n_ctx} fit")
+        return self._batch([row])
+
+
+def _postorder(node: Node) -> list[Node]:
+    below = [] if node.left is None or node.right is None else [*_postorder(node.left), *_postorder(node.right)]
+    return [*below, node]
+
+
+def _edges(node: Node) -> list[tuple[int, int, int]]:
+    """(hop, query, key) from a sub-expression's last token to those of the operands below it."""
+    edges, level, hop = [], [node], 1
+    while level := [child for parent in level for child in (parent.left, parent.right) if child is not None]:
+        edges += [(hop, node.end, child.end) for child in level if child.end != node.end]
+        hop += 1
+    return edges

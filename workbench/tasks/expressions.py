@@ -1,0 +1,173 @@
+"""Arithmetic expressions over the integers modulo a prime: growing, writing, reading and reducing them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+OPERATORS = "+-×÷"
+_TIGHT = "×÷"
+
+
+@dataclass
+class Node:
+    """A number, or an operation on two nodes.
+
+    Attributes:
+        value: what it is worth, in 0..p−1.
+        operator: one of `OPERATORS`, or None for a number.
+        end: the position of its last token, brackets of its own included, once it has been read from tokens.
+    """
+
+    value: int
+    operator: str | None = None
+    left: Node | None = None
+    right: Node | None = None
+    end: int = -1
+
+    def height(self) -> int:
+        """How many operations stand one above the other."""
+        return 0 if self.left is None or self.right is None else 1 + max(self.left.height(), self.right.height())
+
+
+def is_prime(p: int) -> bool:
+    return p > 1 and all(p % d for d in range(2, int(p**0.5) + 1))
+
+
+def apply(operator: str, a: int, b: int, p: int) -> int:
+    """What a operator b is modulo p; division is by the modular inverse.
+
+    Raises:
+        ValueError: for a division by 0.
+    """
+    if operator == "÷":
+        if b == 0:
+            raise ValueError("it divides by 0")
+        return a * pow(b, -1, p) % p
+    return {"+": a + b, "-": a - b, "×": a * b}[operator] % p
+
+
+def split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
+    """Two numbers with a operator b = value, uniform over all such pairs, decided by u and v, uniform in [0, 1)."""
+    if operator == "+":
+        a = int(u * p)
+        return a, (value - a) % p
+    if operator == "-":
+        a = int(u * p)
+        return a, (a - value) % p
+    if operator == "÷":
+        b = 1 + int(u * (p - 1))
+        return value * b % p, b
+    if value:
+        a = 1 + int(u * (p - 1))
+        return a, value * pow(a, -1, p) % p
+    # 2p − 1 pairs have the product 0: p with a = 0, and p − 1 with b = 0 and a of 1..p−1
+    index = int(u * (2 * p - 1))
+    return (0, int(v * p)) if index < p else (index - p + 1, 0)
+
+
+def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) -> tuple[Node, list[Node]]:
+    """An expression worth `answer`: numbers, picked uniformly, replaced one by one by operations of equal value.
+
+    Args:
+        answer: its value.
+        operators: the operations, in the order in which they come in.
+        chances: three numbers in [0, 1) for each: which number is replaced, and by which two.
+        p: the modulus.
+
+    Returns:
+        The expression, and its operations in that order.
+    """
+    root = Node(answer)
+    numbers, history = [root], []
+    for operator, (pick, u, v) in zip(operators, chances, strict=True):
+        node = numbers.pop(int(pick * len(numbers)))
+        a, b = split(node.value, operator, p, u, v)
+        node.operator, node.left, node.right = operator, Node(a), Node(b)
+        numbers += [node.left, node.right]
+        history.append(node)
+    return root, history
+
+
+def write(node: Node, done: frozenset[int] = frozenset()) -> list[str]:
+    """An expression's tokens, bracketed only where needed; operations whose `id` is in `done` are numbers by now."""
+    if node.left is None or node.right is None or node.operator is None or id(node) in done:
+        return [str(node.value)]
+    tight = node.operator in _TIGHT
+    sides = []
+    for child, is_right in ((node.left, False), (node.right, True)):
+        tokens = write(child, done)
+        operation = child.operator if len(tokens) > 1 else None
+        looser = operation is not None and tight and operation not in _TIGHT
+        # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not
+        same = operation is not None and is_right and node.operator in "-÷" and (operation in _TIGHT) == tight
+        sides.append(["(", *tokens, ")"] if looser or same else tokens)
+    return [*sides[0], node.operator, *sides[1]]
+
+
+def steps(root: Node, order: list[Node]) -> list[list[str]]:
+    """The expression reduced one operation at a time, in this order: what is written after each."""
+    done: frozenset[int] = frozenset()
+    written = []
+    for node in order:
+        done |= {id(node)}
+        written.append(write(root, done))
+    return written
+
+
+def leftmost(root: Node) -> list[Node]:
+    """The operations in the order of a reader who always does the leftmost one between two numbers."""
+    if root.left is None or root.right is None:
+        return []
+    return [*leftmost(root.left), *leftmost(root.right), root]
+
+
+def read(tokens: list[str], p: int) -> Node:
+    """The tree of an expression, operations of one rank from the left, with where each part ends.
+
+    Raises:
+        ValueError: if it is not an expression over the numbers 0..p−1, or divides by 0.
+    """
+    node, at = _sum(tokens, 0, p)
+    if at < len(tokens):
+        raise ValueError(f"{tokens[at]!r} at place {at + 1} was not expected")
+    return node
+
+
+def tokenise(text: str) -> list[str]:
+    """Numbers, operators and brackets; * and / are × and ÷."""
+    text = text.replace("*", "×").replace("/", "÷").replace("−", "-")
+    tokens = re.findall(rf"\d+|[{re.escape(OPERATORS)}()=]|\S", text)
+    return [str(int(token)) if token.isdecimal() else token for token in tokens]
+
+
+def _sum(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
+    return _chain(tokens, at, p, "+-", _product)
+
+
+def _product(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
+    return _chain(tokens, at, p, _TIGHT, _atom)
+
+
+def _chain(tokens: list[str], at: int, p: int, operators: str, part: object) -> tuple[Node, int]:
+    assert callable(part)
+    node, at = part(tokens, at, p)
+    while at < len(tokens) and tokens[at] in operators:
+        operator = tokens[at]
+        right, at = part(tokens, at + 1, p)
+        node = Node(apply(operator, node.value, right.value, p), operator, node, right, right.end)
+    return node, at
+
+
+def _atom(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
+    if at >= len(tokens):
+        raise ValueError("it ends where a number was expected")
+    if tokens[at] == "(":
+        node, at = _sum(tokens, at + 1, p)
+        if at >= len(tokens) or tokens[at] != ")":
+            raise ValueError("a bracket is not closed")
+        node.end = at
+        return node, at + 1
+    if not tokens[at].isdecimal() or int(tokens[at]) >= p:
+        raise ValueError(f"{tokens[at]!r} at place {at + 1} is not a number from 0 to {p - 1}")
+    return Node(int(tokens[at]), end=at), at + 1

@@ -1,0 +1,174 @@
+"""Longest increasing subsequence, with its dynamic programme as chain of thought (Seq-VCR, §4.1; after Feng et al.)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from workbench.seeds import numpy_generator
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.lengths import tested_lengths
+
+_MARKS = ("####", "||", "</pause_start>", "<pause>", "</pause_end>", "PAD")
+
+
+class LongestIncreasingSubsequence(Task):
+    """Numbers, then the length of the longest strictly increasing subsequence; the loss is on the answer.
+
+    With length=6 and values=30:
+
+        plain               12 25 9 14 14 20 #### 3
+        pause               12 25 9 14 14 20 </pause_start> <pause> <pause> </pause_end> #### 3
+        chain_of_thought    12 25 9 14 14 20 || 1 2 1 2 2 3 #### 3
+
+    Numbers 0..length are kept for lengths; the sequence's are length+1..values−1. One to three increasing runs are
+    planted: how many numbers they hold together is uniform over runs..length, split at uniform places, each at random
+    positions with distinct values; all other numbers are uniform with repeats. The chain of thought is the dynamic
+    programme's array; with it, the loss is on all after ||.
+
+    Labels: `dp` (at each number: the longest increasing subsequence that ends there), `witness` (at each number: 1 on
+    one longest subsequence, 0 off it), `length` (how many numbers, where scored). Gold edges of hop 1: from a number to
+    those that can stand before it in the longest subsequence that ends there; from the position that predicts the
+    answer to every number where a longest one ends.
+    """
+
+    name: ClassVar[str] = "lis"
+    summary: ClassVar[str] = "numbers, and the length of their longest increasing subsequence"
+    group: ClassVar[str] = "length"
+    unit: ClassVar[Literal["sequence"]] = "sequence"
+
+    length: int = Field(50, ge=2, description="most numbers in a sequence")
+    min_length: int | None = Field(None, ge=2, description="fewest; by default all have as many")
+    values: int = Field(250, ge=4, description="numbers are below this")
+    mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
+    n_pause: int = Field(4, ge=0, description="pause tokens between their delimiters, in mode pause")
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> LongestIncreasingSubsequence:
+        if self.shortest > self.length:
+            raise ValueError(f"lis needs min_length <= length, not {self.shortest} > {self.length}")
+        if self.values - self.length - 1 < self.length:
+            need = f"length={self.length} can plant {self.length} distinct numbers above it"
+            raise ValueError(f"lis with {need}: values must be at least {2 * self.length + 1}, not {self.values}")
+        return self
+
+    @property
+    def shortest(self) -> int:
+        return self.min_length or self.length
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary((*map(str, range(self.values)), *_MARKS))
+
+    @property
+    def n_ctx(self) -> int:
+        between = {"plain": 0, "pause": self.n_pause + 2, "chain_of_thought": self.length + 1}[self.mode]
+        return self.length + between + 2
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(self.shortest, self.length + 1))
+
+    @property
+    def conditions(self) -> tuple[dict[str, Any], ...]:
+        return tuple({"length": length} for length in tested_lengths(self.name, self.shortest, self.length, None))
+
+    def draw(
+        self, n: int, generator: torch.Generator, *, head: str = "main", length: int | None = None, **condition: Any
+    ) -> Batch:
+        self.refuse(condition, "length")
+        if length is not None and not self.shortest <= length <= self.length:
+            raise ValueError(f"length must be between {self.shortest} and {self.length}, not {length}")
+        rng = numpy_generator(generator)
+        low, high = (self.shortest, self.length) if length is None else (length, length)
+        lengths = rng.integers(low, high + 1, n)
+        numbers = rng.integers(self.length + 1, self.values, (n, int(lengths.max())))
+        for row, size in zip(numbers, lengths.tolist(), strict=True):
+            self._plant(row[:size], rng)
+        return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
+
+    def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
+        n_runs = int(rng.integers(1, min(3, len(row)) + 1))
+        planted = int(rng.integers(n_runs, len(row) + 1))
+        cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1)
+        for places in np.split(rng.permutation(len(row))[:planted], cuts):
+            row[np.sort(places)] = np.sort(rng.choice(self.values - self.length - 1, len(places), replace=False))
+            row[places] += self.length + 1
+
+    def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
+        n, width = numbers.shape
+        inside = torch.arange(width) < lengths[:, None]
+        best = programme(torch.where(inside, numbers, 0)) * inside
+        ids = {mark: self.vocabulary.id(mark) for mark in _MARKS}
+
+        def mark(*names: str) -> Tensor:
+            return torch.tensor([ids[name] for name in names]).expand(n, -1)
+
+        parts = [torch.where(inside, numbers, -1)]
+        if self.mode == "pause":
+            parts.append(mark("</pause_start>", *["<pause>"] * self.n_pause, "</pause_end>"))
+        if self.mode == "chain_of_thought":
+            parts += [mark("||"), torch.where(inside, best, -1)]
+        whole = torch.cat([*parts, mark("####"), best.amax(-1, keepdim=True)], dim=1)
+        ends = (whole >= 0).sum(-1)
+        tokens = torch.full((n, int(ends.max())), self.pad)
+        tokens[torch.arange(tokens.shape[1]) < ends[:, None]] = whole[whole >= 0]
+        return Batch.next_token(tokens, lengths if self.mode == "chain_of_thought" else ends - 2, ends - 1)
+
+    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The numbers: every mode has the same test set."""
+        return (tokens >= self.values).long().argmax(-1)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        lengths, ends = self.asked(tokens), self.lengths(tokens)
+        position = torch.arange(tokens.shape[1])
+        inside = position < lengths[:, None]
+        numbers = torch.where(inside, tokens, 0)
+        best = programme(numbers) * inside
+        before = (position[:, None] > position) & (numbers[:, :, None] > numbers[:, None, :])
+        before &= (best[:, :, None] == best[:, None, :] + 1) & inside[:, :, None] & inside[:, None, :]
+        longest = best.amax(-1, keepdim=True)
+        final = inside & (best == longest)
+        rows, answer = torch.arange(len(tokens)), ends - 2
+        before[rows, answer] = final
+        witness = torch.zeros_like(tokens)
+        at = (final * (position + 1)).argmax(-1)
+        for _ in range(int(longest.max())):
+            witness[rows, at] = 1
+            earlier = before[rows, at] & (best[rows, at] > 1)[:, None]
+            at = torch.where(earlier.any(-1), (earlier * (position + 1)).argmax(-1), at)
+        scored = (position >= (lengths if self.mode == "chain_of_thought" else answer)[:, None]) & (
+            position < ends[:, None] - 1
+        )
+        example, query, key = before.nonzero(as_tuple=True)
+        labels = {
+            "dp": torch.where(inside, best, -1),
+            "witness": torch.where(inside, witness, -1),
+            "length": torch.where(scored, lengths[:, None], -1),
+        }
+        return Truth(torch.stack([example, torch.ones_like(example), query, key], dim=1), labels)
+
+    def parse(self, text: str) -> Batch:
+        """Numbers between length+1 and values−1."""
+        words = text.replace(",", " ").split("#")[0].split("|")[0].split()
+        if not self.shortest <= len(words) <= self.length:
+            raise ValueError(f"type {self.shortest} to {self.length} numbers, not {len(words)}")
+        for word in words:
+            if not (word.isascii() and word.isdecimal() and self.length < int(word) < self.values):
+                raise ValueError(f"{word!r} is not a number between {self.length + 1} and {self.values - 1}")
+        return self._batch(torch.tensor([[int(word) for word in words]]), torch.tensor([len(words)]))
+
+
+def programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
+    """For each number, the length of the longest strictly increasing subsequence that ends there."""
+    best = torch.ones_like(numbers)
+    for i in range(1, numbers.shape[1]):
+        smaller = numbers[:, :i] < numbers[:, i : i + 1]
+        best[:, i] = 1 + (best[:, :i] * smaller).amax(-1)
+    return best
