@@ -8,16 +8,18 @@ ARGS ?=
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
-	rm -rf demo
+	rm -rf demo/chacal demo/standard demo/report
 	$(BIN)/workbench train chain-chacal --out demo/chacal
 	$(BIN)/workbench train chain-standard --out demo/standard
 	$(BIN)/workbench inspect demo/chacal demo/standard --out demo/report
 
-test: .venv/installed
+test: lint
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" $(ARGS)
 
 test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)

@@ -25,10 +25,10 @@ def main() -> None:
         name = st.selectbox("Run", list(found), key="run", bind="query-params")
         try:
             opened = state.opened(found[name])
+            sidebar.facts(opened)
         except (ValueError, OSError) as error:
             st.error(str(error))
             return
-        sidebar.facts(opened)
         batch = sidebar.entry(opened.subject.task)
     if batch is None:
         st.info("The field on the left says what it expects.")

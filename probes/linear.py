@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from workbench.capture import Subject, capture
 from workbench.instruments import Measurement
@@ -70,6 +71,17 @@ def fit(features: np.ndarray, labels: np.ndarray, sequences: np.ndarray, *, seed
     return Probe(right, majority=np.bincount(index, weights=wanted == classes[counts.argmax()]) / size)
 
 
+def vectors(activation: Tensor, point: str) -> Tensor:
+    """One vector per position, `[batch, pos, feature]`: heads are put one after the other.
+
+    Raises:
+        ValueError: if the point has no vector per position (a pattern, or scores).
+    """
+    if point.endswith(("hook_pattern", "hook_attn_scores")):
+        raise ValueError(f"{point} has no vector per position to probe; a residual, hook_z, hook_mlp_out and others do")
+    return activation.flatten(2)
+
+
 def probe_run(
     run: Run, label: str, *, point: str, position: int | None = None, n: int = 256, seed: int = 0
 ) -> Measurement:
@@ -104,7 +116,7 @@ def probe_run(
 
     def features(model: Decoder) -> np.ndarray:
         seen = capture(hook(model), Subject.of(model, task, run.name), batch, [point])
-        return seen[point][where].double().numpy()
+        return vectors(seen[point], point)[where].double().numpy()
 
     trained = features(run.model())
     untrained = features(Decoder(run.config.model, generator(seed, "untrained")).eval())

@@ -28,10 +28,14 @@ _HOMES = {
     "train": "workbench.training",
 }
 
+_ROOMS = ("capture", "figures", "instruments", "mechanisms", "models", "objectives", "runs", "tasks", "training")
+
 __all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "train"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"workbench.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

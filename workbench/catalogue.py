@@ -83,18 +83,21 @@ def _mechanisms(_: Path) -> str:
 
 
 def _runs(root: Path) -> str:
-    from workbench.runs import list_runs
+    from workbench.runs import scan_runs
 
-    runs = list_runs(root)
-    if not runs:
-        return f"there is no run under {root}; `workbench train PRESET --out {root}/NAME` makes one"
+    found, problems = scan_runs(root)
     lines = []
-    for run in runs:
-        metrics = run.metrics()
+    for run in found:
+        try:
+            metrics = run.metrics()
+        except ValueError as error:
+            problems.append(str(error))
+            continue
         accuracy = metrics["accuracy"].dropna().tolist() if "accuracy" in metrics else []
         figure = f"accuracy {accuracy[-1]:.1%}" if accuracy else "not evaluated"
         lines.append(f"{run.name:24} {run.config.task['name']:16} step {run.step()}/{run.config.steps}  {figure}")
-    return "\n".join(lines)
+    lines += [f"cannot be read: {problem}" for problem in problems]
+    return "\n".join(lines) or f"there is no run under {root}; `workbench train PRESET --out {root}/NAME` makes one"
 
 
 def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:

@@ -63,6 +63,8 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
 
     if not options.root.is_dir():
         raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
+    if not 1 <= options.port <= 65535:
+        raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
     app = find_spec("app")
     assert app is not None and app.submodule_search_locations, "the app is installed with workbench"
     script = Path(next(iter(app.submodule_search_locations))) / "main.py"
@@ -145,7 +147,7 @@ def _parser() -> Parser:
 
     add = commands.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
-    add.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: RUN/inspection)")
+    add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
     add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
     add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")

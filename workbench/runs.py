@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from workbench import tasks
 from workbench.lookup import lookup
@@ -38,7 +38,7 @@ CONFIG, METRICS, WEIGHTS, CHECKPOINTS = "config.json", "metrics.jsonl", "weights
 class RunConfig(BaseModel):
     """All that decides a run: the same config on the same machine trains the same weights."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal[1] = Field(FORMAT, description="version of the run folder's format")
     preset: str | None = Field(None, description="the preset it was made from")
@@ -92,7 +92,9 @@ class RunConfig(BaseModel):
             raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
-        self.make_objectives()
+        for name, objective in self.make_objectives().items():
+            if self.batch_size < objective.least_batch:
+                raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
         return self
 
     def make_task(self) -> Task:
@@ -140,7 +142,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        return self.path.resolve().name
 
     def task(self) -> Task:
         return self.config.make_task()
@@ -170,14 +172,18 @@ class Run:
 
     def metrics(self) -> pd.DataFrame:
         """Everything logged, one row a line; a last line cut short is left out."""
-        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines() if (self.path / METRICS).exists() else []
+        path = self.path / METRICS
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is corrupted: it is not text") from None
         rows = []
         for number, line in enumerate(lines, 1):
             try:
                 rows.append(json.loads(line))
             except json.JSONDecodeError:
                 if number < len(lines):
-                    raise ValueError(f"{self.path / METRICS} is corrupted: line {number} is not JSON") from None
+                    raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
         return pd.DataFrame(rows)
 
 
@@ -204,13 +210,18 @@ def load_run(path: str | Path) -> Run:
 
 def list_runs(root: str | Path) -> list[Run]:
     """The runs directly under a folder that can be opened, by name."""
-    runs = []
+    return scan_runs(root)[0]
+
+
+def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
+    """The runs directly under a folder, by name; and why those that cannot be opened cannot."""
+    found, problems = [], []
     for config in sorted(Path(root).glob(f"*/{CONFIG}")):
         try:
-            runs.append(load_run(config.parent))
-        except ValueError:
-            continue
-    return runs
+            found.append(load_run(config.parent))
+        except ValueError as error:
+            problems.append(str(error))
+    return found, problems
 
 
 def create(path: str | Path, config: RunConfig) -> Path:
@@ -235,9 +246,7 @@ def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
     for name, tensor in model.state_dict().items():
         if shared.setdefault(tensor.data_ptr(), name) == name:
             tensors[name] = tensor.detach().cpu().contiguous()
-    partial = path.with_name(f".{path.name}.partial")
-    save_file(tensors, partial, metadata={"format": str(FORMAT), "step": str(step), "sha256": _checksum(tensors)})
-    partial.replace(path)
+    write_atomically(path, save(tensors, {"format": str(FORMAT), "step": str(step), "sha256": _checksum(tensors)}))
 
 
 def load_weights(model: Decoder, path: Path) -> None:
@@ -246,7 +255,7 @@ def load_weights(model: Decoder, path: Path) -> None:
     weights = load_file(path)
     if written != _checksum(weights):
         raise ValueError(f"{path} is corrupted: its weights are not those that were saved")
-    if model.config.tied:
+    if model.config.tied and "unembedding.weight" not in weights:
         weights["unembedding.weight"] = weights["token_embedding.weight"]
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -254,6 +263,8 @@ def load_weights(model: Decoder, path: Path) -> None:
         if expected.get(name) != found.get(name):
             want, got = expected.get(name, "nothing"), found.get(name, "nothing")
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
+    if model.config.tied and not torch.equal(weights["unembedding.weight"], weights["token_embedding.weight"]):
+        raise ValueError(f"{path} does not fit its config: tied is true, but embedding and unembedding differ")
     model.load_state_dict(weights)
 
 

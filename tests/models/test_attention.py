@@ -9,6 +9,7 @@ import torch
 
 from workbench.models.attention import ATTENTION, chacal_attention, tempered_attention
 from workbench.models.attention.standard import StandardAttention
+from workbench.seeds import generator
 
 PRECISIONS = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 
@@ -161,3 +162,37 @@ def test_chacal_solves_in_single_precision_under_autocast() -> None:
 def test_wrong_settings_are_refused(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(*random_qkv())
+
+
+@pytest.mark.parametrize("n_query", [1, 2, 5])
+def test_fewer_queries_than_keys_are_the_last_ones(n_query: int) -> None:
+    q, k, v = torch.randn(3, 2, 2, 5, 4, dtype=torch.float64, generator=generator(3)).unbind(0)
+    whole = tempered_attention(q, k, v, beta=0.5)[:, :, -n_query:]
+    assert torch.allclose(tempered_attention(q[:, :, -n_query:], k, v, beta=0.5), whole, atol=1e-12)
+    layer = ATTENTION["standard"]()
+    assert torch.allclose(layer.mix(q[:, :, -n_query:], k, v), layer.mix(q, k, v)[:, :, -n_query:], atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["eq5", "eq7"])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_chacal_reads_a_pattern_that_looks_ahead_by_its_formula(form: str, diagonal: bool) -> None:
+    A = torch.rand(1, 2, 6, 6, dtype=torch.float64, generator=generator(4)).softmax(-1)
+    v = torch.randn(1, 2, 6, 3, dtype=torch.float64, generator=generator(5))
+    inner = A if diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+    inverse = torch.linalg.inv(torch.eye(6, dtype=torch.float64) - 0.9 * inner)
+    want = 0.1 * (A @ inverse @ v if form == "eq5" else inverse @ A @ v)
+    assert torch.allclose(ATTENTION["chacal"](form=form, diagonal=diagonal).read(A, v), want, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 4), (5, 4), (5, 4)), "as many queries as keys"),
+        (((5, 4), (5, 3), (5, 4)), "same d_head"),
+        (((5, 4), (5, 4), (4, 4)), "as many positions"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_one_clear_line(shapes: tuple, message: str) -> None:
+    q, k, v = (torch.zeros(1, 1, *shape) for shape in shapes)
+    with pytest.raises(ValueError, match=message):
+        chacal_attention(q, k, v)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.objectives import covariance_floor, seq_vcr
+from workbench.seeds import generator
 
 
 def textbook(x: torch.Tensor, variance_weight: float, covariance_weight: float, eta: float = 1e-3) -> torch.Tensor:
@@ -99,3 +100,26 @@ def test_unknown_over_and_too_few_vectors_are_refused() -> None:
         seq_vcr(torch.zeros(4, 2, 3), variance_weight=1, covariance_weight=1, over="length")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 2 vectors"):
         seq_vcr(torch.zeros(1, 2, 3), variance_weight=1, covariance_weight=1)
+
+
+@pytest.mark.parametrize("shape", [(256, 1, 19), (8, 3, 40)])
+def test_one_large_feature_does_not_drown_the_others_in_float32(shape: tuple[int, int, int]) -> None:
+    x = torch.randn(shape, generator=generator(9))
+    x[..., 0] *= 1000
+    single = seq_vcr(x, variance_weight=0.0, covariance_weight=1.0)
+    double = seq_vcr(x.double(), variance_weight=0.0, covariance_weight=1.0)
+    assert torch.allclose(single.double(), double, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("x", "kwargs", "message"),
+    [
+        (torch.randn(4, 5), {}, r"\[batch, pos, feature\]"),
+        (torch.randn(4, 5, 3), {"mask": torch.ones(5, 4, dtype=torch.bool)}, r"mask \[5, 4\]"),
+        (torch.randn(4, 5, 3), {"eta": -1.0}, "eta > 0"),
+        (torch.randn(1, 5, 3), {}, "at least 2 vectors"),
+    ],
+)
+def test_input_that_does_not_fit_is_one_clear_line(x: torch.Tensor, kwargs: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        seq_vcr(x, variance_weight=1.0, covariance_weight=1.0, **kwargs)

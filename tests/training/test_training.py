@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
+from workbench.catalogue import describe
 from workbench.runs import list_runs, load_run
 from workbench.tasks import Batch
 from workbench.training import PRESETS, TrainingError, preset_config
@@ -167,6 +169,9 @@ def test_a_whole_config_can_be_trained_and_changed() -> None:
         ({"objectives": {"seq_vcr": {"layer": 9}}}, "layer"),
         ({"objectives": {"seq_vcr": {"lambda": 9}}}, "lambda"),
         ({"device": "cuda:77"}, "cuda:77"),
+        ({"clip": float("inf")}, "clip"),
+        ({"preset": "another"}, "preset"),
+        ({"batch_size": 1, "objectives": {"seq_vcr": {}}}, "batch_size of at least 2"),
     ],
 )
 def test_wrong_fields_are_one_clear_line_and_nothing_is_written(overrides: dict, message: str, tmp_path: Path) -> None:
@@ -174,6 +179,14 @@ def test_wrong_fields_are_one_clear_line_and_nothing_is_written(overrides: dict,
         workbench.train("chain-chacal", out=tmp_path / "run", progress=False, **overrides)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_whole_config_follows_its_overrides_as_a_preset_does() -> None:
+    whole = preset_config("chain-chacal", {})
+    wider = preset_config(whole, {"model": {"d_model": 128, "n_layers": 2, "attention": {"gamma": 0.5}}})
+    assert (wider.model.d_head, wider.model.d_mlp) == (32, 512)
+    assert [layer["gamma"] for layer in wider.model.attention] == [0.5, 0.5]
+    assert preset_config(whole.model_dump(mode="json"), {}) == whole
 
 
 def test_unknown_preset_names_those_that_exist() -> None:
@@ -207,6 +220,15 @@ class TestOpening:
         (run / "weights.safetensors").write_bytes(whole)
         with pytest.raises(ValueError, match=r"weights\.safetensors is corrupted"):
             load_run(run).model()
+
+    def test_the_weights_can_be_read_by_whoever_can_read_the_config(self, run: Path) -> None:
+        assert (run / "weights.safetensors").stat().st_mode == (run / "config.json").stat().st_mode
+
+    def test_damaged_metrics_do_not_hide_other_runs(self, run: Path) -> None:
+        shutil.copytree(run, run.parent / "damaged")
+        (run.parent / "damaged" / "metrics.jsonl").write_bytes(b"\xff\xfe{}\n\n")
+        text = describe("runs", run.parent)
+        assert text.startswith("run ") and "cannot be read" in text and "metrics.jsonl is corrupted" in text
 
     def test_missing_weights(self, run: Path) -> None:
         (run / "weights.safetensors").unlink()

@@ -56,6 +56,8 @@ def matrix_entropy(
         raise ValueError(f"unknown normaliser {normalise!r}; there is: {', '.join(get_args(Normaliser))}, None")
     if z.ndim < 2:
         raise ValueError(f"matrix entropy needs [..., pos, d], not the shape {list(z.shape)}")
+    if not z.is_floating_point() or 0 in z.shape[-2:]:
+        raise ValueError(f"matrix entropy needs real numbers and at least one row, not {z.dtype} {list(z.shape)}")
     if not torch.isfinite(z).all():
         raise ValueError("matrix entropy needs finite representations; these hold NaN or infinity")
     n_pos, d = z.shape[-2:]

@@ -41,6 +41,8 @@ def hook(model: Decoder) -> HookedDecoder:
     `[batch, pos, d_model]`, `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern`
     `[batch, head, query, key]`.
     """
+    if not isinstance(model, Decoder):
+        raise ValueError(f"hook takes a workbench Decoder, not a {type(model).__name__}")
     config = model.config
     bridge_config = TransformerBridgeConfig.from_dict(
         {

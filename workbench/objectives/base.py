@@ -17,7 +17,7 @@ from workbench.tasks import Batch
 class Settings(BaseModel):
     """An objective's settings: plain, frozen, and strict about names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Objective(nn.Module, ABC):
@@ -28,6 +28,9 @@ class Objective(nn.Module, ABC):
     Settings: ClassVar[type[Settings]] = Settings
     needs: tuple[str, ...] = ()
     """Names of the activations that `Decoder.forward` must keep for it."""
+
+    least_batch: int = 1
+    """The fewest sequences that it can be computed on."""
 
     def __init__(self, config: DecoderConfig, **settings: Any) -> None:
         """Args: config: the model's shape; settings: see `Settings`."""

@@ -29,7 +29,8 @@ def seq_vcr(
     """1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²], with C_t the covariance over sequences.
 
     Exact at the cost of the smaller Gram matrix: Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² with N sequences and d features,
-    so neither form ever holds more than min(N, d)² numbers a position. Computed in float32 or better.
+    so neither form ever holds more than min(N, d)² numbers a position. Computed in float32 or better; in the N×N form,
+    which takes the variances off a total, in float64.
 
     Args:
         x: representations.
@@ -41,8 +42,14 @@ def seq_vcr(
             fewer than two vectors are left out of the mean over positions.
 
     Raises:
-        ValueError: if there are not two vectors to take a covariance of, or `over` is unknown.
+        ValueError: if there are not two vectors to take a covariance of, the shapes do not fit, η is not positive, or
+            `over` is unknown.
     """
+    if x.ndim != 3 or (mask is not None and mask.shape != x.shape[:2]):
+        given = "" if mask is None else f" with a mask {list(mask.shape)}"
+        raise ValueError(f"seq_vcr takes [batch, pos, feature] and a mask [batch, pos], not {list(x.shape)}{given}")
+    if not eta > 0:
+        raise ValueError(f"seq_vcr needs eta > 0 inside its square root, not {eta}")
     if over not in get_args(Over):
         raise ValueError(f"seq_vcr is over {' or '.join(map(repr, get_args(Over)))}, not {over!r}")
     with torch.autocast(x.device.type, enabled=False):
@@ -52,14 +59,12 @@ def seq_vcr(
             x, kept = x.reshape(-1, 1, x.shape[-1]), kept.reshape(-1, 1)
         enough = kept.sum(0) >= 2
         if not bool(enough.any()):
-            raise ValueError(
-                f"seq_vcr needs at least 2 vectors at some position; {list(x.shape)} with this mask has not"
-            )
+            masked = "" if mask is None else " with this mask"
+            raise ValueError(f"seq_vcr needs at least 2 vectors at some position; {list(x.shape)}{masked} has not")
         centred, n = _centre(x[:, enough].transpose(0, 1), kept[:, enough].T)
         variance = centred.square().sum(1) / (n - 1)
         hinge = (1 - (variance + eta).sqrt()).clamp(min=0)
-        all_pairs = _gram_norm(centred) / (n.squeeze(-1) - 1) ** 2
-        covariance = all_pairs - variance.square().sum(-1)
+        covariance = _off_diagonal(centred) / (n.squeeze(-1) - 1) ** 2
         return (variance_weight * hinge.sum(-1) + covariance_weight * covariance).mean() / x.shape[-1]
 
 
@@ -73,10 +78,15 @@ def _centre(
     return (x - mean.unsqueeze(1)) * weight, n
 
 
-def _gram_norm(x: Float[Tensor, "pos n feature"]) -> Float[Tensor, " pos"]:
-    """‖XᵀX‖² = ‖XXᵀ‖², through whichever product is smaller."""
-    gram = x @ x.transpose(1, 2) if x.shape[1] < x.shape[2] else x.transpose(1, 2) @ x
-    return gram.square().sum((1, 2))
+def _off_diagonal(x: Float[Tensor, "pos n feature"]) -> Float[Tensor, " pos"]:
+    """Σ_{j≠k} (XᵀX)_jk², through whichever of XᵀX and XXᵀ is smaller."""
+    if x.shape[1] >= x.shape[2]:
+        gram = x.transpose(1, 2) @ x
+        return (gram - torch.diag_embed(gram.diagonal(dim1=1, dim2=2))).square().sum((1, 2))
+    # Here the diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖², and one large feature would drown the rest.
+    wide = x.double()
+    total = (wide @ wide.transpose(1, 2)).square().sum((1, 2))
+    return (total - wide.square().sum(1).square().sum(-1)).to(x.dtype)
 
 
 def covariance_floor(n: int, d: int, covariance_weight: float) -> float:
@@ -113,6 +123,7 @@ class SeqVCR(base.Objective):
         self.needs = () if layer is None else (f"blocks.{layer % config.n_layers}.hook_resid_post",)
         width = config.d_vocab if layer is None else config.d_model
         projection = self.settings.projection
+        self.least_batch = 2 if self.settings.over == "batch" else 1
         self.project = nn.Identity() if projection is None else nn.Linear(width, projection)
 
     def forward(

@@ -191,6 +191,8 @@ class Task(BaseModel, ABC):
         Raises:
             ValueError: if there is no such head, split or condition, or if they cannot be met together.
         """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, not {n}")
         if head != "main":
             lookup(self.heads, head, f"{self.name} hint")
         if split is None:

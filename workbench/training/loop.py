@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,15 @@ class TrainingError(RuntimeError):
     """Training could not go on; the message says where it stopped and what was kept."""
 
 
-def train(config: str | RunConfig, out: str | Path, *, progress: bool = True, **overrides: Any) -> Run:
+def train(
+    config: str | RunConfig | Mapping[str, Any], out: str | Path, *, progress: bool = True, **overrides: Any
+) -> Run:
     """Train one model and write its run folder.
 
     Ctrl-C stops after the current step and saves what has been learned; the run can then be opened like any other.
 
     Args:
-        config: a preset's name or a whole config.
+        config: a preset's name or a whole config (a `RunConfig`, or its fields).
         out: the run folder to make; it must not exist yet, or be empty.
         progress: show a progress bar on standard error.
         overrides: fields that replace the preset's or config's, nested with mappings:

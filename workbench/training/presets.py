@@ -58,7 +58,20 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def preset_config(config: str | RunConfig, overrides: Mapping[str, Any]) -> RunConfig:
+def _open(config: RunConfig) -> dict[str, Any]:
+    """A whole config as it could have been asked for: sizes and layers that follow from others are left to follow."""
+    data = config.model_dump(mode="json")
+    model = data["model"]
+    if model["d_head"] * model["n_heads"] == model["d_model"]:
+        del model["d_head"]
+    if model["d_mlp"] == 4 * model["d_model"]:
+        del model["d_mlp"]
+    if all(layer == model["attention"][0] for layer in model["attention"]):
+        model["attention"] = model["attention"][0]
+    return data
+
+
+def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
     """A preset, or a whole config, with some fields replaced.
 
     Raises:
@@ -67,7 +80,9 @@ def preset_config(config: str | RunConfig, overrides: Mapping[str, Any]) -> RunC
     if isinstance(config, str):
         base = {"preset": config, **lookup(PRESETS, config, "preset")}
     else:
-        base = config.model_dump(mode="json")
+        base = _open(config if isinstance(config, RunConfig) else parse_config(config))
+    if "preset" in overrides:
+        raise ValueError("preset names what a config was made from; give another preset instead of replacing it")
     task = overrides.get("task")
     if isinstance(task, Mapping):
         if task.get("name", base["task"]["name"]) != base["task"]["name"]:

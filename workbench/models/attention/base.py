@@ -11,10 +11,21 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 
+def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise ValueError unless these are floating-point queries, keys and values of one causal attention."""
+    if not all(x.is_floating_point() and x.ndim >= 2 for x in (q, k, v)):
+        raise ValueError("attention takes floating-point q, k and v of shape [batch, head, pos, d_head]")
+    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"q and k need the same d_head, and k and v as many positions, not {shapes}")
+    if q.shape[-2] > k.shape[-2]:
+        raise ValueError(f"there cannot be more queries than keys: {shapes}")
+
+
 class Settings(BaseModel):
     """A variant's settings: plain, frozen, and strict about names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Attention(nn.Module, ABC):

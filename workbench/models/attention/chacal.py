@@ -40,7 +40,21 @@ class ChacalAttention(base.Attention):
         return self.settings.gamma
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self.read(self.pattern(q, k), v)
+        return self.extend(self.pattern(q, k), v, None)[0]
+
+    def read(self, pattern: Tensor, v: Tensor) -> Tensor:
+        """Eq. 5 or 7 of any pattern; one edited to look ahead is no longer triangular, and is solved as it is."""
+        if not bool(pattern.triu(1).any()):
+            return self.extend(pattern, v, None)[0]
+        dtype = torch.promote_types(v.dtype, torch.float32)
+        A = pattern.to(dtype)
+        inner = A if self.settings.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+        system = torch.eye(A.shape[-1], dtype=dtype, device=A.device) - self.gamma * inner
+        if self.settings.form == "eq5":
+            z = A @ torch.linalg.solve(system, v.to(dtype))
+        else:
+            z = torch.linalg.solve(system, A @ v.to(dtype))
+        return ((1 - self.gamma) * z).to(v.dtype)
 
     def extend(self, pattern: Tensor, v: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
         return extend(pattern, v, memory, self.gamma, self.settings.form, self.settings.diagonal)
@@ -108,8 +122,16 @@ def chacal_attention(
         diagonal: keep the diagonal of A inside the inverse.
 
     Raises:
-        ValueError: if γ is outside [0, 1) or the form is unknown.
+        ValueError: if γ is not a number in [0, 1), the form is unknown, or the shapes do not fit one another.
     """
+    base.check_shapes(q, k, v)
+    if q.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"ChaCAL solves from the first position on: it needs as many queries as keys, not {q.shape[-2]} and "
+            f"{k.shape[-2]} (a model decodes with a cache: see Decoder.generate)"
+        )
+    if isinstance(gamma, Tensor):
+        raise ValueError("ChaCAL's gamma is a number, not a tensor: it is set, not learned")
     if not 0 <= gamma < 1:
         raise ValueError(f"ChaCAL needs 0 <= gamma < 1 for its series to converge, not {gamma}")
     if form not in get_args(Form):

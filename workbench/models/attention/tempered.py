@@ -6,13 +6,12 @@ import math
 from typing import Any, Literal, Self
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from workbench.models.attention import base
-from workbench.models.attention.standard import StandardAttention
+from workbench.models.attention.standard import StandardAttention, fused
 
 Length = Literal["position"] | int
 
@@ -90,7 +89,8 @@ def tempered_attention(
         n: `"position"` (each query's 1-based position) or one length for all queries.
 
     Raises:
-        ValueError: if n is neither.
+        ValueError: if n is neither, or the shapes do not fit one another. Fewer queries than keys are the last ones.
     """
     check_length(n)
-    return F.scaled_dot_product_attention(temper(q, k.shape[-2], beta, n), k, v, is_causal=True)
+    base.check_shapes(q, k, v)
+    return fused(temper(q, k.shape[-2], beta, n), k, v)
