@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "tasks": FOUNDATION,
     "models": FOUNDATION,
     "objectives": FOUNDATION | {"tasks", "models"},
+    "data": FOUNDATION | {"tasks"},
     "runs": MODELLING,
     "training": MODELLING | {"runs"},
     "capture": MODELLING | {"runs"},
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
     "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "catalogue": MODELLING | {"runs", "training", "instruments", "mechanisms"},
-    "cli": FOUNDATION | {"runs", "training", "report", "catalogue"},
+    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "report", "catalogue"},
     "__main__": {"cli"},
 }
 

@@ -1,4 +1,4 @@
-"""The command line: train, inspect, explore, list. Heavy libraries are imported by the command that needs them."""
+"""The command line: train, inspect, explore, data, list. Each imports the libraries it needs, and no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
     try:
         options, fields = _parser().parse_known_args(arguments)
-        if fields and options.command is not train:
+        if fields and options.command not in (train, data):
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         return options.command(options, fields) or 0
     except ValueError as error:
@@ -80,6 +80,48 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
         str(options.root.resolve()),
     ]
     return subprocess.run(command, env=os.environ, check=False).returncode
+
+
+def data(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench import data as sequences
+    from workbench.tasks import make
+
+    if Path(options.task).suffix in sequences.FORMATS:
+        if fields:
+            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+        task, batches = sequences.read(options.task)
+        shown = next(batches)
+    else:
+        task = make(options.task, **parse_fields(fields))
+        condition = dict(_setting(text) for text in options.where)
+        recipe = sequences.Recipe(task, options.count, options.seed, options.split, options.head, condition)
+        if options.out is not None:
+            _write_data(recipe, options)
+            return
+        shown = recipe.shard(0)
+    for index in range(min(options.count, len(shown))):
+        print(f"{index + 1}\n{sequences.show(task, shown, index)}\n")
+
+
+def _write_data(recipe: Any, options: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from workbench.data import write
+
+    progress = write(recipe, options.out, workers=options.workers)
+    with Progress(console=Console(stderr=True), disable=options.quiet) as bar:
+        job = bar.add_task(f"writing {options.out}", total=options.count)
+        for written in progress:
+            bar.update(job, completed=written)
+    print(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, given, value = text.partition("=")
+    if not given:
+        raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {text!r}")
+    return name, _value(value)
 
 
 def list_names(options: argparse.Namespace, _: list[str]) -> None:
@@ -158,6 +200,26 @@ def _parser() -> Parser:
     add.add_argument("--port", type=int, default=8501)
     add.add_argument("--headless", action="store_true", help="do not open a browser")
     add.set_defaults(command=explore)
+
+    add = commands.add_parser(
+        "data",
+        help="print or write a task's sequences",
+        description="Print a task's sequences as people read them, or write them to a .parquet or .jsonl file; given "
+        "such a file, print what is in it. Every setting of the task can be given: --q 9 --hints successor …; "
+        "`workbench list tasks` shows them all.",
+        usage="workbench data TASK|FILE [--count N] [--split train|test] [--out FILE] [--SETTING VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("task", metavar="TASK|FILE", help="a task's name, or a file that this command wrote")
+    add.add_argument("--count", type=int, default=3, help="how many sequences (default: 3)")
+    add.add_argument("--seed", type=int, default=0, help="their seed (default: 0)")
+    add.add_argument("--split", choices=("train", "test"), help="one side of the task's split (default: both)")
+    add.add_argument("--head", default="main", help="main, or a hint that the task has (default: main)")
+    add.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="narrow the draw: length=16")
+    add.add_argument("--out", type=Path, metavar="FILE", help="write them there instead of printing")
+    add.add_argument("--workers", type=int, default=0, help="processes that draw; the file is the same for any number")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=data)
 
     add = commands.add_parser("list", help="say what exists", allow_abbrev=False)
     kinds = ("presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms", "runs")

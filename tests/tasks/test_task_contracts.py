@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ import torch
 
 from workbench import tasks
 from workbench.seeds import generator
-from workbench.tasks import TASKS, Task, correct
+from workbench.tasks import TASKS, Batch, Task, correct
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "pointer_chain": [{"n": 12, "k": 3}, {"n": 12, "k": 3, "reading": "root"}],
-    "sorting": [{"q": 9, "max_length": 6}, {"q": 9, "max_length": 20, "skew": "paper", "repetition": 1.0}],
+    "sorting": [
+        {"q": 9, "max_length": 6, "hints": "successor,count,fill"},
+        {"q": 9, "max_length": 20, "skew": "paper", "repetition": 1.0},
+    ],
     "boxes": [
         {"n_boxes": 3, "min_operations": 2, "max_operations": 4},
         {"style": "advanced", "ask": "one", "max_operations": 6},
@@ -31,6 +35,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"length": 8, "values": 40, "mode": "pause"},
         {"length": 8, "min_length": 5, "values": 40, "mode": "chain_of_thought"},
     ],
+    "text": [{"path": str(Path(__file__)), "block": 40}],
     "increment": [{"max_length": 6, "test_max_length": 9, "hints": ["carry"]}, {"reversed": False, "nines": 1.0}],
     "multiplication": [{"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")],
 }
@@ -65,7 +70,8 @@ def test_the_generator_alone_decides_the_batch(task: Task) -> None:
 def test_batches_are_the_same_in_every_process() -> None:
     code = (
         "from workbench import tasks; from workbench.seeds import generator\n"
-        "print([int((tasks.make(n).sample(9, generator(3, n)).tokens * 7919).sum()) for n in sorted(tasks.TASKS)])"
+        f"made = [tasks.make(n, **({{'path': {__file__!r}}} if n == 'text' else {{}})) for n in sorted(tasks.TASKS)]\n"
+        "print([int((t.sample(9, generator(3, t.name), split='train').tokens * 7919).sum()) for t in made])"
     )
     runs = [
         subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True)
@@ -80,13 +86,14 @@ def test_truth_is_causal_within_range_and_absent_from_padding(task: Task) -> Non
     truth = task.truth(tokens)
     example, hop, query, key = truth.edges.T
     assert bool((key <= query).all()) and bool((hop >= 1).all())
-    assert example.max() < 9 and query.max() < tokens.shape[1]
+    assert bool((example < 9).all()) and bool((query < tokens.shape[1]).all())
     padding = torch.arange(tokens.shape[1]) >= task.lengths(tokens)[:, None]
     for name, label in truth.labels.items():
         assert label.shape == tokens.shape and label.min() >= -1, name
         assert bool((label[padding] == -1).all()), name
     assert task.group in truth.labels
-    assert truth.adjacency(9, tokens.shape[1]).any(-1).sum() > 0
+    assert (truth.adjacency(9, tokens.shape[1]).any(-1).sum() > 0) == (task.name != "text")
+    assert all(len(array) == 9 for array in truth.arrays.values())
 
 
 @each_task
@@ -111,6 +118,40 @@ def test_conditions_make_test_sets(task: Task) -> None:
         assert len(batch) == 5 and batch.tokens.shape[1] <= task.n_ctx
         if "length" in condition:
             assert set(task.truth(batch.tokens).labels["length"].flatten().tolist()) <= {-1, condition["length"]}
+
+
+@each_task
+def test_train_and_test_share_no_question_and_the_split_is_the_same_for_every_draw(task: Task) -> None:
+    train, test = (task.sample(300, generator(8, split), split=split) for split in ("train", "test"))
+    assert not task.is_test(train.tokens).any() and task.is_test(test.tokens).all()
+
+    def questions(batch: Batch) -> set[tuple[int, ...]]:
+        rows = zip(batch.tokens.tolist(), task.asked(batch.tokens).tolist(), strict=True)
+        return {tuple(row[:asked]) for row, asked in rows}
+
+    assert not questions(train) & questions(test)
+    drawn = task.draw(4000, generator(9))
+    if len(questions(drawn)) > 2000:  # where there are few questions, the share that is kept back is left to chance
+        assert 0.08 < task.is_test(drawn.tokens).float().mean() < 0.12
+
+
+@each_task
+def test_what_is_not_there_to_be_drawn_is_refused(task: Task) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        task.sample(0, generator(0))
+    with pytest.raises(ValueError, match="there is: train, test"):
+        task.sample(1, generator(0), split="valid")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="hint"):
+        task.sample(1, generator(0), head="nothing")
+
+
+@each_task
+def test_every_hint_draws_batches_for_its_own_head(task: Task) -> None:
+    for head, n_classes in task.heads.items():
+        batch = task.sample(50, generator(1), head=head, split="train")
+        assert batch.head == head and bool(batch.loss_mask.any(-1).all())
+        assert batch.tokens.shape[1] <= task.n_ctx and batch.targets.max() < n_classes
+        assert not task.is_test(batch.tokens).any()
 
 
 @each_task

@@ -15,6 +15,7 @@ from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
+from workbench.tasks.text import Text
 from workbench.validation import one_line
 
 TASKS: dict[str, type[Task]] = {
@@ -25,6 +26,7 @@ TASKS: dict[str, type[Task]] = {
     "multiplication": Multiplication,
     "arithmetic": Arithmetic,
     "lis": LongestIncreasingSubsequence,
+    "text": Text,
 }
 
 

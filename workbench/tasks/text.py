@@ -1,0 +1,177 @@
+"""Text: language modelling over files on this machine, for fine-tuning and for comparison (ChaCAL, §5.3)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+
+_EIGHTHS = 8
+_BYTES_PER_TOKEN = 4  # how much text is read for each token that a tokenizer may make of it
+
+
+class Text(Task):
+    """Blocks of text, each token predicted from those before it in its block.
+
+    `path` is a text file (UTF-8), or a data set that Hugging Face's `datasets` has saved on this disk, whose column
+    `column` is read. Without a tokenizer the tokens are the UTF-8 bytes; `tokenizer` is a `tokenizers` JSON file.
+    Blocks do not overlap: they start every n_ctx bytes (4 n_ctx with a tokenizer, of which the first n_ctx tokens are
+    kept), or anew with each row of a data set. The file is never in memory as a whole.
+
+        the quick brown fox     (n_ctx=19, one token a byte; all but the last position are scored)
+
+    A block of text is on one side of the split, and so are blocks that repeat it.
+
+    Labels: `eighth` (of the context, 0..7, where scored). There is no graph.
+    """
+
+    name: ClassVar[str] = "text"
+    summary: ClassVar[str] = "the next token of a text on this machine"
+    group: ClassVar[str] = "eighth"
+    unit: ClassVar[Literal["position"]] = "position"
+
+    path: str = Field(description="a text file, or the folder of a data set saved by Hugging Face's datasets")
+    block: int = Field(128, ge=2, description="tokens in a sequence: the context")
+    tokenizer: str | None = Field(None, description="a tokenizers JSON file; by default tokens are bytes")
+    column: str = Field("text", description="the column of a data set that holds its text")
+
+    @model_validator(mode="after")
+    def _files_are_there(self) -> Text:
+        if not Path(self.path).exists():
+            raise ValueError(f"text reads {self.path}, which is not there")
+        if self.tokenizer is not None:
+            if not Path(self.tokenizer).is_file():
+                raise ValueError(f"text's tokenizer {self.tokenizer} is not there")
+            _ = self._tokenizer
+        if self._source.n_blocks == 0:
+            raise ValueError(f"text reads {self.path}, which holds no text")
+        return self
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_file(str(self.tokenizer))
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(f"{self.tokenizer} is not a tokenizers JSON file: {error}") from None
+
+    @cached_property
+    def _source(self) -> _File | _DataSet:
+        size = self.block if self.tokenizer is None else self.block * _BYTES_PER_TOKEN
+        path = Path(self.path)
+        return _DataSet(path, self.column, size) if path.is_dir() else _File(path, size)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        if self.tokenizer is None:
+            return Vocabulary((*(chr(b) if 33 <= b < 127 else f"<0x{b:02X}>" for b in range(256)), "PAD"))
+        words = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
+        names = [""] * (words[-1][1] + 1)
+        for word, i in words:
+            names[i] = word
+        return Vocabulary((*names, "PAD"))
+
+    @property
+    def n_ctx(self) -> int:
+        return self.block
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(_EIGHTHS))
+
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
+        self.refuse(condition)
+        blocks = torch.randint(0, self._source.n_blocks, (n,), generator=generator).tolist()
+        return self._batch([self._encode(self._source.read(i)) for i in blocks])
+
+    def _encode(self, text: bytes) -> list[int]:
+        if self.tokenizer is None:
+            return list(text)
+        return list(self._tokenizer.encode(text.decode("utf-8", errors="ignore")).ids[: self.block])
+
+    def _batch(self, rows: list[list[int]]) -> Batch:
+        width = max(2, max(map(len, rows)))
+        tokens = torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
+        return Batch.next_token(tokens, 0, torch.tensor([len(row) - 1 for row in rows]))
+
+    @property
+    def pad(self) -> int:
+        return len(self.vocabulary) - 1
+
+    def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        real = (tokens != self.pad).long()
+        return (real * torch.arange(1, tokens.shape[1] + 1)).amax(-1)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        position = torch.arange(tokens.shape[1])
+        eighth = (position * _EIGHTHS // self.block).expand_as(tokens)
+        scored = position < self.lengths(tokens)[:, None] - 1
+        return Truth(labels={"eighth": torch.where(scored, eighth, -1)})
+
+    def question(self, tokens: Int[Tensor, " pos"]) -> str:
+        ids = tokens[: int(self.lengths(tokens[None]))].tolist()
+        if self.tokenizer is None:
+            return bytes(ids).decode("utf-8", errors="replace")
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    def parse(self, text: str) -> Batch:
+        """Any text of at least two tokens that fits the context."""
+        ids = self._encode(text.encode()) if self.tokenizer is None else list(self._tokenizer.encode(text).ids)
+        if not 2 <= len(ids) <= self.block:
+            raise ValueError(f"type a text of 2 to {self.block} tokens, not {len(ids)}")
+        return self._batch([ids])
+
+
+class _File:
+    """A file's blocks of `size` bytes, read where they lie."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.size = path, size
+        length = path.stat().st_size
+        # a last block of one byte has nothing to predict
+        self.n_blocks = length // size + (length % size >= 2)
+
+    def read(self, block: int) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(block * self.size)
+            return file.read(self.size)
+
+
+class _DataSet:
+    """The blocks of every row of one column of a saved data set, read from its memory-mapped files."""
+
+    def __init__(self, path: Path, column: str, size: int) -> None:
+        import datasets
+        import pyarrow.compute as pc
+
+        try:
+            found = datasets.load_from_disk(str(path))
+        except (FileNotFoundError, ValueError) as error:
+            raise ValueError(f"text cannot read {path} as a saved data set: {error}") from None
+        if isinstance(found, datasets.DatasetDict):
+            raise ValueError(f"{path} holds several data sets; give the folder of one: {', '.join(found)}")
+        if column not in found.column_names:
+            raise ValueError(f"{path} has no column {column!r}; there is: {', '.join(found.column_names)}")
+        self.rows, self.column, self.size = found, column, size
+        lengths = np.concatenate(
+            [pc.binary_length(chunk).fill_null(0).to_numpy() for chunk in found.data.column(column).chunks]
+        )
+        if found._indices is not None:
+            lengths = lengths[found._indices.column(0).to_numpy()]
+        self.ends = np.cumsum(lengths // size + (lengths % size >= 2))
+        self.n_blocks = int(self.ends[-1]) if len(self.ends) else 0
+
+    def read(self, block: int) -> bytes:
+        row = int(np.searchsorted(self.ends, block, side="right"))
+        first = block - (int(self.ends[row - 1]) if row else 0)
+        text = self.rows[row][self.column].encode()
+        return bytes(text[first * self.size : (first + 1) * self.size])
