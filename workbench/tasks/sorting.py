@@ -133,12 +133,13 @@ class Sorting(Task):
     def _symbols(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, "batch length"]:
         n, width = len(lengths), int(lengths.max())
         symbols = torch.randint(0, self.q, (n, width), generator=generator)
-        few = torch.rand(n, generator=generator) < self.repetition
+        few = (torch.rand(n, generator=generator) < self.repetition).nonzero()[:, 0]
         # Half as many symbols: each place takes one of the first ⌈length/2⌉ of a random order of the alphabet.
-        order = torch.rand(n, self.q, generator=generator).argsort(-1)
-        half = ((lengths + 1) // 2).clamp(max=self.q)
-        choice = (torch.rand(n, width, generator=generator) * half[:, None]).long()
-        return torch.where(few[:, None], order.gather(1, choice), symbols)
+        order = torch.rand(len(few), self.q, generator=generator).argsort(-1)
+        half = ((lengths[few] + 1) // 2).clamp(max=self.q)
+        choice = (torch.rand(len(few), width, generator=generator) * half[:, None]).long()
+        symbols[few] = order.gather(1, choice)
+        return symbols
 
     def _repeated(self, n: int, length: int, repeats: int, generator: torch.Generator) -> Int[Tensor, "batch length"]:
         distinct = torch.rand(n, self.q, generator=generator).argsort(-1)[:, : length // repeats]
