@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow explore lab lint clean
+.PHONY: demo test test-slow lint bench explore lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -23,6 +23,9 @@ lint: .venv/installed
 
 test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
+
+bench: .venv/installed
+	$(BIN)/python tests/benchmarks/bench_tasks.py --write
 
 explore: .venv/installed
 	$(BIN)/workbench explore --root demo

@@ -1,0 +1,89 @@
+"""Text from files and saved data sets, as bytes or through a tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from workbench import tasks
+from workbench.seeds import generator
+
+PROSE = "The quick brown fox jumps over the lazy dog — über Bäume. " * 40
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "prose.txt"
+    path.write_text(PROSE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    words = {word: i for i, word in enumerate(["<unk>", *dict.fromkeys(PROSE.split())])}
+    made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.save(str(tmp_path / "words.json"))
+    return tmp_path / "words.json"
+
+
+def test_blocks_of_bytes_cover_the_file_once(file: Path) -> None:
+    task = tasks.make("text", path=str(file), block=50)
+    whole = PROSE.encode()
+    seen = {bytes(row[row != task.pad].tolist()) for row in task.draw(2000, generator(0)).tokens}
+    starts = sorted(whole.index(block) for block in seen)
+    assert all(start % 50 == 0 or whole.count(whole[start : start + 50]) > 1 for start in starts)
+    assert {whole[i : i + 50] for i in range(0, len(whole), 50) if len(whole[i : i + 50]) >= 2} == seen
+
+
+def test_every_position_but_the_last_predicts_the_next_byte(file: Path) -> None:
+    batch = tasks.make("text", path=str(file), block=20).sample(30, generator(1))
+    assert torch.equal(batch.targets[:, :-1][batch.loss_mask[:, :-1]], batch.tokens[:, 1:][batch.loss_mask[:, :-1]])
+    assert bool(batch.loss_mask[:, :18].all()) and not batch.loss_mask[:, -1].any()
+
+
+def test_a_tokenizer_makes_the_tokens_and_its_words_are_shown(file: Path, tokenizer: Path) -> None:
+    task = tasks.make("text", path=str(file), block=6, tokenizer=str(tokenizer))
+    batch = task.sample(40, generator(2))
+    assert batch.tokens.shape[1] <= 6 and set(task.words(batch.tokens[0])) & set(PROSE.split())
+    parsed = task.parse("The lazy fox")
+    assert task.words(parsed.tokens[0]) == ["The", "lazy", "fox"]
+    assert len(task.vocabulary) == len(set(PROSE.split())) + 2 and task.vocabulary.words[-1] == "PAD"
+
+
+def test_a_saved_data_set_is_read_row_by_row(tmp_path: Path) -> None:
+    rows = ["short", "", "a somewhat longer row of text", "x"]
+    datasets.Dataset.from_dict({"text": rows, "other": [1, 2, 3, 4]}).save_to_disk(tmp_path / "set")
+    task = tasks.make("text", path=str(tmp_path / "set"), block=10)
+    seen = {bytes(row[row != task.pad].tolist()).decode() for row in task.draw(300, generator(3)).tokens}
+    assert seen == {"short", "a somewhat", " longer ro", "w of text"}
+    shuffled = datasets.load_from_disk(str(tmp_path / "set")).select([2, 0])
+    shuffled.save_to_disk(tmp_path / "part")
+    again = tasks.make("text", path=str(tmp_path / "part"), block=10)
+    assert {bytes(r[r != 256].tolist()).decode() for r in again.draw(300, generator(3)).tokens} == seen
+
+
+def test_what_cannot_be_read_fails_when_the_task_is_made(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "folder").mkdir()
+    datasets.Dataset.from_dict({"words": ["a b"]}).save_to_disk(tmp_path / "set")
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["ab"]})}).save_to_disk(tmp_path / "sets")
+    for settings, message in [
+        ({"path": str(tmp_path / "nowhere.txt")}, "not there"),
+        ({"path": str(tmp_path / "empty.txt")}, "holds no text"),
+        ({"path": str(tmp_path / "folder")}, "cannot read"),
+        ({"path": str(tmp_path / "set")}, "no column 'text'; there is: words"),
+        ({"path": str(tmp_path / "sets")}, "several data sets.*train"),
+        ({"path": str(file), "tokenizer": str(file)}, "not a tokenizers JSON file"),
+        ({"path": str(file), "tokenizer": "nowhere.json"}, "not there"),
+        ({}, "path"),
+    ]:
+        with pytest.raises(ValueError, match=message) as caught:
+            tasks.make("text", **settings)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="2 to 128 tokens"):
+        tasks.make("text", path=str(file)).parse("x")
