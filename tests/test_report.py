@@ -95,3 +95,21 @@ def test_unusable_input_writes_nothing(root: Path) -> None:
     with pytest.raises(ValueError, match="no run folder"):
         inspect([root / "chain-chacal", root / "missing"], out=root / "never")
     assert not (root / "never").exists()
+
+
+OTHER_TASKS = {
+    "boxes": {"style": "advanced", "max_operations": 8, "n_boxes": 4},
+    "increment": {"max_length": 5, "test_max_length": 7},
+    "arithmetic": {"operators": 3, "min_operators": 1},
+    "lis": {"length": 8, "values": 30},
+    "text": {"path": __file__, "block": 32},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TASKS)
+def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path) -> None:
+    task = {"name": name, **OTHER_TASKS[name]}
+    run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, task=task, **{**SHORT, "steps": 3})
+    report = inspect([run.path], n=16)
+    assert "accuracy, per" in report.summary and report.html.stat().st_size > 10_000
+    assert ("gold paths" in report.summary) == (name != "text")

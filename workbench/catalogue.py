@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -110,7 +110,16 @@ def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
 
 def _setting(name: str, field: Any) -> str:
     default = "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True))}"
-    return f"  {name}{default}" + (f" — {field.description}" if field.description else "")
+    choices = ", ".join(map(str, _choices(field.annotation)))
+    said = "; ".join(part for part in (field.description, choices and f"one of {choices}") if part)
+    return f"  {name}{default}" + (f" — {said}" if said else "")
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """The values that a `Literal` allows, wherever in the annotation it stands."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [choice for part in get_args(annotation) for choice in _choices(part)]
 
 
 def _first_line(thing: Any) -> str:

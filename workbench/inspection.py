@@ -13,12 +13,13 @@ from rich.progress import track
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import INSTRUMENTS, Measurement, attention_graph, mismatched
 from workbench.instruments.projection import top_tokens
-from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
 BATCH = 64
+MOST_HOPS = 8  # of longer paths the first so many hops are measured
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ Measure = Callable[[Capture], Measurement]
 
 def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
     """What applies to this model: instruments (those of the graph only where there is one) and mechanisms."""
-    n_hops = subject.task.truth(subject.task.sample(16, generator(0, "hops")).tokens).n_hops
+    found = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
+    n_hops = min(found, MOST_HOPS)  # one number for every batch, whatever its own truth has
     measures: dict[str, tuple[Needs, Measure]] = {}
     for name, instrument in INSTRUMENTS.items():
         if name == "attention_hops" and n_hops:
@@ -115,7 +117,8 @@ def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
             measures[name] = (instrument.needs, instrument.measure)
     for name, claim in MECHANISMS.items():
         if claim.why_not(subject) is None:
-            measures[name] = (claim.needs, claim.score)
+            score = partial(chain_following.score, n_hops=n_hops) if name == "chain_following" else claim.score
+            measures[name] = (claim.needs, score)
     return measures
 
 

@@ -6,6 +6,7 @@ import streamlit as st
 
 from workbench import figures
 from workbench.capture import Capture
+from workbench.inspection import MOST_HOPS
 from workbench.instruments import attention_graph
 
 Head = tuple[int, int]
@@ -17,7 +18,7 @@ def show(seen: Capture) -> Head:
     _start_at_best_head(seen)
     left, right = st.columns(2)
     head: Head = left.selectbox("Head", _heads(seen), key="head", format_func=lambda lh: f"layer {lh[0]}, head {lh[1]}")
-    matrices = attention_graph.matrices(seen, 0, *head, n_hops=max(1, seen.truth.n_hops))
+    matrices = attention_graph.matrices(seen, 0, *head, n_hops=min(max(1, seen.truth.n_hops), MOST_HOPS))
     names = list(matrices.coords["matrix"])
     which = right.selectbox("Matrix", names, key="matrix", format_func=_matrix_name)
     gold = attention_graph.gold_edges(seen, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from app.state import Opened
@@ -43,16 +45,28 @@ def entry(task: Task) -> Batch | None:
             st.error(str(error))
             return None
     number = st.number_input("Sample number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
-    lengths = [condition["length"] for condition in task.conditions if "length" in condition]
-    length = None
-    if lengths:
-        length = st.number_input(
-            "Length", min(lengths), max(lengths), value=None, key="length", placeholder="any", bind="query-params"
-        )
+    condition = _condition(task)
     try:
-        return task.sample(
-            1, generator(number, "explorer sample"), split="test", **({} if length is None else {"length": length})
-        )
+        return task.sample(1, generator(number, "explorer sample"), split="test", **condition)
     except ValueError as error:
         st.error(str(error))
         return None
+
+
+def _condition(task: Task) -> dict[str, Any]:
+    """What the task's test sets are told apart by (a length, a number of operations), if it is asked for."""
+    found: dict[str, list[int]] = {}
+    for condition in task.conditions:
+        for name, value in condition.items():
+            found.setdefault(name, []).append(value)
+    for name, values in found.items():
+        kept = st.session_state.get(name)  # of another run, where other values may be possible
+        if kept is not None and not min(values) <= kept <= max(values):
+            st.session_state[name] = None
+    chosen = {
+        name: st.number_input(
+            name.capitalize(), min(values), max(values), value=None, key=name, placeholder="any", bind="query-params"
+        )
+        for name, values in found.items()
+    }
+    return {name: value for name, value in chosen.items() if value is not None}

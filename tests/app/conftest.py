@@ -13,4 +13,6 @@ def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("explorer")
     for preset, steps in [("chain-chacal", 300), ("sort-tempered", 30), ("multiply-seqvcr", 30)]:
         workbench.train(preset, out=root / preset, progress=False, steps=steps, eval_size=64)
+    task = {"name": "boxes", "style": "advanced", "n_boxes": 4, "max_operations": 6}
+    workbench.train("chain-chacal", out=root / "items-in-boxes", progress=False, steps=5, eval_size=64, task=task)
     return root

@@ -123,3 +123,27 @@ def test_a_run_whose_weights_do_not_fit_is_explained_in_one_line(
     explorer = AppTest.from_file(str(APP), default_timeout=60).run()
     assert not explorer.exception
     assert len(explorer.error) == 1 and "does not fit its config" in explorer.error[0].value
+
+
+def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) -> None:
+    explorer.query_params.update({"run": "items-in-boxes", "operations": "3"})
+    explorer.run()
+    assert not explorer.exception and not explorer.error
+    tokens = explorer.dataframe[0].value.loc["token"].tolist()
+    assert sum(word in ("Put", "Remove", "Move") for word in tokens) == 3
+    text = "The tea is in Box A, the cup is in Box B. Move the contents of Box A to Box C."
+    explorer.segmented_control(key="how").set_value("Type").run()
+    explorer.text_input(key="input").set_value(text).run()
+    assert not explorer.exception and not explorer.error
+    explorer.text_input(key="input").set_value("The tea is in Box Q.").run()
+    assert not explorer.exception and "no Box Q" in explorer.error[0].value
+
+
+def test_a_length_that_the_next_run_has_not_is_let_go(explorer: AppTest) -> None:
+    explorer.run()
+    explorer.selectbox(key="run").set_value("sort-tempered").run()
+    explorer.number_input(key="length").set_value(20).run()
+    explorer.selectbox(key="run").set_value("items-in-boxes").run()
+    explorer.number_input(key="operations").set_value(5).run()
+    explorer.selectbox(key="run").set_value("sort-tempered").run()
+    assert not explorer.exception
