@@ -41,14 +41,14 @@ def test_what_is_written_is_read_back(
     assert torch.equal(found.targets[real], want.targets[real]) and found.head == head
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize(("name", "suffix"), [("boxes", "parquet"), ("arithmetic", "jsonl")])
 def test_the_same_command_writes_the_same_bytes_in_every_process_and_for_any_number_of_workers(
-    suffix: str, tmp_path: Path
+    name: str, suffix: str, tmp_path: Path
 ) -> None:
     digests = set()
     for seed, workers in (("0", "0"), ("1", "2")):
         out = tmp_path / f"{seed}.{suffix}"
-        command = ["data", "boxes", "--style", "advanced", "--count", "2500", "--split", "train", "--out", str(out)]
+        command = ["data", name, "--count", "2500", "--split", "train", "--out", str(out)]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         program = [sys.executable, "-m", "workbench", *command, "--workers", workers, "--quiet"]
         subprocess.run(program, check=True, env=environment, capture_output=True)

@@ -221,13 +221,15 @@ def test_sorting_against_sorted_and_its_hints_against_their_definitions() -> Non
 def test_pointer_chains_by_walking_them() -> None:
     task = tasks.make("pointer_chain", n=24, k=4, reading="chain")
     batch = task.sample(500, generator(10))
-    for row, targets in zip(batch.tokens.tolist(), batch.targets, strict=True):
+    ancestors = task.truth(batch.tokens).arrays["ancestors"]
+    for row, targets, up in zip(batch.tokens.tolist(), batch.targets, ancestors, strict=True):
         for position in range(4, 24):
             chain, here = [], position
             while here >= 4:
                 here = row[here]
                 chain.append(here)
             assert sorted(chain) == targets[position].nonzero()[:, 0].tolist()
+            assert up[position].tolist() == chain + [-1] * (5 - len(chain))
 
 
 def test_boxes_truth_says_what_is_where_after_each_clause_and_what_it_took() -> None:

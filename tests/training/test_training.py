@@ -169,6 +169,7 @@ def test_a_whole_config_can_be_trained_and_changed() -> None:
         ({"objectives": {"seq_vcr": {"layer": 9}}}, "layer"),
         ({"objectives": {"seq_vcr": {"lambda": 9}}}, "lambda"),
         ({"device": "cuda:77"}, "cuda:77"),
+        ({"model": {"n_ctx": 20}}, "model.n_ctx is 20, but the task makes 32 tokens"),
         ({"clip": float("inf")}, "clip"),
         ({"preset": "another"}, "preset"),
         ({"batch_size": 1, "objectives": {"seq_vcr": {}}}, "batch_size of at least 2"),

@@ -34,7 +34,8 @@ class PointerChain(Task):
     The best guess without following the chain, the commonest value of block 0, is right 30 % of the time at n=32, k=4
     and 17 % at n=64, k=8; with values over 0..k−1 it would be 53 % and 33 %.
 
-    Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token).
+    Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
+    `ancestors` `[batch, pos, hop]` (the position h hops up the chain, −1 where it has ended).
     Gold edges: hop h leads from a position to its h-th ancestor.
     """
 
@@ -96,7 +97,7 @@ class PointerChain(Task):
         ancestors = self.ancestors(tokens)
         example, query, hop = (ancestors >= 0).nonzero(as_tuple=True)
         edges = torch.stack([example, hop + 1, query, ancestors[example, query, hop]], dim=1)
-        return Truth(edges, self._labels(tokens, ancestors))
+        return Truth(edges, self._labels(tokens, ancestors), {"ancestors": ancestors})
 
     def _labels(
         self, tokens: Int[Tensor, "batch pos"], ancestors: Int[Tensor, "batch pos hop"]
