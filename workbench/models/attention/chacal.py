@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -10,8 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from workbench.models.attention import base
-
-Form = Literal["eq5", "eq7"]
+from workbench.models.attention.chacal_blocks import Form, chacal_blocks
 
 
 class ChacalAttention(base.Attention):
@@ -40,7 +39,8 @@ class ChacalAttention(base.Attention):
         return self.settings.gamma
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self.extend(self.pattern(q, k), v, None)[0]
+        s = self.settings
+        return chacal_blocks(q, k, v, gamma=s.gamma, form=s.form, diagonal=s.diagonal)
 
     def read(self, pattern: Tensor, v: Tensor) -> Tensor:
         """Eq. 5 or 7 of any pattern; one edited to look ahead is no longer triangular, and is solved as it is."""

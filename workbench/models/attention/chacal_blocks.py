@@ -1,0 +1,205 @@
+"""ChaCAL in blocks of rows: exact, forward and backward, with no tensor of length × length."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Form = Literal["eq5", "eq7"]
+
+
+class Shape(NamedTuple):
+    """What decides the layer beside its tensors."""
+
+    gamma: float
+    form: Form
+    diagonal: bool
+    block: int
+
+
+def chacal_blocks(
+    q: Float[Tensor, "*batch pos d_head"],
+    k: Float[Tensor, "*batch pos d_head"],
+    v: Float[Tensor, "*batch pos d_value"],
+    *,
+    gamma: float,
+    form: Form,
+    diagonal: bool,
+    block: int | None = None,
+) -> Float[Tensor, "*batch pos d_value"]:
+    """Causal ChaCAL attention (Eq. 5 or 7), one block of rows at a time.
+
+    For each block of rows I the earlier blocks are read as standard attention reads them, and a small triangular system
+    gives the block's own solved values. Backward goes from the last block to the first and recomputes each block's
+    pattern. Memory is O(pos · (d_head + block)).
+
+    Computed in float32 or better, outside autocast; the result has the values' type. First derivatives, in reverse
+    mode, also under `torch.func.grad` and `vmap`; second derivatives are refused.
+
+    Args:
+        q, k, v: queries, keys and values, with as many positions each; scores are q kᵀ / sqrt(d_head).
+        gamma: γ in [0, 1).
+        form: `"eq5"` or `"eq7"`.
+        diagonal: keep the pattern's diagonal inside the inverse.
+        block: rows in a block; by default chosen from the length.
+
+    Raises:
+        ValueError: if block is not positive.
+        RuntimeError: from a second derivative.
+    """
+    if block is not None and block < 1:
+        raise ValueError(f"a block holds at least 1 row, not {block}")
+    n_pos = q.shape[-2]
+    shape = Shape(gamma, form, diagonal, block or default_block(n_pos))
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    with torch.autocast(q.device.type, enabled=False):
+        flat = [x.to(dtype).expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (q, k, v)]
+        y, _ = _Blocks.apply(*flat, shape)
+        return y.reshape(*batch, n_pos, v.shape[-1]).to(v.dtype)
+
+
+def default_block(n_pos: int) -> int:
+    """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
+    return min(n_pos, 64 if n_pos <= 1024 else 128)
+
+
+def _spans(n_pos: int, block: int) -> list[tuple[int, int]]:
+    return [(start, min(start + block, n_pos)) for start in range(0, n_pos, block)]
+
+
+def _pattern(q: Tensor, k: Tensor, start: int, end: int) -> Tensor:
+    """The pattern's rows start..end over the keys up to end."""
+    scores = torch.baddbmm(
+        q.new_zeros(()), q[:, start:end], k[:, :end].transpose(1, 2), beta=0, alpha=q.shape[-1] ** -0.5
+    )
+    future = torch.ones(end - start, end - start, dtype=torch.bool, device=q.device).triu(1)
+    scores[:, :, start:].masked_fill_(future, float("-inf"))
+    return scores.softmax(-1)
+
+
+def _solve(inner: Tensor, rhs: Tensor, shape: Shape, *, transpose: bool) -> Tensor:
+    """X with (I − γ A_s) X = rhs, or with its transpose, of one block's own part of the pattern."""
+    system = -shape.gamma * (inner.transpose(1, 2) if transpose else inner)
+    if shape.diagonal:
+        system.diagonal(dim1=1, dim2=2).add_(1)
+    return torch.linalg.solve_triangular(system, rhs, upper=transpose, unitriangular=not shape.diagonal)
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Outputs Y, and the solved values W (nothing for Eq. 7, which solves for Y)."""
+    gamma, eq5 = shape.gamma, shape.form == "eq5"
+    y = torch.empty_like(v)
+    solved = torch.empty_like(v) if eq5 else y
+    for start, end in _spans(q.shape[1], shape.block):
+        A = _pattern(q, k, start, end)
+        earlier, inner = A[:, :, :start], A[:, :, start:]
+        carried = earlier @ solved[:, :start]
+        if eq5:
+            solved[:, start:end] = _solve(inner, v[:, start:end] + gamma * carried, shape, transpose=False)
+            y[:, start:end] = (1 - gamma) * (carried + inner @ solved[:, start:end])
+        else:
+            direct = (1 - gamma) * (A @ v[:, :end])
+            y[:, start:end] = _solve(inner, direct + gamma * carried, shape, transpose=False)
+    return y, solved if eq5 else v.new_empty(len(v), 0, 0)
+
+
+def _backward(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values.
+
+    Eq. 5: with G = ∂L/∂V solving (I − γ A_sᵀ) G = (1−γ) Aᵀ dY, and H = (1−γ) dY + γ G: ∂L/∂A_ij = H_i·W_j below the
+    diagonal. Eq. 7: with U solving (I − γ A_sᵀ) U = dY: ∂L/∂A_ij = U_i·((1−γ) V_j + γ Y_j) below the diagonal, and
+    ∂L/∂V = (1−γ) Aᵀ U. On the diagonal the term with γ is there only if the diagonal is in the inverse. The row sums
+    that softmax's derivative needs are dY_i·Y_i + G_i·(W_i − V_i), and U_i·Y_i.
+    """
+    gamma, eq5 = shape.gamma, shape.form == "eq5"
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    pending = torch.zeros_like(v)  # what later rows have passed down to each position
+    read = solved if eq5 else (1 - gamma) * v + gamma * y
+    scale = q.shape[-1] ** -0.5
+    for start, end in reversed(_spans(q.shape[1], shape.block)):
+        A = _pattern(q, k, start, end)
+        inner, grad = A[:, :, start:], dy[:, start:end]
+        if eq5:
+            rhs = pending[:, start:end] + (1 - gamma) * (inner.transpose(1, 2) @ grad)
+            g = _solve(inner, rhs, shape, transpose=True)
+            dv[:, start:end] = g
+            left = (1 - gamma) * grad + gamma * g
+            row_sum = grad * y[:, start:end] + g * (solved[:, start:end] - v[:, start:end])
+            pending[:, :start].baddbmm_(A[:, :, :start].transpose(1, 2), left)
+            on_diagonal = (1 - gamma) * grad * solved[:, start:end]
+        else:
+            left = _solve(inner, grad + pending[:, start:end], shape, transpose=True)
+            down = A.transpose(1, 2) @ left
+            dv[:, :end] += (1 - gamma) * down
+            pending[:, :start] += gamma * down[:, :start]
+            row_sum = left * y[:, start:end]
+            on_diagonal = (1 - gamma) * left * v[:, start:end]
+        dA = left @ read[:, :end].transpose(1, 2)
+        if not shape.diagonal:
+            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1))
+        dS = A.mul_(dA.sub_(row_sum.sum(-1, keepdim=True))).mul_(scale)
+        dq[:, start:end] = dS @ k[:, :end]
+        dk[:, :end].baddbmm_(dS.transpose(1, 2), q[:, start:end])
+    return dq, dk, dv
+
+
+class _Blocks(torch.autograd.Function):
+    """(q, k, v) `[n, pos, d]` to (Y, W); only Y has a gradient."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
+        return _forward(q, k, v, shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        q, k, v, ctx.shape = inputs
+        y, solved = output
+        ctx.mark_non_differentiable(solved)
+        ctx.save_for_backward(q, k, v, y, solved)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        return (*_Gradient.apply(dy, *ctx.saved_tensors, ctx.shape), None)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
+        return _folded(_Blocks, info.batch_size, in_dims, args)
+
+
+class _Gradient(torch.autograd.Function):
+    """The backward pass as a function of its own, so that vmap can batch it and a second derivative is refused."""
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return _backward(*args)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(
+            "ChaCAL's fast path has no second derivative; the explicit one has: layer.read(layer.pattern(q, k), v)"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
+        return _folded(_Gradient, info.batch_size, in_dims, args)
+
+
+def _folded(function: Any, size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]]:
+    """A batch dimension of vmap folded into the one that is there, and taken apart again."""
+    *tensors, shape = args
+    moved = [
+        (x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+        for x, dim in zip(tensors, in_dims[:-1], strict=True)
+    ]
+    out = function.apply(*moved, shape)
+    return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
