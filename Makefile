@@ -26,6 +26,7 @@ test-slow: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python tests/benchmarks/bench_tasks.py --write
+	$(BIN)/python tests/benchmarks/bench_attention.py --write
 
 explore: .venv/installed
 	$(BIN)/workbench explore --root demo
