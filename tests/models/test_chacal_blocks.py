@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.models.attention import ATTENTION
+from workbench.models.attention import ATTENTION, chacal_attention
 from workbench.models.attention.chacal_blocks import chacal_blocks
 from workbench.seeds import generator
 
@@ -100,3 +100,11 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(ran.stdout) < 1024  # megabytes; one 8192 × 8192 pattern of 8 heads alone is 2048
+
+
+def test_it_compiles_as_one_graph() -> None:
+    q, k, v = inputs(2, 2, 70, 8)
+    compiled = torch.compile(chacal_attention, fullgraph=True, backend="aot_eager")
+    results = [(y := form(q, k, v), torch.autograd.grad(y.sin().sum(), q)[0]) for form in (compiled, chacal_attention)]
+    for a, b in zip(*results, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)

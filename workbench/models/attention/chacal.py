@@ -136,5 +136,4 @@ def chacal_attention(
         raise ValueError(f"ChaCAL needs 0 <= gamma < 1 for its series to converge, not {gamma}")
     if form not in get_args(Form):
         raise ValueError(f"unknown ChaCAL form {form!r}; there is: {', '.join(get_args(Form))}")
-    layer = ChacalAttention(gamma=gamma, form=form, diagonal=diagonal)
-    return layer.mix(q, k, v)
+    return chacal_blocks(q, k, v, gamma=gamma, form=form, diagonal=diagonal)

@@ -176,8 +176,10 @@ class _Gradient(torch.autograd.Function):
     """The backward pass as a function of its own, so that vmap can batch it and a second derivative is refused."""
 
     @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return _backward(*args)
+    def forward(
+        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, shape: Shape
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return _backward(dy, q, k, v, y, solved, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
