@@ -29,6 +29,7 @@ class Opened:
     """A run with its model in memory.
 
     Attributes:
+        names: the hook points that every capture keeps.
         version: which weights these are; with the run's path, the key of everything measured on them.
         lock: the browser's tabs share the model, and hooks set for one must not fire in another.
     """
@@ -37,6 +38,7 @@ class Opened:
     version: int
     hooked: Any
     subject: Subject
+    names: list[str]
     lock: Any = field(default_factory=Lock)
 
     @property
@@ -50,7 +52,7 @@ class Opened:
     def capture(self, batch: Batch) -> Capture:
         """The same of any batch, not kept."""
         with self.lock:
-            return capture(self.hooked, self.subject, batch, hook_names(self.subject))
+            return capture(self.hooked, self.subject, batch, self.names)
 
 
 def runs() -> list[Run]:
@@ -70,7 +72,8 @@ def opened(run: Run) -> Opened:
 @st.cache_resource(show_spinner="Loading the model …", max_entries=8)
 def _opened(path: str, version: int) -> Opened:
     run = load_run(path)
-    return Opened(run, version, run.hooked(), Subject.of(run.model(), run.task(), run.name))
+    subject = Subject.of(run.model(), run.task(), run.name)
+    return Opened(run, version, run.hooked(), subject, hook_names(subject))
 
 
 # A resource, not data: a capture refers to its model, which is shared and never copied.

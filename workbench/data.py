@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch.utils.data import DataLoader, Dataset
 
 from workbench import tasks
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
+from workbench.tasks.stream import in_order
 
 SHARD = 1024
 FORMATS = (".parquet", ".jsonl")
@@ -74,17 +74,6 @@ class Recipe:
         }
 
 
-class _Shards(Dataset[Batch]):
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-
-    def __len__(self) -> int:
-        return self.recipe.shards()
-
-    def __getitem__(self, index: int) -> Batch:
-        return self.recipe.shard(index)
-
-
 def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
     """Batches of up to `SHARD` sequences, in order, one in memory at a time.
 
@@ -95,11 +84,7 @@ def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
     Raises:
         ValueError: if the recipe cannot be met.
     """
-    shards = _Shards(recipe)
-    if workers:
-        yield from DataLoader(shards, batch_size=None, num_workers=workers)
-    else:
-        yield from (shards[index] for index in range(len(shards)))
+    return in_order(recipe.shard, range(recipe.shards()), workers)
 
 
 def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int]:

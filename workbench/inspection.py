@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 
 import torch
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.progress import track
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import INSTRUMENTS, Measurement, attention_graph, mismatched
 from workbench.instruments.projection import top_tokens
-from workbench.mechanisms import MECHANISMS, chain_following
+from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
@@ -64,7 +65,7 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
     """
     subject, hooked = Subject.of(run.model(), run.task(), run.name), run.hooked()
     measures = _measures(subject)
-    names = hook_names(subject)
+    names = _needed(subject, measures)
     shuffle = generator(seed, "control")
     found: dict[str, list[Measurement]] = {name: [] for name in measures}
     controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
@@ -98,7 +99,7 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
 
 def hook_names(subject: Subject) -> list[str]:
     """Every hook point that an inspection of this model needs."""
-    return sorted({name for needs, _ in _measures(subject).values() for name in needs(subject)})
+    return _needed(subject, _measures(subject))
 
 
 Needs = Callable[[Subject], list[str]]
@@ -109,17 +110,22 @@ def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
     """What applies to this model: instruments (those of the graph only where there is one) and mechanisms."""
     found = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
     n_hops = min(found, MOST_HOPS)  # one number for every batch, whatever its own truth has
+
+    def bound(measure: Callable[..., Measurement]) -> Measure:
+        return partial(measure, n_hops=n_hops) if "n_hops" in signature(measure).parameters else measure
+
     measures: dict[str, tuple[Needs, Measure]] = {}
     for name, instrument in INSTRUMENTS.items():
-        if name == "attention_hops" and n_hops:
-            measures[name] = (instrument.needs, partial(instrument.measure, n_hops=n_hops))
-        elif n_hops or not name.startswith("attention"):
-            measures[name] = (instrument.needs, instrument.measure)
+        if n_hops or not name.startswith("attention"):
+            measures[name] = (instrument.needs, bound(instrument.measure))
     for name, claim in MECHANISMS.items():
         if claim.why_not(subject) is None:
-            score = partial(chain_following.score, n_hops=n_hops) if name == "chain_following" else claim.score
-            measures[name] = (claim.needs, score)
+            measures[name] = (claim.needs, bound(claim.score))
     return measures
+
+
+def _needed(subject: Subject, measures: Mapping[str, tuple[Needs, Measure]]) -> list[str]:
+    return sorted({name for needs, _ in measures.values() for name in needs(subject)})
 
 
 def _test_batches(task: Task, n: int, seed: int) -> Iterator[Batch]:

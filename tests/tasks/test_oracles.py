@@ -294,3 +294,9 @@ def test_arithmetic_truth_is_the_tree_of_the_text() -> None:
     assert edges == hop_1 | hop_2 | hop_3
     assert int(truth.arrays["height"][0]) == 3
     assert torch.equal(task.parse("(7-2)×3+9 =").tokens, batch.tokens)
+
+
+def test_a_repetition_test_set_is_of_sorting_alone() -> None:
+    task = tasks.make("sorting", hints="successor")
+    with pytest.raises(ValueError, match="not of its hint 'successor'"):
+        task.sample(3, generator(0), head="successor", length=8, repeats=2)

@@ -152,6 +152,7 @@ def test_every_hint_draws_batches_for_its_own_head(task: Task) -> None:
         assert batch.head == head and bool(batch.loss_mask.any(-1).all())
         assert batch.tokens.shape[1] <= task.n_ctx and batch.targets.max() < n_classes
         assert not task.is_test(batch.tokens).any()
+        assert task.sample(5, generator(1), head=head).head == head
 
 
 @each_task

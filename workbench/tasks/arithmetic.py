@@ -164,10 +164,10 @@ class Arithmetic(Task):
         except ValueError as error:
             raise ValueError(f"{text!r} is not an expression modulo {self.p}: {error}") from None
         count = sum(node.operator is not None for node in _postorder(root))
-        row = self._row(root, leftmost(root))
-        if not 1 <= count <= self.operators or len(row) > self.n_ctx:
+        if not 1 <= count <= self.operators:
             raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
         # what was typed stays as it was typed, needless brackets too
+        row = self._row(root, leftmost(root))
         row = [*tokens, *row[row.index("=") :]]
         if len(row) > self.n_ctx:
             raise ValueError(f"with its answer the expression has {len(row)} tokens, but at most {self.n_ctx} fit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -111,7 +111,8 @@ class Vocabulary:
         return len(self.words)
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
+    def ids(self) -> dict[str, int]:
+        """The id of each word."""
         return {word: i for i, word in enumerate(self.words)}
 
     def id(self, word: str) -> int:
@@ -120,10 +121,10 @@ class Vocabulary:
         Raises:
             ValueError: if the word is not in the vocabulary; the message shows what is.
         """
-        if word not in self._ids:
+        if word not in self.ids:
             shown = " ".join(self.words[:12]) + (" …" if len(self) > 12 else "")
             raise ValueError(f"token {word!r} is not in the vocabulary of {len(self)} tokens: {shown}")
-        return self._ids[word]
+        return self.ids[word]
 
     def encode(self, text: str | Iterable[str]) -> list[int]:
         """Ids of whitespace-separated words. Raises ValueError as `id` does."""
@@ -196,7 +197,7 @@ class Task(BaseModel, ABC):
         if head != "main":
             lookup(self.heads, head, f"{self.name} hint")
         if split is None:
-            return self.draw(n, generator, head=head, **condition)
+            return replace(self.draw(n, generator, head=head, **condition), head=head)
         if split not in SPLITS:
             raise ValueError(f"unknown split {split!r}; there is: {', '.join(SPLITS)}")
         share = 1 / TEST_ONE_IN if split == "test" else 1 - 1 / TEST_ONE_IN
@@ -256,15 +257,13 @@ class Task(BaseModel, ABC):
 
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of real tokens of each sequence: what comes before the padding on its right."""
-        if "PAD" not in self.vocabulary.words:
-            return torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         real = (tokens != self.pad).long()
         return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
 
     @property
     def pad(self) -> int:
-        """The id of the padding token; 0 where all sequences have one length."""
-        return self.vocabulary.id("PAD") if "PAD" in self.vocabulary.words else 0
+        """The id of the padding token; −1, which no token is, where all sequences have one length."""
+        return self.vocabulary.ids.get("PAD", -1)
 
     @property
     @abstractmethod

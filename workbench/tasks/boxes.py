@@ -97,6 +97,11 @@ class Boxes(Task):
     def _moves(self) -> str:
         return str(self._or(self.moves, "mixed", "contents"))
 
+    @property
+    def _naming(self) -> int:
+        """Tokens that name the box that is asked about, after the text."""
+        return 2 if self.ask == "one" else 0
+
     @cached_property
     def vocabulary(self) -> Vocabulary:
         return Vocabulary((*WORDS, *ascii_uppercase[: self.boxes], *OBJECTS[: self.n_objects], "PAD"))
@@ -136,7 +141,7 @@ class Boxes(Task):
         text = torch.cat(rows, dim=1)
         ending = world.conclude(generator if self.ask == "one" else None)
         whole = torch.cat([text, ending], dim=1)
-        start = (text != ABSENT).sum(1) - 1 + (2 if self.ask == "one" else 0)
+        start = (text != ABSENT).sum(1) - 1 + self._naming
         return self._batch(whole, start)
 
     def _batch(self, rows: Int[Tensor, "batch column"], start: Int[Tensor, " batch"]) -> Batch:
@@ -151,7 +156,7 @@ class Boxes(Task):
         stop, box = self.vocabulary.id("."), self.vocabulary.id("Box")
         after_stop = torch.nn.functional.pad(tokens[:, :-1] == stop, (1, 0))
         begins = after_stop & ((tokens == box) | (tokens == stop))
-        return begins.long().argmax(-1) + (2 if self.ask == "one" else 0)
+        return begins.long().argmax(-1) + self._naming
 
     def words_of(self, tokens: Int[Tensor, " pos"]) -> str:
         """Tokens as running text."""
@@ -162,7 +167,7 @@ class Boxes(Task):
 
     def parse(self, text: str) -> Batch:
         """A text in the forms of the docstring, in plain words; with `ask="one"` it ends with `Box A`."""
-        asked, words = text.strip(), text.replace(",", " , ").replace(".", " . ").split()
+        asked, words = text.strip(), _split(text)
         box = words[-1] if self.ask == "one" and len(words) > 2 and words[-2] == "Box" else None
         if self.ask == "one":
             if box is None or words[-3] != ".":
@@ -176,14 +181,14 @@ class Boxes(Task):
         if unknown:
             raise ValueError(f"there is no Box {unknown[0]} here, only A to {letters[-1]}")
         ending = story.answers(self.style) if box is None else f"Box {box} {story.answer(box)}."
-        words += ending.replace(",", " , ").replace(".", " . ").split()
+        words += _split(ending)
         if len(words) > self.n_ctx:
             raise ValueError(f"the text has {len(words)} words with its answer, but at most {self.n_ctx} fit")
         tokens = torch.tensor([self.vocabulary.encode(words)])
         return Batch.next_token(tokens, self.asked(tokens) - 1, tokens.shape[1] - 1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
-        asked = (self.asked(tokens) - (2 if self.ask == "one" else 0)).tolist()
+        asked = (self.asked(tokens) - self._naming).tolist()
         ends = self.lengths(tokens).tolist()
         labels = {name: torch.full_like(tokens, -1) for name in ("operations", "clause", "depth")}
         stories, edges = [], []
@@ -192,7 +197,7 @@ class Boxes(Task):
             story = read(" ".join(words[: asked[i]]))
             last = [at for at in range(asked[i]) if words[at] in ".,"]
             count = words[: asked[i]].count(".") - 1  # sentences after the first
-            first_scored = asked[i] - 1 + (2 if self.ask == "one" else 0)
+            first_scored = asked[i] - 1 + self._naming
             labels["operations"][i, first_scored : ends[i] - 1] = count
             begin = 0
             for clause, end in enumerate(last):
@@ -222,6 +227,11 @@ class Boxes(Task):
                     for item in items:
                         held[i, clause, ascii_uppercase.index(box), where[item]] = True
         return held
+
+
+def _split(text: str) -> list[str]:
+    """Words and punctuation."""
+    return text.replace(",", " , ").replace(".", " . ").split()
 
 
 def _clause_edges(story: Story, last: list[int]) -> list[tuple[int, int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +30,6 @@ class Story:
 
     Attributes:
         contents: box -> items, sorted, after each clause; a box is there once it has been named.
-        written: the boxes whose contents each clause sets.
         depends: the earlier clauses whose result each clause needs: the last to set the boxes that it changes, unless
             it empties them whole.
         depth: how many clauses one after the other led to what each clause says; 0 where it needs no other.
@@ -37,7 +37,6 @@ class Story:
     """
 
     contents: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
-    written: list[tuple[str, ...]] = field(default_factory=list)
     depends: list[tuple[int, ...]] = field(default_factory=list)
     depth: list[int] = field(default_factory=list)
     _boxes: dict[str, set[str]] = field(default_factory=dict)
@@ -69,10 +68,10 @@ class Story:
         Raises:
             ValueError: if it is none of the known forms, or cannot be done (an item that is not where it should be).
         """
-        matches = {kind: pattern.fullmatch(clause.strip()) for kind, pattern in _PATTERNS.items()}
+        matches = {kind: pattern.fullmatch(clause) for kind, pattern in _PATTERNS.items()}
         found = next(((kind, match) for kind, match in matches.items() if match), None)
         if found is None:
-            raise ValueError(f"{clause.strip()!r} is not a sentence about boxes; there is: {_EXPECTED}")
+            raise ValueError(f"{clause!r} is not a sentence about boxes; there is: {_EXPECTED}")
         kind, match = found
         groups = match.groups()
         if kind == "nothing":
@@ -88,7 +87,7 @@ class Story:
         else:
             source, target = groups[-2], groups[-1]
             if source == target:
-                raise ValueError(f"{clause.strip()!r} moves from a box to itself")
+                raise ValueError(f"{clause!r} moves from a box to itself")
             items = sorted(self._boxes.get(source, ())) if kind == "contents" else _items(groups[0])
             self._change({target: (items, []), source: ([], items)}, whole=source if kind == "contents" else None)
         self.contents.append({box: tuple(sorted(held)) for box, held in self._boxes.items()})
@@ -98,11 +97,11 @@ class Story:
             raise ValueError(f"the contents of Box {box} are given twice")
         self._not_anywhere(items)
         self._boxes[box] = set(items)
-        self._writer[box], self._state_depth[box] = len(self.written), 0
+        self._writer[box], self._state_depth[box] = len(self.depth), 0
         self._note((box,), (), 0)
 
     def _change(self, changes: dict[str, tuple[list[str], list[str]]], whole: str | None = None) -> None:
-        clause = len(self.written)
+        clause = len(self.depth)
         needs = [self._writer[box] for box in changes if self._writer.get(box) is not None]
         depth = 1 + max((self._state_depth.get(box, -1) for box in changes), default=-1)
         for box, (added, taken) in changes.items():
@@ -116,11 +115,10 @@ class Story:
             emptied = box == whole  # whatever it held, it is empty now
             self._writer[box] = None if emptied else clause
             self._state_depth[box] = -1 if emptied else depth
-        self._note(tuple(changes), tuple(sorted({need for need in needs if need is not None})), depth)
+        self._note(changes, tuple(sorted({need for need in needs if need is not None})), depth)
 
-    def _note(self, written: tuple[str, ...], depends: tuple[int, ...], depth: int) -> None:
-        self._changed.update(dict.fromkeys(written, len(self.written)))
-        self.written.append(written)
+    def _note(self, changed: Iterable[str], depends: tuple[int, ...], depth: int) -> None:
+        self._changed.update(dict.fromkeys(changed, len(self.depth)))
         self.depends.append(depends)
         self.depth.append(depth)
 

@@ -66,10 +66,9 @@ class World:
             count = items.sum(-1)
             holds = self._row(items, [("is", count == 1), ("are", count > 1), "in", "Box"], box)
             nothing = self._row(None, ["there", "is", "nothing", "in", "Box"], box)
-            nothing = torch.nn.functional.pad(nothing, (0, holds.shape[1] - nothing.shape[1]), value=ABSENT)
             if self.task.style == "advanced":
                 nothing = torch.full_like(nothing, ABSENT)
-            clauses.append(torch.where(count[:, None] > 0, holds, nothing))
+            clauses.append(_either(count > 0, holds, nothing))
         return self._capital(self._joined(clauses))
 
     def operate(self, active: Bool[Tensor, " batch"]) -> Int[Tensor, "batch column"]:
@@ -100,12 +99,7 @@ class World:
         all_of_it = self._row(
             None, ["Move", "the", "contents", "of", "Box"], source, after=["to", "Box"], second=target, end="."
         )
-        gap = named.shape[1] - all_of_it.shape[1]
-        if gap < 0:
-            named = torch.nn.functional.pad(named, (0, -gap), value=ABSENT)
-        else:
-            all_of_it = torch.nn.functional.pad(all_of_it, (0, gap), value=ABSENT)
-        row = torch.where(contents[:, None], all_of_it, named)
+        row = _either(contents, all_of_it, named)
         return torch.where(active[:, None], row, ABSENT)
 
     def _attempt(self, where: Int[Tensor, "some object"]) -> tuple[Tensor, ...]:
@@ -144,8 +138,7 @@ class World:
     def _holding(self, box: Int[Tensor, " batch"], end: str | None) -> Int[Tensor, "batch column"]:
         items = self.where == box[:, None]
         none = ~items.any(-1)
-        parts: list[Any] = ["Box"]
-        head = torch.cat([self._words(parts), (self.first_box + box)[:, None]], dim=1)
+        head = torch.cat([self._words(["Box"]), (self.first_box + box)[:, None]], dim=1)
         verb = self._words([("is", none), ("empty", none), ("contains", ~none)])
         tail = self._words([end] if end else [])
         return torch.cat([head, verb, self._phrase(items), tail], dim=1)
@@ -203,3 +196,10 @@ class World:
         word = torch.where(word == self.ids["the"], self.ids["The"], word)
         word = torch.where(word == self.ids["there"], self.ids["There"], word)
         return rows.scatter(1, first, word)
+
+
+def _either(where: Bool[Tensor, " batch"], a: Tensor, b: Tensor) -> Int[Tensor, "batch column"]:
+    """The rows of `a` where it says so, else those of `b`; the narrower one has words missing at its end."""
+    width = max(a.shape[1], b.shape[1])
+    a, b = (torch.nn.functional.pad(rows, (0, width - rows.shape[1]), value=ABSENT) for rows in (a, b))
+    return torch.where(where[:, None], a, b)

@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
-from workbench.tasks.lengths import Skew, draw_lengths, tested_lengths
+from workbench.tasks.base import Batch, Truth, Vocabulary
+from workbench.tasks.lengths import Skew, TaskWithLengths
 
 _DELIMITER, _CARRY, _PAD = 10, 11, 12
 
 
-class Increment(Task):
+class Increment(TaskWithLengths):
     """A number, highest digit first, the delimiter ⊥, then the number plus one, lowest digit first.
 
         input    1 2 9 ⊥ 0 3 1
@@ -48,14 +48,8 @@ class Increment(Task):
     reversed: bool = Field(True, description="write the answer lowest digit first, as the paper does")
     hints: tuple[Literal["carry"], ...] = Field((), description="auxiliary tasks to train on too")
 
-    @field_validator("hints", mode="before")
-    @classmethod
-    def _names_may_stand_alone(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
-
     @model_validator(mode="after")
-    def _settings_fit(self) -> Increment:
-        tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
+    def _hints_fit(self) -> Increment:
         if self.hints and not self.reversed:
             raise ValueError("increment's carry hint hands carries on from the lowest digit: it needs reversed=true")
         return self
@@ -65,36 +59,14 @@ class Increment(Task):
         return Vocabulary((*"0123456789", "⊥", "↑", "PAD"))
 
     @property
-    def longest(self) -> int:
-        return self.test_max_length or self.max_length
-
-    @property
     def n_ctx(self) -> int:
         return self.longest + 1 + (3 if self.hints else 1) * (self.longest + 1)
-
-    @property
-    def heads(self) -> dict[str, int]:
-        return dict.fromkeys(self.hints, len(self.vocabulary))
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(range(1, self.longest + 1))
-
-    @property
-    def conditions(self) -> tuple[dict[str, Any], ...]:
-        lengths = tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
-        return tuple({"length": length} for length in lengths)
 
     def draw(
         self, n: int, generator: torch.Generator, *, head: str = "main", length: int | None = None, **condition: Any
     ) -> Batch:
         self.refuse(condition, "length")
-        if length is not None and not 1 <= length <= self.longest:
-            raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
-        if length is None:
-            lengths = draw_lengths(n, self.min_length, self.max_length, self.skew, edge=4, generator=generator)
-        else:
-            lengths = torch.full((n,), length)
+        lengths = self.draw_lengths(n, length, edge=4, generator=generator)
         width = int(lengths.max())
         digits = torch.randint(0, 10, (n, width), generator=generator)
         digits[:, 0] = torch.randint(1, 10, (n,), generator=generator)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Int
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
+
+from workbench.tasks.base import Task
 
 Skew = Literal["uniform", "paper"]
 
@@ -37,3 +40,54 @@ def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: in
         )
     span = torch.linspace(low, longest or high, sets).round().long().tolist()
     return sorted({*span, high})
+
+
+class TaskWithLengths(Task):
+    """What tasks have in common that train on some lengths, test on longer ones, and may have hints."""
+
+    min_length: int = Field(2, ge=1, description="shortest training sequence")
+    max_length: int = Field(16, ge=1, description="longest training sequence")
+    test_max_length: int | None = Field(None, ge=1, description="longest test sequence; by default max_length")
+    skew: Skew = "uniform"
+    hints: tuple[str, ...] = Field((), description="auxiliary tasks to train on too")
+
+    @field_validator("hints", mode="before")
+    @classmethod
+    def _names_may_stand_alone(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> TaskWithLengths:
+        _ = self.conditions
+        return self
+
+    @property
+    def longest(self) -> int:
+        return self.test_max_length or self.max_length
+
+    @property
+    def heads(self) -> dict[str, int]:
+        return dict.fromkeys(self.hints, len(self.vocabulary))
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(1, self.longest + 1))
+
+    @property
+    def conditions(self) -> tuple[dict[str, Any], ...]:
+        lengths = tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
+        return tuple({"length": length} for length in lengths)
+
+    def draw_lengths(
+        self, n: int, length: int | None, *, edge: int, generator: torch.Generator
+    ) -> Int[Tensor, " batch"]:
+        """Training lengths (see the function of this name); or `length` alone, if it is given.
+
+        Raises:
+            ValueError: if that length does not fit the context.
+        """
+        if length is None:
+            return draw_lengths(n, self.min_length, self.max_length, self.skew, edge=edge, generator=generator)
+        if not 1 <= length <= self.longest:
+            raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
+        return torch.full((n,), length)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
-from workbench.tasks.lengths import Skew, draw_lengths, tested_lengths
+from workbench.tasks.base import Batch, Truth, Vocabulary
+from workbench.tasks.lengths import Skew, TaskWithLengths
 
 
-class Sorting(Task):
+class Sorting(TaskWithLengths):
     """Symbols, the delimiter ⊥, then the same symbols in ascending order; the loss is on the output alone.
 
         input    5 3 3 9 ⊥ 3 3 5 9
@@ -48,9 +48,6 @@ class Sorting(Task):
     unit: ClassVar[Literal["sequence"]] = "sequence"
 
     q: int = Field(32, ge=2, description="alphabet size: symbols are 1..q")
-    min_length: int = Field(2, ge=1, description="shortest training sequence")
-    max_length: int = Field(16, ge=1, description="longest training sequence")
-    test_max_length: int | None = Field(None, ge=1, description="longest test sequence; by default max_length")
     skew: Skew = Field(
         "uniform", description="lengths equally likely, or 80 % equally in the shortest quarter and 20 % in the rest"
     )
@@ -63,40 +60,13 @@ class Sorting(Task):
         "delimiter", description="hint count: the answer if both occur equally often (half of the samples)"
     )
 
-    @field_validator("hints", mode="before")
-    @classmethod
-    def _names_may_stand_alone(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _lengths_fit(self) -> Sorting:
-        tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
-        return self
-
     @cached_property
     def vocabulary(self) -> Vocabulary:
         return Vocabulary((*(str(s) for s in range(1, self.q + 1)), "⊥", "PAD"))
 
     @property
-    def longest(self) -> int:
-        return self.test_max_length or self.max_length
-
-    @property
     def n_ctx(self) -> int:
         return 2 * self.longest + 1
-
-    @property
-    def heads(self) -> dict[str, int]:
-        return dict.fromkeys(self.hints, len(self.vocabulary))
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(range(1, self.longest + 1))
-
-    @property
-    def conditions(self) -> tuple[dict[str, Any], ...]:
-        lengths = tested_lengths(self.name, self.min_length, self.max_length, self.test_max_length)
-        return tuple({"length": length} for length in lengths)
 
     def draw(
         self,
@@ -114,14 +84,10 @@ class Sorting(Task):
             ValueError: if the length does not fit the context, or another condition is given.
         """
         self.refuse(condition, "length", "repeats")
-        if length is not None and not 1 <= length <= self.longest:
-            raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
-        if length is None:
-            edge = -(-self.max_length // 4)
-            lengths = draw_lengths(n, self.min_length, self.max_length, self.skew, edge=edge, generator=generator)
-        else:
-            lengths = torch.full((n,), length)
+        lengths = self.draw_lengths(n, length, edge=-(-self.max_length // 4), generator=generator)
         if repeats is not None:
+            if head != "main":
+                raise ValueError(f"repeats={repeats} is a test set of sorting itself, not of its hint {head!r}")
             if length is None or not 1 <= repeats <= length or length // repeats > self.q:
                 raise ValueError(f"repeats={repeats} needs a length it divides into at most {self.q} symbols")
             return self._batch(self._repeated(n, length, repeats, generator), lengths)

@@ -105,11 +105,8 @@ class Text(Task):
 
     @property
     def pad(self) -> int:
+        """The last id: a tokenizer may have a word PAD of its own."""
         return len(self.vocabulary) - 1
-
-    def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        real = (tokens != self.pad).long()
-        return (real * torch.arange(1, tokens.shape[1] + 1)).amax(-1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1])

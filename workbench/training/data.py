@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-from torch.utils.data import DataLoader, Dataset
+from functools import partial
 
 from workbench.runs import RunConfig
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
-
-
-@dataclass(frozen=True)
-class TrainingBatches(Dataset[Batch]):
-    """Batch t of a run, for t = 0, 1, …, from the training side of the task's split."""
-
-    task: Task
-    config: RunConfig
-
-    def __getitem__(self, step: int) -> Batch:
-        return self.task.sample(self.config.batch_size, generator(self.config.seed, "train", step), split="train")
+from workbench.tasks.stream import in_order
 
 
 def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[Batch]:
     """The batches from step `first` to the run's end, drawn here or by the config's worker processes."""
-    batches = TrainingBatches(task, config)
-    steps = range(first, config.steps)
-    if not config.workers:
-        return (batches[step] for step in steps)
-    return iter(DataLoader(batches, batch_size=None, sampler=steps, num_workers=config.workers, prefetch_factor=4))
+    return in_order(partial(_training_batch, task, config), range(first, config.steps), config.workers)
+
+
+def _training_batch(task: Task, config: RunConfig, step: int) -> Batch:
+    return task.sample(config.batch_size, generator(config.seed, "train", step), split="train")
 
 
 def held_out(task: Task, config: RunConfig) -> Batch:
