@@ -28,6 +28,13 @@ def decoder(**shape: Any) -> Decoder:
     return model.eval()
 
 
+def ragged(model: Decoder) -> Any:
+    """A cache of three prompts of different lengths."""
+    cache = model.cache(3)
+    model.extend(tokens(2), cache, lengths=torch.tensor([1, 2, 1]))
+    return cache
+
+
 def tokens(pos: int = 6) -> Tensor:
     return torch.randint(0, 7, (3, pos), generator=generator(2))
 
@@ -153,6 +160,18 @@ def test_generation_through_a_mixture_of_variants_equals_recomputing() -> None:
     assert torch.equal(model.generate(tokens(2), 6), expected)
 
 
+def test_a_prompt_padded_on_the_right_goes_on_from_its_own_end() -> None:
+    model = decoder(attention="chacal")
+    cache, whole = model.cache(3), tokens(5)
+    first = model.extend(whole, cache, lengths=torch.tensor([5, 2, 3]))
+    torch.testing.assert_close(first[1, 1], model(whole[:, :2])[1, 1], atol=1e-5, rtol=1e-5)
+    new = torch.tensor([[1], [2], [3]])
+    logits = model.extend(new, cache)
+    for row, length in enumerate((5, 2, 3)):
+        alone = model(torch.cat([whole[row, :length], new[row]])[None])
+        torch.testing.assert_close(logits[row, 0], alone[0, -1], atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -165,8 +184,14 @@ def test_generation_through_a_mixture_of_variants_equals_recomputing() -> None:
         (lambda model: model(tokens(), "hint"), "unknown output head 'hint'; there is: main"),
         (lambda model: model(tokens(), keep=["blocks.2.hook_resid_pre"]), "no activation 'blocks.2.hook_resid_pre'"),
         (lambda model: model.generate(tokens(), 3), "6 tokens and 3 new ones are longer than the context of 8"),
-        (lambda model: model.generate(tokens(0), 3), "needs a prompt"),
+        (lambda model: model.generate(tokens(0), 3), "needs prompts of at least one token"),
         (lambda model: model.generate(tokens(), -1), "n_new=-1"),
+        (lambda model: model.generate(torch.tensor([[7]]), 1), "token 7 is outside the vocabulary"),
+        (lambda model: model.generate([tokens()[0], tokens()[:1]], 1), "lengths \\[6, 6\\]"),
+        (lambda model: model.extend(tokens(), model.cache(2)), "of 2 sequences and takes 1 token or more, not 3 of 6"),
+        (lambda model: model.extend(tokens(), model.cache(3, 5)), "0 tokens and 6 new ones do not fit the cache of 5"),
+        (lambda model: model.extend(tokens(), model.cache(3), torch.tensor([1, 2, 7])), "3 integers from 1 to 6"),
+        (lambda model: model.extend(tokens(), ragged(model)), "one token at a time, not by 6"),
     ],
 )
 def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str) -> None:

@@ -17,6 +17,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tempered": [{}, {"beta": 0.7}, {"beta": 0.7, "n": 7}],
     "chacal": [{"form": form, "diagonal": diagonal} for form in ("eq5", "eq7") for diagonal in (False, True)]
     + [{"gamma": 0.0}, {"gamma": 0.99}],
+    "tempered_chacal": [{"beta": 0.7}, {"beta": 0.7, "form": "eq7", "diagonal": True}],
 }
 CASES = [(name, settings) for name in ATTENTION for settings in SETTINGS.get(name, [{}])]
 each_case = pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
@@ -71,17 +72,29 @@ def test_pattern_rows_are_causal_distributions(name: str, settings: dict[str, An
 
 
 @each_case
-@pytest.mark.parametrize("cuts", [[1] * 9, [4, 5], [1, 7, 1]])
-def test_reading_in_pieces_equals_reading_at_once(name: str, settings: dict[str, Any], cuts: list[int]) -> None:
+@pytest.mark.parametrize("cuts", [[1] * 9, [4, 5], [1, 7, 1], [9]])
+def test_extending_in_pieces_equals_mixing_at_once(name: str, settings: dict[str, Any], cuts: list[int]) -> None:
     layer, (q, k, v) = variant(name, settings), qkv()
-    memory, read, start = None, [], 0
-    for length in cuts:
-        end = start + length
-        rows = layer.pattern(q[..., start:end, :], k[..., :end, :])
-        z, memory = layer.extend(rows, v[..., start:end, :], memory)
-        read.append(z)
-        start = end
+    memory = torch.full((2, 3, 9, layer.memory_width(4)), torch.nan, dtype=torch.float64)
+    read, start = [], 0
+    with torch.no_grad():
+        for length in cuts:
+            end = start + length
+            new = slice(start, end)
+            read.append(layer.extend(q[:, :, new], k[:, :, :end], v[:, :, new], memory[:, :, :end]))
+            start = end
     torch.testing.assert_close(torch.cat(read, dim=-2), layer.mix(q, k, v), atol=1e-12, rtol=0)
+
+
+@each_case
+def test_one_token_may_be_at_another_position_in_each_sequence(name: str, settings: dict[str, Any]) -> None:
+    layer, (q, k, v) = variant(name, settings), qkv()
+    memory, at = torch.zeros(2, 3, 9, layer.memory_width(4), dtype=torch.float64), torch.tensor([4, 7])
+    with torch.no_grad():
+        layer.extend(q[:, :, :7], k[:, :, :7], v[:, :, :7], memory[:, :, :7])  # the first has 4 tokens, then padding
+        rows = (x[torch.arange(2), :, at].unsqueeze(2) for x in (q, v))
+        z = layer.extend(next(rows), k[:, :, :8], next(rows), memory[:, :, :8], at)
+    torch.testing.assert_close(z[:, :, 0], layer.mix(q, k, v)[torch.arange(2), :, at], atol=1e-12, rtol=0)
 
 
 @each_case
@@ -110,6 +123,28 @@ def test_cached_generation_equals_recomputing(name: str, settings: dict[str, Any
     for _ in range(12):
         expected = torch.cat([expected, decoder(expected)[:, -1:].argmax(-1)], dim=1)
     assert torch.equal(decoder.generate(prompt, 12), expected)
+
+
+@each_case
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_prompts_of_different_lengths_decode_together_as_alone(
+    name: str, settings: dict[str, Any], positions: str
+) -> None:
+    decoder = model(name, settings, positions=positions)
+    prompts = [row[:length] for row, length in zip(tokens(4, 8), (8, 1, 5, 5), strict=True)]
+    together = decoder.generate(prompts, 8)
+    assert [len(row) for row in together] == [16, 9, 13, 13]
+    for prompt, row in zip(prompts, together, strict=True):
+        assert torch.equal(row, decoder.generate(prompt[None], 8)[0])
+
+
+@each_case
+@pytest.mark.parametrize("cuts", [[16], [1] * 16, [7, 9], [5, 1, 1, 6, 3]])
+def test_chunks_of_a_sequence_have_the_logits_of_the_whole(name: str, settings: dict[str, Any], cuts: list[int]) -> None:
+    decoder, whole = model(name, settings), tokens(pos=16)
+    cache = decoder.cache(3)
+    logits = torch.cat([decoder.extend(chunk, cache) for chunk in whole.split(cuts, dim=1)], dim=1)
+    torch.testing.assert_close(logits, decoder(whole), atol=1e-5, rtol=1e-5)
 
 
 @each_case

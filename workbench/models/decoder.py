@@ -13,15 +13,39 @@ from torch import Tensor, nn
 
 from workbench.lookup import lookup
 from workbench.models.attention import Attention
+from workbench.models.attention.base import remember
 from workbench.models.config import DecoderConfig
 
 
 @dataclass
 class Cache:
-    """What one attention layer keeps while decoding: its keys, and what its variant reads instead of the values."""
+    """What a decoder keeps of the tokens it has read, so that each further one costs one row of attention.
 
-    keys: Float[Tensor, "batch head pos d_head"] | None = None
-    memory: Float[Tensor, "batch head pos d_memory"] | None = None
+    Position i of a sequence is always in slot i, so the causal mask alone hides what other sequences have in their
+    slots when prompts differ in length.
+
+    Attributes:
+        keys: each layer's keys, `[batch, head, slot, d_head]`.
+        memory: what each layer's variant reads instead of values, `[batch, head, slot, d_memory]`.
+        length: tokens read; a tensor `[batch]` where that differs between sequences.
+        longest: the largest of them.
+    """
+
+    keys: list[Float[Tensor, "batch head slot d_head"]]
+    memory: list[Float[Tensor, "batch head slot d_memory"]]
+    length: int | Int[Tensor, " batch"] = 0
+    longest: int = 0
+
+    @property
+    def at(self) -> Int[Tensor, " batch"] | None:
+        """Where each sequence's next token goes, if not in the same slot."""
+        return None if isinstance(self.length, int) else self.length
+
+    def positions(self, n_new: int) -> Int[Tensor, "*batch new"]:
+        """The next tokens' positions."""
+        if isinstance(self.length, int):
+            return torch.arange(self.length, self.length + n_new, device=self.keys[0].device)
+        return self.length.unsqueeze(-1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -44,14 +68,15 @@ class MultiHeadAttention(nn.Module):
         return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
 
     def forward(
-        self, x: Float[Tensor, "batch pos d_model"], cache: Cache | None = None
+        self, x: Float[Tensor, "batch pos d_model"], cache: Cache | None = None, layer: int = 0
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
         if cache is None:
             return self.merge(self.variant.mix(q, k, v))
-        cache.keys = k if cache.keys is None else torch.cat([cache.keys, k], dim=-2)
-        z, cache.memory = self.variant.extend(self.variant.pattern(q, cache.keys), v, cache.memory)
-        return self.merge(z)
+        read = slice(cache.longest + x.shape[1])
+        keys, memory = cache.keys[layer][:, :, read], cache.memory[layer][:, :, read]
+        remember(keys, k, cache.at)
+        return self.merge(self.variant.extend(q, keys, v, memory, cache.at))
 
 
 class MLP(nn.Module):
@@ -78,8 +103,8 @@ class Layer(nn.Module):
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> tuple[Tensor, Tensor]:
-        mid = x + self.dropout(self.attn(self.ln1(x), cache))
+    def forward(self, x: Tensor, cache: Cache | None = None, layer: int = 0) -> tuple[Tensor, Tensor]:
+        mid = x + self.dropout(self.attn(self.ln1(x), cache, layer))
         return mid, mid + self.dropout(self.mlp(self.ln2(mid)))
 
 
@@ -158,16 +183,16 @@ class Decoder(nn.Module):
         layers = [f"blocks.{i}.hook_{point}" for i in range(self.config.n_layers) for point in points]
         return [*layers, "ln_final.hook_out"]
 
-    def _residuals(self, tokens: Tensor, caches: Sequence[Cache] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _residuals(self, tokens: Tensor, cache: Cache | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
-            past = 0 if caches is None or caches[0].keys is None else caches[0].keys.shape[-2]
-            x = x + self.position_embedding.weight[past : past + tokens.shape[1]]
+            table = self.position_embedding.weight
+            x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
         x = self.dropout(x)
         activations = {}
         for i, layer in enumerate(self.layers):
             activations[f"blocks.{i}.hook_resid_pre"] = x
-            mid, x = layer(x, None if caches is None else caches[i])
+            mid, x = layer(x, cache, i)
             activations[f"blocks.{i}.hook_resid_mid"], activations[f"blocks.{i}.hook_resid_post"] = mid, x
         activations["ln_final.hook_out"] = final = self.final_norm(x)
         return final, activations
@@ -189,31 +214,109 @@ class Decoder(nn.Module):
                 wrong = low if low < 0 else high
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.d_vocab - 1}")
 
+    def cache(self, batch: int, n_ctx: int | None = None) -> Cache:
+        """Room to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
+        n_slots = self.config.n_ctx if n_ctx is None else n_ctx
+        weight, d_head = self.token_embedding.weight, self.config.d_head
+        assert d_head is not None
+        widths = [layer.attn.variant.memory_width(d_head) for layer in self.layers]
+        keys, memory = (
+            [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
+            for all_widths in ([d_head] * len(widths), widths)
+        )
+        return Cache(keys, memory)
+
     @torch.no_grad()
-    def generate(self, tokens: Int[Tensor, "batch pos"], n_new: int) -> Int[Tensor, "batch pos_and_new"]:
+    def extend(
+        self, tokens: Int[Tensor, "batch new"], cache: Cache, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch new class"]:
+        """Logits of the next tokens, whatever number of them, given a cache of those before; the cache grows by them.
+
+        The first call reads the prompt in blocks; a call with one token costs a row of attention; one with more solves
+        the new rows as a block (ChaCAL, Eq. 9). Equal to `forward` over all tokens at once. Without gradients.
+
+        Args:
+            tokens: the next tokens of every sequence.
+            cache: from `cache`, or what an earlier call left.
+            lengths: for prompts of different lengths, padded on the right: how many tokens of each are real. Logits
+                beyond them mean nothing; the sequences then go on by one token at a time.
+
+        Raises:
+            ValueError: if the tokens do not fit the vocabulary, the cache or the lengths.
+        """
+        return self.unembedding(self._extend(tokens, cache, lengths))
+
+    def _extend(self, tokens: Tensor, cache: Cache, lengths: Tensor | None = None) -> Float[Tensor, "batch new d"]:
+        self._check(tokens)
+        batch, n_new = tokens.shape
+        room, n_slots = cache.keys[0].shape[0], cache.keys[0].shape[2]
+        if batch != room or n_new < 1:
+            raise ValueError(f"the cache is of {room} sequences and takes 1 token or more, not {batch} of {n_new}")
+        if cache.longest + n_new > min(n_slots, self.config.n_ctx):
+            have = f"{cache.longest} tokens and {n_new} new ones"
+            raise ValueError(f"{have} do not fit the cache of {n_slots} and the context of {self.config.n_ctx}")
+        if cache.at is not None and n_new > 1:
+            raise ValueError(f"sequences of different lengths go on by one token at a time, not by {n_new}")
+        if lengths is not None and (cache.longest or lengths.shape != (batch,) or not _within(lengths, 1, n_new)):
+            raise ValueError(f"lengths are of the first tokens: {batch} integers from 1 to {n_new}")
+        final, _ = self._residuals(tokens, cache)
+        cache.longest += n_new
+        cache.length = cache.length + n_new
+        if lengths is not None:
+            cache.length, cache.longest = lengths.to(tokens.device), int(lengths.max())
+        return final
+
+    @overload
+    def generate(self, prompts: Tensor, n_new: int) -> Tensor: ...
+    @overload
+    def generate(self, prompts: Sequence[Tensor], n_new: int) -> list[Tensor]: ...
+    @torch.no_grad()
+    def generate(self, prompts: Tensor | Sequence[Tensor], n_new: int) -> Tensor | list[Tensor]:
         """Continue each prompt greedily by `n_new` tokens, with a cache; equal to recomputing every step.
 
         Args:
-            tokens: prompts of one length, without padding.
-            n_new: how many tokens to add.
+            prompts: `[batch, pos]`, without padding; or a list of prompts `[pos]`, of any lengths, which are decoded
+                together.
+            n_new: how many tokens to add to each.
+
+        Returns:
+            Prompts with their continuation: `[batch, pos + n_new]`, or a list as the prompts were.
 
         Raises:
             ValueError: if a prompt is empty or does not fit the vocabulary, or prompt and continuation do not fit the
                 context.
         """
-        self._check(tokens)
-        if tokens.shape[1] == 0 or n_new < 0:
-            raise ValueError(f"generate needs a prompt and n_new >= 0, not {tokens.shape[1]} tokens and n_new={n_new}")
-        if tokens.shape[1] + n_new > self.config.n_ctx:
-            total = f"{tokens.shape[1]} tokens and {n_new} new ones"
+        rows = list(prompts)
+        lengths = [row.numel() for row in rows]
+        if not rows or min(lengths) < 1 or n_new < 0 or any(row.ndim != 1 for row in rows):
+            raise ValueError(
+                f"generate needs prompts of at least one token and n_new >= 0, not lengths {lengths} and n_new={n_new}"
+            )
+        if max(lengths) + n_new > self.config.n_ctx:
+            total = f"{max(lengths)} tokens and {n_new} new ones"
             raise ValueError(f"{total} are longer than the context of {self.config.n_ctx}")
         was_training = self.training
         self.eval()
-        caches = [Cache() for _ in self.layers]
-        new = tokens
-        for _ in range(n_new):
-            final, _ = self._residuals(new, caches)
-            new = self.unembedding(final[:, -1:]).argmax(-1)
-            tokens = torch.cat([tokens, new], dim=1)
-        self.train(was_training)
-        return tokens
+        try:
+            new = self._continue(nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths, n_new)
+        finally:
+            self.train(was_training)
+        continued = [torch.cat([row, more]) for row, more in zip(rows, new, strict=True)]
+        return torch.stack(continued) if isinstance(prompts, Tensor) else continued
+
+    def _continue(self, tokens: Tensor, lengths: Sequence[int], n_new: int) -> Int[Tensor, "batch new"]:
+        """The next tokens of prompts padded on the right."""
+        cache = self.cache(len(tokens), tokens.shape[1] + n_new)
+        ends = torch.tensor(lengths, device=tokens.device)
+        final = self._extend(tokens, cache, ends if len(set(lengths)) > 1 else None)
+        final = final[torch.arange(len(tokens), device=tokens.device), ends - 1].unsqueeze(1)
+        new: list[Tensor] = []
+        while len(new) < n_new:
+            new.append(self.unembedding(final).argmax(-1))
+            if len(new) < n_new:
+                final = self._extend(new[-1], cache)
+        return torch.cat(new, dim=1) if new else tokens[:, :0]
+
+
+def _within(numbers: Tensor, low: int, high: int) -> bool:
+    return not numbers.is_floating_point() and bool(((numbers >= low) & (numbers <= high)).all())

@@ -5,12 +5,13 @@ from __future__ import annotations
 from workbench.models.attention.base import Attention
 from workbench.models.attention.chacal import ChacalAttention, chacal_attention
 from workbench.models.attention.standard import StandardAttention
-from workbench.models.attention.tempered import TemperedAttention, tempered_attention
+from workbench.models.attention.tempered import TemperedAttention, TemperedChacalAttention, tempered_attention
 
 ATTENTION: dict[str, type[Attention]] = {
     "standard": StandardAttention,
     "tempered": TemperedAttention,
     "chacal": ChacalAttention,
+    "tempered_chacal": TemperedChacalAttention,
 }
 
 __all__ = ["ATTENTION", "Attention", "chacal_attention", "tempered_attention"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
@@ -22,18 +21,35 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"there cannot be more queries than keys: {shapes}")
 
 
+def query_positions(q: Tensor, k: Tensor, at: Int[Tensor, " batch"] | None) -> Int[Tensor, "*batch query"]:
+    """0-based positions of the queries: the last ones of the keys, or those given, `[batch, 1, 1]`."""
+    if at is not None:
+        return at.view(-1, 1, 1)
+    return torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2], device=q.device)
+
+
+def remember(memory: Float[Tensor, "batch head pos d"], new: Tensor, at: Int[Tensor, " batch"] | None) -> None:
+    """Write the new positions' rows, the last ones or one of each sequence."""
+    if at is None:
+        memory[..., memory.shape[-2] - new.shape[-2] :, :] = new
+    else:
+        memory[torch.arange(len(at), device=at.device), :, at] = new[:, :, 0].to(memory.dtype)
+
+
 class Settings(BaseModel):
     """A variant's settings: plain, frozen, and strict about names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Attention(nn.Module, ABC):
+class Attention(nn.Module):
     """A causal attention variant, without the linear maps around it.
 
     Every variant has two paths that agree: `mix`, which training uses, and `pattern` then `read`, which inspection
-    uses, so that an edit of the pattern really changes what is read. All tensors are `[batch, head, pos, d_head]`;
-    patterns are `[batch, head, query, key]`. Where there are fewer queries than keys, the queries are the last ones.
+    uses, so that an edit of the pattern really changes what is read; `extend` continues `mix` where a model decodes.
+    The least that a new variant says is one of `scale_queries`, `scores` and `read`: the rest follows, if not fast. All
+    tensors are `[batch, head, pos, d_head]`; patterns are `[batch, head, query, key]`. Where there are fewer queries
+    than keys, the queries are the last ones, unless `at` says where the one query of each sequence is.
     """
 
     name: ClassVar[str]
@@ -52,46 +68,39 @@ class Attention(nn.Module, ABC):
         """A variant for a model with this context length; defaults may depend on it."""
         return cls(**settings)
 
+    def scale_queries(
+        self, q: Float[Tensor, "batch head query d_head"], positions: Int[Tensor, "*batch query"]
+    ) -> Float[Tensor, "batch head query d_head"]:
+        """Queries as the scores take them, each from its 0-based position: here as they are."""
+        return q
+
     def scores(
-        self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head key d_head"]
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """Masked attention scores over sqrt(d_head): −inf where a key comes after its query."""
-        n_query, n_key = q.shape[-2], k.shape[-2]
-        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-        future = torch.ones(n_query, n_key, dtype=torch.bool, device=q.device).triu(n_key - n_query + 1)
+        positions = query_positions(q, k, at)
+        future = torch.arange(k.shape[-2], device=q.device) > positions.unsqueeze(-1)
+        scores = self.scale_queries(q, positions) @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
         return scores.masked_fill(future, float("-inf"))
 
     def pattern(
-        self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head key d_head"]
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The attention pattern: softmax of the scores, each row a distribution over the keys up to its query."""
-        return self.scores(q, k).softmax(dim=-1)
+        return self.scores(q, k, at).softmax(dim=-1)
 
     def read(
         self, pattern: Float[Tensor, "batch head pos pos"], v: Float[Tensor, "batch head pos d_head"]
     ) -> Float[Tensor, "batch head pos d_head"]:
         """What the layer reads from the values through this pattern: linear in `v`."""
-        return self.extend(pattern, v, None)[0]
+        return pattern @ v
 
-    @abstractmethod
-    def extend(
-        self,
-        pattern: Float[Tensor, "batch head new pos"],
-        v: Float[Tensor, "batch head new d_head"],
-        memory: Float[Tensor, "batch head old d_memory"] | None,
-    ) -> tuple[Float[Tensor, "batch head new d_head"], Float[Tensor, "batch head pos d_memory"]]:
-        """Read for new positions only, given what earlier calls left in memory.
-
-        Args:
-            pattern: the new positions' rows over all pos = old + new keys.
-            v: the new positions' values.
-            memory: what the last call returned, or None when there is no earlier position.
-
-        Returns:
-            What the new positions read, and the memory that now covers all positions.
-        """
-
-    @abstractmethod
     def mix(
         self,
         q: Float[Tensor, "batch head pos d_head"],
@@ -99,6 +108,32 @@ class Attention(nn.Module, ABC):
         v: Float[Tensor, "batch head pos d_head"],
     ) -> Float[Tensor, "batch head pos d_head"]:
         """The fast path: equal to `read(pattern(q, k), v)`."""
+        return self.read(self.pattern(q, k), v)
+
+    def memory_width(self, d_head: int) -> int:
+        """Numbers that decoding keeps of a position and head, beside its key: here those of the value."""
+        return d_head
+
+    def extend(
+        self,
+        q: Float[Tensor, "batch head new d_head"],
+        k: Float[Tensor, "batch head pos d_head"],
+        v: Float[Tensor, "batch head new d_head"],
+        memory: Float[Tensor, "batch head pos d_memory"],
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch head new d_head"]:
+        """`mix` for new positions only, given what earlier calls left in memory. Decodes without gradients.
+
+        Args:
+            q, v: the new positions' queries and values.
+            k: the keys of all positions, the new ones included.
+            memory: what the variant keeps of each position, `memory_width` numbers wide; the new positions' rows are
+                written here.
+            at: the position of each sequence's one new token, where they differ; keys and memory beyond it are not
+                yet written and are not read. By default the new positions are the last ones.
+        """
+        remember(memory, v, at)
+        return self.pattern(q, k, at) @ memory
 
     def mixing_matrix(self, pattern: Float[Tensor, "batch head pos pos"]) -> Float[Tensor, "batch head pos pos"]:
         """The matrix that `read` applies to the values: the pattern itself, or for ChaCAL the resolvent."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from workbench.models.attention import base
-from workbench.models.attention.chacal_blocks import Form, chacal_blocks
+from workbench.models.attention.chacal_blocks import Form, Shape, chacal_blocks, default_block, extend_blocks
 
 
 class ChacalAttention(base.Attention):
@@ -40,68 +40,62 @@ class ChacalAttention(base.Attention):
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         s = self.settings
+        q = self.scale_queries(q, base.query_positions(q, k, None))
         return chacal_blocks(q, k, v, gamma=s.gamma, form=s.form, diagonal=s.diagonal)
 
     def read(self, pattern: Tensor, v: Tensor) -> Tensor:
-        """Eq. 5 or 7 of any pattern; one edited to look ahead is no longer triangular, and is solved as it is."""
-        if not bool(pattern.triu(1).any()):
-            return self.extend(pattern, v, None)[0]
-        dtype = torch.promote_types(v.dtype, torch.float32)
-        A = pattern.to(dtype)
-        inner = A if self.settings.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-        system = torch.eye(A.shape[-1], dtype=dtype, device=A.device) - self.gamma * inner
-        if self.settings.form == "eq5":
-            z = A @ torch.linalg.solve(system, v.to(dtype))
-        else:
-            z = torch.linalg.solve(system, A @ v.to(dtype))
-        return ((1 - self.gamma) * z).to(v.dtype)
+        """Eq. 5 or 7 of any pattern; one edited to look ahead is no longer triangular, and is solved as it is.
 
-    def extend(self, pattern: Tensor, v: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
-        return extend(pattern, v, memory, self.gamma, self.settings.form, self.settings.diagonal)
+        The solve runs in float32 or better, outside autocast: there is no half-precision solve.
+        """
+        s, dtype = self.settings, torch.promote_types(torch.promote_types(v.dtype, pattern.dtype), torch.float32)
+        with torch.autocast(v.device.type, enabled=False):
+            A, values = pattern.to(dtype), v.to(dtype)
+            inner = A if s.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+            system = torch.eye(A.shape[-1], dtype=dtype, device=A.device) - s.gamma * inner
 
+            def solve(rhs: Tensor) -> Tensor:
+                if bool(pattern.triu(1).any()):
+                    return torch.linalg.solve(system, rhs)
+                return torch.linalg.solve_triangular(system, rhs, upper=False, unitriangular=not s.diagonal)
 
-def extend(
-    pattern: Float[Tensor, "batch head new pos"],
-    v: Float[Tensor, "batch head new d_head"],
-    memory: Float[Tensor, "batch head old d_memory"] | None,
-    gamma: float,
-    form: Form,
-    diagonal: bool,
-) -> tuple[Tensor, Tensor]:
-    """One block of rows of the ChaCAL recurrence, after `old` earlier positions (see `Attention.extend`).
+            z = A @ solve(values) if s.form == "eq5" else solve(A @ values)
+            return ((1 - s.gamma) * z).to(v.dtype)
 
-    Memory holds the solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y.
-    The triangular solve runs in float32 or better, outside autocast: there is no half-precision solve.
-    """
-    out_dtype = v.dtype
-    solve_dtype = torch.promote_types(torch.promote_types(v.dtype, pattern.dtype), torch.float32)
-    with torch.autocast(pattern.device.type, enabled=False):
-        A, v = pattern.to(solve_dtype), v.to(solve_dtype)
-        new = v.shape[-2]
-        if memory is None:
-            memory = v.new_zeros(*v.shape[:-2], 0, v.shape[-1] * (2 if form == "eq7" else 1))
-        memory = memory.to(solve_dtype)
-        A_old, A_new = A[..., :-new], A[..., -new:]
-        if form == "eq5":
-            solved = solve(A_new, v + gamma * (A_old @ memory), gamma, diagonal)
-            memory = torch.cat([memory, solved], dim=-2)
-            z = (1 - gamma) * (A @ memory)
-        else:
-            old_v, old_z = memory.chunk(2, dim=-1)
-            direct = (1 - gamma) * (A @ torch.cat([old_v, v], dim=-2))
-            z = solve(A_new, direct + gamma * (A_old @ old_z), gamma, diagonal)
-            memory = torch.cat([memory, torch.cat([v, z], dim=-1)], dim=-2)
-        return z.to(out_dtype), memory
+    def memory_width(self, d_head: int) -> int:
+        """The solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y."""
+        return d_head if self.settings.form == "eq5" else 2 * d_head
 
+    def extend(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None = None) -> Tensor:
+        with torch.autocast(q.device.type, enabled=False):
+            q, k, new = q.to(memory.dtype), k.to(memory.dtype), v.to(memory.dtype)
+            if v.shape[-2] == 1:
+                return self._extend_by_one(q, k, new, memory, at).to(v.dtype)
+            assert at is None, "sequences of different lengths go on by one token at a time"
+            s = self.settings
+            shape = Shape(s.gamma, s.form, s.diagonal, default_block(k.shape[-2]))
+            q = self.scale_queries(q, base.query_positions(q, k, None))
+            # a view of memory, never a copy: its new rows are written through it
+            flat = [x.flatten(0, 1) for x in (q, k, new)]
+            z = extend_blocks(*flat, memory.view(-1, *memory.shape[-2:]), shape)
+            return z.view_as(v).to(v.dtype)
 
-def solve(
-    A: Float[Tensor, "batch head new new"], rhs: Float[Tensor, "batch head new d"], gamma: float, diagonal: bool
-) -> Float[Tensor, "batch head new d"]:
-    """X with (I − γ A_s) X = rhs, A lower triangular; A_s is A, without its diagonal unless `diagonal`."""
-    if not diagonal:
-        return torch.linalg.solve_triangular(-gamma * A, rhs, upper=False, unitriangular=True)
-    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return torch.linalg.solve_triangular(identity - gamma * A, rhs, upper=False)
+    def _extend_by_one(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None) -> Tensor:
+        """Eq. 8: one row of the recurrence, at the cost of one row of standard attention."""
+        s, A = self.settings, self.pattern(q, k, at)
+        own = A[..., -1:] if at is None else A.gather(-1, at.view(-1, 1, 1, 1).expand(*A.shape[:-1], 1))
+        on_diagonal = 1 - s.gamma * own if s.diagonal else 1
+        if s.form == "eq5":
+            base.remember(memory, torch.zeros_like(v), at)
+            carried = A @ memory
+            solved = (v + s.gamma * carried) / on_diagonal
+            base.remember(memory, solved, at)
+            return (1 - s.gamma) * (carried + own * solved)
+        base.remember(memory, torch.cat([v, torch.zeros_like(v)], dim=-1), at)
+        direct, carried = (A @ memory).chunk(2, dim=-1)
+        z = ((1 - s.gamma) * direct + s.gamma * carried) / on_diagonal
+        base.remember(memory, torch.cat([v, z], dim=-1), at)
+        return z
 
 
 def chacal_attention(

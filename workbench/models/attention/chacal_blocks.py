@@ -64,21 +64,52 @@ def chacal_blocks(
 
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
-    return min(n_pos, 64 if n_pos <= 1024 else 128)
+    longest = {32: 16, 256: 32, 1024: 64, 3072: 96}  # measured on a CPU
+    return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
 
 
-def _spans(n_pos: int, block: int) -> list[tuple[int, int]]:
-    return [(start, min(start + block, n_pos)) for start in range(0, n_pos, block)]
+def extend_blocks(
+    q: Float[Tensor, "n new d_head"],
+    k: Float[Tensor, "n pos d_head"],
+    v: Float[Tensor, "n new d_value"],
+    memory: Float[Tensor, "n pos d_memory"],
+    shape: Shape,
+) -> Float[Tensor, "n new d_value"]:
+    """What the last `new` of `pos` positions read, given what the earlier ones left in memory (Eq. 9).
+
+    Memory holds the solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y. The new
+    positions' rows are written there.
+    """
+    if shape.form == "eq5":
+        return _solve_rows(q, k, v, memory, shape)
+    values, outputs = memory.chunk(2, dim=-1)
+    values[:, -v.shape[1] :] = v
+    return _solve_rows(q, k, values, outputs, shape)
 
 
-def _pattern(q: Tensor, k: Tensor, start: int, end: int) -> Tensor:
-    """The pattern's rows start..end over the keys up to end."""
-    scores = torch.baddbmm(
-        q.new_zeros(()), q[:, start:end], k[:, :end].transpose(1, 2), beta=0, alpha=q.shape[-1] ** -0.5
-    )
-    future = torch.ones(end - start, end - start, dtype=torch.bool, device=q.device).triu(1)
-    scores[:, :, start:].masked_fill_(future, float("-inf"))
-    return scores.softmax(-1)
+def _spans(first: int, n_pos: int, block: int) -> list[tuple[int, int]]:
+    return [(start, min(start + block, n_pos)) for start in range(first, n_pos, block)]
+
+
+class _Room:
+    """One buffer for every block's rows over the keys: memory asked for afresh costs more than what is done in it."""
+
+    def __init__(self, q: Tensor, k: Tensor, block: int) -> None:
+        self.n = len(q)
+        self.buffer = q.new_empty(self.n * min(block, q.shape[1]) * k.shape[1])
+
+    def __call__(self, n_rows: int, n_columns: int) -> Float[Tensor, "n rows columns"]:
+        return self.buffer[: self.n * n_rows * n_columns].view(self.n, n_rows, n_columns)
+
+
+def _pattern(q: Tensor, k: Tensor, room: _Room) -> Float[Tensor, "n rows keys"]:
+    """The pattern's rows of these queries, the last of them at the last key."""
+    n_rows, n_keys = q.shape[1], k.shape[1]
+    scores = room(n_rows, n_keys)
+    torch.baddbmm(q.new_zeros(()), q, k.transpose(1, 2), beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
+    future = torch.ones(n_rows, n_rows, dtype=torch.bool, device=q.device).triu(1)
+    scores[:, :, n_keys - n_rows :].masked_fill_(future, float("-inf"))
+    return torch.softmax(scores, -1, out=scores)
 
 
 def _solve(inner: Tensor, rhs: Tensor, shape: Shape, *, transpose: bool) -> Tensor:
@@ -89,22 +120,34 @@ def _solve(inner: Tensor, rhs: Tensor, shape: Shape, *, transpose: bool) -> Tens
     return torch.linalg.solve_triangular(system, rhs, upper=transpose, unitriangular=not shape.diagonal)
 
 
+def _solve_rows(q: Tensor, k: Tensor, v: Tensor, solved: Tensor, shape: Shape) -> Tensor:
+    """Outputs Y of the queries, the last of them at the last key; their solved rows are written into `solved`.
+
+    Solved are the values for Eq. 5, which needs `v` of the queries' positions alone, and the outputs for Eq. 7, which
+    needs it of all.
+    """
+    gamma, n_pos, room = shape.gamma, k.shape[1], _Room(q, k, shape.block)
+    first, first_v = n_pos - q.shape[1], n_pos - v.shape[1]
+    y = v.new_empty(*q.shape[:2], v.shape[-1])
+    for start, end in _spans(first, n_pos, shape.block):
+        rows = slice(start - first, end - first)
+        A = _pattern(q[:, rows], k[:, :end], room)
+        inner, carried = A[:, :, start:], A[:, :, :start] @ solved[:, :start]
+        if shape.form == "eq5":
+            rhs = torch.add(v[:, start - first_v : end - first_v], carried, alpha=gamma)
+            solved[:, start:end] = w = _solve(inner, rhs, shape, transpose=False)
+            y[:, rows] = torch.baddbmm(carried, inner, w, beta=1 - gamma, alpha=1 - gamma)
+        else:
+            rhs = torch.baddbmm(carried, A, v[:, :end], beta=gamma, alpha=1 - gamma)
+            solved[:, start:end] = y[:, rows] = _solve(inner, rhs, shape, transpose=False)
+    return y
+
+
 def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
     """Outputs Y, and the solved values W (nothing for Eq. 7, which solves for Y)."""
-    gamma, eq5 = shape.gamma, shape.form == "eq5"
-    y = torch.empty_like(v)
-    solved = torch.empty_like(v) if eq5 else y
-    for start, end in _spans(q.shape[1], shape.block):
-        A = _pattern(q, k, start, end)
-        earlier, inner = A[:, :, :start], A[:, :, start:]
-        carried = earlier @ solved[:, :start]
-        if eq5:
-            solved[:, start:end] = _solve(inner, v[:, start:end] + gamma * carried, shape, transpose=False)
-            y[:, start:end] = (1 - gamma) * (carried + inner @ solved[:, start:end])
-        else:
-            direct = (1 - gamma) * (A @ v[:, :end])
-            y[:, start:end] = _solve(inner, direct + gamma * carried, shape, transpose=False)
-    return y, solved if eq5 else v.new_empty(len(v), 0, 0)
+    solved = torch.empty_like(v)
+    y = _solve_rows(q, k, v, solved, shape)
+    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0)
 
 
 def _backward(
@@ -117,35 +160,36 @@ def _backward(
     ∂L/∂V = (1−γ) Aᵀ U. On the diagonal the term with γ is there only if the diagonal is in the inverse. The row sums
     that softmax's derivative needs are dY_i·Y_i + G_i·(W_i − V_i), and U_i·Y_i.
     """
-    gamma, eq5 = shape.gamma, shape.form == "eq5"
-    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    pending = torch.zeros_like(v)  # what later rows have passed down to each position
-    read = solved if eq5 else (1 - gamma) * v + gamma * y
+    gamma, eq5, n_pos = shape.gamma, shape.form == "eq5", q.shape[1]
+    dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    pending = dv if eq5 else torch.zeros_like(v)  # what later rows have passed down to each position
+    read = solved if eq5 else torch.lerp(v, y, gamma)
     scale = q.shape[-1] ** -0.5
-    for start, end in reversed(_spans(q.shape[1], shape.block)):
-        A = _pattern(q, k, start, end)
+    room, other_room = _Room(q, k, shape.block), _Room(q, k, shape.block)
+    for start, end in reversed(_spans(0, n_pos, shape.block)):
+        A = _pattern(q[:, start:end], k[:, :end], room)
         inner, grad = A[:, :, start:], dy[:, start:end]
         if eq5:
-            rhs = pending[:, start:end] + (1 - gamma) * (inner.transpose(1, 2) @ grad)
-            g = _solve(inner, rhs, shape, transpose=True)
-            dv[:, start:end] = g
-            left = (1 - gamma) * grad + gamma * g
+            rhs = torch.baddbmm(pending[:, start:end], inner.transpose(1, 2), grad, alpha=1 - gamma)
+            dv[:, start:end] = g = _solve(inner, rhs, shape, transpose=True)
+            left = torch.lerp(grad, g, gamma)
             row_sum = grad * y[:, start:end] + g * (solved[:, start:end] - v[:, start:end])
             pending[:, :start].baddbmm_(A[:, :, :start].transpose(1, 2), left)
             on_diagonal = (1 - gamma) * grad * solved[:, start:end]
         else:
             left = _solve(inner, grad + pending[:, start:end], shape, transpose=True)
             down = A.transpose(1, 2) @ left
-            dv[:, :end] += (1 - gamma) * down
-            pending[:, :start] += gamma * down[:, :start]
+            dv[:, :end].add_(down, alpha=1 - gamma)
+            pending[:, :start].add_(down[:, :start], alpha=gamma)
             row_sum = left * y[:, start:end]
             on_diagonal = (1 - gamma) * left * v[:, start:end]
-        dA = left @ read[:, :end].transpose(1, 2)
+        row_sum = row_sum.sum(-1, keepdim=True)
+        dA = torch.baddbmm(row_sum, left, read[:, :end].transpose(1, 2), beta=-1, out=other_room(end - start, end))
         if not shape.diagonal:
-            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1))
-        dS = A.mul_(dA.sub_(row_sum.sum(-1, keepdim=True))).mul_(scale)
-        dq[:, start:end] = dS @ k[:, :end]
-        dk[:, :end].baddbmm_(dS.transpose(1, 2), q[:, start:end])
+            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1) - row_sum.squeeze(-1))
+        dS = A.mul_(dA)
+        dq[:, start:end] = (dS @ k[:, :end]).mul_(scale)
+        dk[:, :end].baddbmm_(dS.transpose(1, 2), q[:, start:end], alpha=scale)
     return dq, dk, dv
 
 

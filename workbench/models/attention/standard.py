@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.models.attention.base import Attention
+from workbench.models.attention.base import Attention, query_positions, remember
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention through PyTorch's fused kernels; fewer queries than keys are the last positions' queries."""
+def fused(q: Tensor, k: Tensor, v: Tensor, at: Tensor | None = None) -> Tensor:
+    """Causal attention through PyTorch's fused kernels; fewer queries than keys are the last positions', or `at`'s."""
     n_query, n_key = q.shape[-2], k.shape[-2]
-    if n_query == n_key:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if at is None and n_query in (1, n_key):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=n_query > 1)
     # PyTorch's own causal mask would take them for the first positions'
-    past = torch.ones(n_query, n_key, dtype=torch.bool, device=q.device).tril(n_key - n_query)
+    past = torch.arange(n_key, device=q.device) <= query_positions(q, k, at).unsqueeze(-1)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=past)
 
 
@@ -25,8 +25,8 @@ class StandardAttention(Attention):
     name = "standard"
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return fused(q, k, v)
+        return fused(self.scale_queries(q, query_positions(q, k, None)), k, v)
 
-    def extend(self, pattern: Tensor, v: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
-        values = v if memory is None else torch.cat([memory, v], dim=-2)
-        return pattern @ values, values
+    def extend(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None = None) -> Tensor:
+        remember(memory, v, at)
+        return fused(self.scale_queries(q, query_positions(q, k, at)), k, memory, at)

@@ -6,37 +6,38 @@ import math
 from typing import Any, Literal, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from workbench.models.attention import base
+from workbench.models.attention.chacal import ChacalAttention
 from workbench.models.attention.standard import StandardAttention, fused
 
 Length = Literal["position"] | int
 
 
 def temper(
-    q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float | Tensor, n: Length
+    q: Float[Tensor, "batch head query d_head"],
+    positions: Int[Tensor, "*batch query"],
+    beta: float | Tensor,
+    n: Length,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """Queries times τ = β ln n; they are the last of `n_key` positions. τ is computed in float32 or better."""
+    """Queries times τ = β ln n, from their 0-based positions. τ is computed in float32 or better."""
     if n == "position":
         dtype = torch.promote_types(q.dtype, torch.float32)
-        lengths = torch.arange(n_key - q.shape[-2] + 1, n_key + 1, device=q.device, dtype=dtype).unsqueeze(-1)
-        return (q * (beta * lengths.log())).to(q.dtype)
+        return (q * (beta * (positions + 1).to(dtype).log()).unsqueeze(-1)).to(q.dtype)
     return q * (beta * math.log(n))
 
 
-class TemperedAttention(StandardAttention):
-    """Standard attention whose scores are multiplied by τ = β ln n, with β learnable, one per layer.
+class Tempered(base.Attention):
+    """What any variant becomes when its scores are multiplied by τ = β ln n, with β learnable, one per layer.
 
     What n is decides the model: each query's own 1-based position (the default; causal), or a given input length.
     """
 
-    name = "tempered"
-
     class Settings(base.Settings):
-        """Settings of `tempered`."""
+        """Settings of tempering."""
 
         beta: float | None = Field(
             None, description="initial β; by default 1/ln(n_ctx/2), so that τ starts at 1 for the median position"
@@ -60,11 +61,23 @@ class TemperedAttention(StandardAttention):
             settings["beta"] = 1 / math.log(max(n_ctx / 2, 2.0))
         return cls(**settings)
 
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        return super().scores(temper(q, k.shape[-2], self.beta, self.n), k)
+    def scale_queries(self, q: Tensor, positions: Tensor) -> Tensor:
+        return temper(q, positions, self.beta, self.n)
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return super().mix(temper(q, k.shape[-2], self.beta, self.n), k, v)
+
+class TemperedAttention(Tempered, StandardAttention):
+    """Standard attention over tempered scores."""
+
+    name = "tempered"
+
+
+class TemperedChacalAttention(Tempered, ChacalAttention):
+    """ChaCAL over tempered scores: every path length in one layer, of a pattern as sharp as the length asks for."""
+
+    name = "tempered_chacal"
+
+    class Settings(Tempered.Settings, ChacalAttention.Settings):
+        """Settings of both."""
 
 
 def check_length(n: Length) -> None:
@@ -93,4 +106,4 @@ def tempered_attention(
     """
     check_length(n)
     base.check_shapes(q, k, v)
-    return fused(temper(q, k.shape[-2], beta, n), k, v)
+    return fused(temper(q, base.query_positions(q, k, None), beta, n), k, v)
