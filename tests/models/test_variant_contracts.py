@@ -140,7 +140,7 @@ def test_prompts_of_different_lengths_decode_together_as_alone(
 
 @each_case
 @pytest.mark.parametrize("cuts", [[16], [1] * 16, [7, 9], [5, 1, 1, 6, 3]])
-def test_chunks_of_a_sequence_have_the_logits_of_the_whole(name: str, settings: dict[str, Any], cuts: list[int]) -> None:
+def test_chunks_have_the_logits_of_the_whole(name: str, settings: dict[str, Any], cuts: list[int]) -> None:
     decoder, whole = model(name, settings), tokens(pos=16)
     cache = decoder.cache(3)
     logits = torch.cat([decoder.extend(chunk, cache) for chunk in whole.split(cuts, dim=1)], dim=1)

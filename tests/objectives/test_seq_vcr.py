@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -38,16 +40,71 @@ def test_seq_vcr_agrees_with_the_reference(numerics: Any, index: int, dtype: tor
 
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(2, 9), pos=st.integers(1, 4), d=st.integers(1, 9), seed=st.integers(0, 1000))
-def test_both_gram_forms_equal_the_textbook(n: int, pos: int, d: int, seed: int) -> None:
-    x = torch.randn(n, pos, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5)
-    assert torch.allclose(loss, textbook(x, 1.0, 0.5), atol=1e-12)
+def test_both_gram_forms_equal_the_textbook_in_value_and_gradient(n: int, pos: int, d: int, seed: int) -> None:
+    x = torch.randn(n, pos, d, dtype=torch.float64, generator=generator(seed), requires_grad=True)
+    losses = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5), textbook(x, 1.0, 0.5)
+    assert torch.allclose(*losses, atol=1e-12)
+    assert torch.allclose(*(torch.autograd.grad(loss, x)[0] for loss in losses), atol=1e-10)
 
 
-@pytest.mark.parametrize("shape", [(4, 3, 7), (7, 3, 4)])
-def test_gradient_is_right_in_both_forms(shape: tuple[int, ...]) -> None:
-    x = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    assert torch.autograd.gradcheck(lambda z: seq_vcr(z, variance_weight=1.0, covariance_weight=0.3), x)
+@pytest.mark.parametrize("shape", [(2, 3, 1), (2, 1, 2), (4, 3, 7), (7, 3, 4), (5, 2, 63), (5, 2, 64), (5, 2, 65)])
+@pytest.mark.parametrize("over", ["batch", "batch+length"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradient_is_right_in_both_forms_and_at_the_edges_of_a_slice(
+    shape: tuple[int, ...], over: Any, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["workbench.objectives.seq_vcr"], "HELD", 1)  # slices of 64 features
+    x = torch.randn(*shape, dtype=torch.float64, generator=generator(0), requires_grad=True)
+    mask = torch.ones(shape[:2], dtype=torch.bool)
+    if masked:
+        mask[-1, shape[1] // 2 :] = shape[0] == 2
+    assert torch.autograd.gradcheck(
+        lambda z: seq_vcr(z, variance_weight=1.0, covariance_weight=0.3, over=over, mask=mask if masked else None), x
+    )
+
+
+def test_gradients_of_many_models_at_once_are_those_of_each() -> None:
+    x = torch.randn(3, 6, 2, 9, dtype=torch.float64, generator=generator(0))
+    mask = torch.ones(6, 2, dtype=torch.bool)
+    mask[0, 1] = False
+
+    def loss(z: torch.Tensor) -> torch.Tensor:
+        return seq_vcr(z, variance_weight=1.0, covariance_weight=0.3, mask=mask)
+
+    together = torch.func.vmap(torch.func.grad(loss))(x)
+    for i in range(3):
+        assert torch.allclose(together[i], torch.func.grad(loss)(x[i]), atol=1e-12)
+
+
+def test_a_second_derivative_is_refused() -> None:
+    x = torch.randn(4, 2, 9, generator=generator(0), requires_grad=True)
+    (first,) = torch.autograd.grad(seq_vcr(x, variance_weight=1.0, covariance_weight=1.0), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(first.sum(), x)
+
+
+def test_in_single_precision_it_is_the_textbook_to_a_millionth() -> None:
+    x = torch.randn(32, 3, 512, generator=generator(0))
+    loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.004)
+    assert loss.item() == pytest.approx(textbook(x.double(), 1.0, 0.004).item(), abs=1e-6)
+
+
+def test_beside_its_input_it_holds_less_than_20_megabytes() -> None:
+    """Input and gradient are 7.9 MB each; the covariances of the textbook form alone are 503 MB."""
+    code = """
+import resource, torch
+from workbench.objectives import seq_vcr
+torch.set_num_threads(1)
+def run(*shape):
+    x = torch.randn(*shape, requires_grad=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seq_vcr(x, variance_weight=1.0, covariance_weight=0.004).backward()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+run(4, 2, 64)
+print(run(32, 30, 2048))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(ran.stdout) < 20
 
 
 def test_masked_vectors_do_not_count() -> None:

@@ -219,7 +219,8 @@ class Decoder(nn.Module):
         n_slots = self.config.n_ctx if n_ctx is None else n_ctx
         weight, d_head = self.token_embedding.weight, self.config.d_head
         assert d_head is not None
-        widths = [layer.attn.variant.memory_width(d_head) for layer in self.layers]
+        variants = [module for module in self.modules() if isinstance(module, Attention)]
+        widths = [variant.memory_width(d_head) for variant in variants]
         keys, memory = (
             [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
             for all_widths in ([d_head] * len(widths), widths)

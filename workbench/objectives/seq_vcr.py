@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.objectives import base
+from workbench.objectives.processes import across_processes
 from workbench.tasks import Batch
 
 Over = Literal["batch", "batch+length"]
@@ -29,8 +30,9 @@ def seq_vcr(
     """1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²], with C_t the covariance over sequences.
 
     Exact at the cost of the smaller Gram matrix: Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² with N sequences and d features,
-    so neither form ever holds more than min(N, d)² numbers a position. Computed in float32 or better; in the N×N form,
-    which takes the variances off a total, in float64.
+    so nothing larger than min(N, d)² numbers a position is ever held beside x and its gradient. Computed in float32 or
+    better, outside autocast; in the N×N form, which takes the variances off a total, in float64. First
+    derivatives, also under `torch.func.grad` and `vmap`; second derivatives are refused.
 
     Args:
         x: representations.
@@ -54,51 +56,171 @@ def seq_vcr(
         raise ValueError(f"seq_vcr is over {' or '.join(map(repr, get_args(Over)))}, not {over!r}")
     with torch.autocast(x.device.type, enabled=False):
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        kept = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         if over == "batch+length":
-            x, kept = x.reshape(-1, 1, x.shape[-1]), kept.reshape(-1, 1)
-        enough = kept.sum(0) >= 2
-        if not bool(enough.any()):
+            x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
+        enough = None if mask is None else mask.sum(0) >= 2
+        if not (len(x) >= 2 if enough is None else bool(enough.any())):
             masked = "" if mask is None else " with this mask"
             raise ValueError(f"seq_vcr needs at least 2 vectors at some position; {list(x.shape)}{masked} has not")
-        centred, n = _centre(x[:, enough].transpose(0, 1), kept[:, enough].T)
-        variance = centred.square().sum(1) / (n - 1)
-        hinge = (1 - (variance + eta).sqrt()).clamp(min=0)
-        covariance = _off_diagonal(centred) / (n.squeeze(-1) - 1) ** 2
-        return (variance_weight * hinge.sum(-1) + covariance_weight * covariance).mean() / x.shape[-1]
+        weights = Weights(variance_weight, covariance_weight, eta)
+        terms, _ = _Terms.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
+        return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
+
+
+class Weights(NamedTuple):
+    """λ1, λ2 and η."""
+
+    variance: float
+    covariance: float
+    eta: float
+
+
+class _Terms(torch.autograd.Function):
+    """(x `[pos, n, feature]`, which vectors count `[pos, n]` or None) to each position's term and, if wide, its Gram.
+
+    The derivative is written out, in the same slices of features as the value: autograd would keep every slice.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Tensor]:
+        tall, less_one = _is_tall(x), _less_one(x, kept)
+        hinge = x.new_zeros(len(x))
+        squares = x.new_zeros(len(x), dtype=x.dtype if tall else torch.float64)  # Σ_{j≠k} (XᵀX)_jk²
+        gram = x.new_zeros(len(x), *((0, 0) if tall else (x.shape[1],) * 2), dtype=torch.float64)
+        every = _centre(x, kept, tall) if tall else x
+        for columns in _slices(x):
+            centred = every[..., columns] if tall else _centre(x[..., columns], kept, tall)
+            diagonal = centred.square().sum(1)
+            hinge = hinge + (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+            if tall:
+                squares = squares + _off_diagonal(centred.mT @ every, columns).square().sum((1, 2))
+            else:  # the diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖²
+                gram.baddbmm_(centred, centred.mT)
+                squares = squares - diagonal.square().sum(-1)
+        covariance = (squares + gram.square().sum((1, 2))) / less_one**2
+        return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), gram
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, kept, ctx.weights = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(x, kept, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:
+        return _Gradient.apply(grad, *ctx.saved_tensors, ctx.weights)[0], None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        return _folded(_Terms, info.batch_size, in_dims, args)
+
+
+class _Gradient(torch.autograd.Function):
+    """The backward pass as a function of its own, so that vmap can batch it and a second derivative is refused."""
+
+    @staticmethod
+    def forward(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> tuple[Tensor]:
+        """Of the centred vectors; their derivatives already sum to zero, so centring them changes nothing."""
+        tall, less_one = _is_tall(x), _less_one(x, kept)[:, None, None]
+        scale = grad[:, None, None] / x.shape[-1]
+        every = _centre(x, kept, tall) if tall else x
+        result = torch.empty_like(x)
+        for columns in _slices(x):
+            centred = every[..., columns] if tall else _centre(x[..., columns], kept, tall)
+            diagonal = centred.square().sum(1, keepdim=True)
+            deviation = (diagonal / less_one + weights.eta).sqrt()
+            pull = torch.where(deviation < 1, weights.variance / (deviation * less_one), 0.0)
+            push = 4 * weights.covariance / less_one**2
+            if tall:
+                coupled = every @ _off_diagonal(centred.mT @ every, columns).mT
+                result[..., columns] = scale * (push * coupled - pull * centred)
+            else:
+                coupled = (gram * (scale * push)) @ centred
+                result[..., columns] = coupled.addcmul_(centred, scale * (push * diagonal + pull), value=-1)
+        return (result,)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("seq_vcr has no second derivative")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        return _folded(_Gradient, info.batch_size, in_dims, args)
+
+
+def _folded(
+    function: Any, size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Positions do not meet, so a batch of calls is a call with more positions."""
+    *tensors, weights = args
+    moved = [
+        x if x is None else (x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+        for x, dim in zip(tensors, in_dims[:-1], strict=True)
+    ]
+    out = function.apply(*moved, weights)
+    return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
+
+
+def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
+    """Whether XᵀX is the smaller of the two."""
+    return x.shape[1] >= x.shape[2]
+
+
+HELD = 1 << 16  # numbers of x looked at at once
+
+
+def _slices(x: Float[Tensor, "pos n feature"]) -> list[slice]:
+    """Features in runs that keep what is held at once small, whatever the size of x."""
+    n_features = x.shape[-1]
+    step = min(n_features, max(64, HELD // max(1, x.shape[0] * x.shape[1])))
+    return [slice(start, min(start + step, n_features)) for start in range(0, n_features, step)]
 
 
 def _centre(
-    x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"]
-) -> tuple[Float[Tensor, "pos n feature"], Float[Tensor, "pos 1"]]:
-    """Vectors less the mean of those that are kept, zero where they are not; and how many are kept."""
-    weight = kept.unsqueeze(-1).to(x.dtype)
-    n = weight.sum(1)
-    mean = (x * weight).sum(1) / n
-    return (x - mean.unsqueeze(1)) * weight, n
+    x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None, tall: bool
+) -> Float[Tensor, "pos n feature"]:
+    """Vectors less the mean of those that are kept, zero where they are not; float64 unless the matrix is tall."""
+    x = x if tall else x.double()
+    if kept is None:
+        return x - x.mean(1, keepdim=True)
+    x = x.masked_fill(~kept.unsqueeze(-1), 0.0)
+    mean = x.sum(1, keepdim=True) / kept.sum(1).clamp(min=1)[:, None, None]
+    return (x - mean).masked_fill_(~kept.unsqueeze(-1), 0.0)
 
 
-def _off_diagonal(x: Float[Tensor, "pos n feature"]) -> Float[Tensor, " pos"]:
-    """Σ_{j≠k} (XᵀX)_jk², through whichever of XᵀX and XXᵀ is smaller."""
-    if x.shape[1] >= x.shape[2]:
-        gram = x.transpose(1, 2) @ x
-        return (gram - torch.diag_embed(gram.diagonal(dim1=1, dim2=2))).square().sum((1, 2))
-    # Here the diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖², and one large feature would drown the rest.
-    wide = x.double()
-    total = (wide @ wide.transpose(1, 2)).square().sum((1, 2))
-    return (total - wide.square().sum(1).square().sum(-1)).to(x.dtype)
+def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:
+    n = x.new_full((len(x),), x.shape[1]) if kept is None else kept.sum(1).to(x.dtype)
+    return (n - 1).clamp(min=1)
 
 
-def covariance_floor(n: int, d: int, covariance_weight: float) -> float:
+def _off_diagonal(gram: Float[Tensor, "pos rows feature"], rows: slice) -> Float[Tensor, "pos rows feature"]:
+    """These rows of a matrix, without its diagonal."""
+    on_diagonal = torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device)[rows]
+    return gram.masked_fill(on_diagonal, 0.0)
+
+
+def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float | Tensor:
     """The least covariance term at unit variance: λ2 (d/(N−1) − 1) where N−1 < d, else 0.
 
-    Fewer vectors than features cannot be uncorrelated: their covariance has rank N−1 and trace d.
+    Fewer vectors than features cannot be uncorrelated: their covariance has rank N−1 and trace d. Where n is a tensor,
+    the vectors at each position, it is the mean over the positions with at least two.
     """
+    if isinstance(n, Tensor):
+        floors = covariance_weight * (d / (n[n >= 2] - 1) - 1).clamp(min=0)
+        return floors.mean()
     return covariance_weight * max(d / (n - 1) - 1, 0.0) if n > 1 else 0.0
 
 
 class SeqVCR(base.Objective):
-    """`seq_vcr` of the logits, or of a layer's residual, through a learned linear projection if one is asked for."""
+    """`seq_vcr` of the logits, or of a layer's residual, through a learned linear projection if one is asked for.
+
+    Where several processes train together, over the sequences of all of them: the loss does not depend on how many
+    processes share a batch. It is logged beside `seq_vcr_floor`, below which its covariance term cannot fall.
+    """
 
     name = "seq_vcr"
 
@@ -130,14 +252,16 @@ class SeqVCR(base.Objective):
         self, logits: Tensor, kept: Mapping[str, Tensor], batch: Batch
     ) -> tuple[Tensor, dict[str, float | Tensor]]:
         s = self.settings
-        x = self.project(kept[self.needs[0]] if self.needs else logits)
+        x = across_processes(self.project(kept[self.needs[0]] if self.needs else logits))
+        mask = across_processes(batch.loss_mask) if s.scored_only else None
         loss = seq_vcr(
             x,
             variance_weight=s.variance_weight,
             covariance_weight=s.covariance_weight,
             eta=s.eta,
             over=s.over,
-            mask=batch.loss_mask if s.scored_only else None,
+            mask=mask,
         )
-        n = len(batch) if s.over == "batch" else batch.tokens.numel()
+        counts = torch.full(x.shape[1:2], len(x), device=x.device) if mask is None else mask.sum(0)
+        n = counts if s.over == "batch" else counts.sum(0, keepdim=True)
         return loss, {"seq_vcr": loss.detach(), "seq_vcr_floor": covariance_floor(n, x.shape[-1], s.covariance_weight)}

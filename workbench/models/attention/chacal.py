@@ -76,8 +76,8 @@ class ChacalAttention(base.Attention):
             shape = Shape(s.gamma, s.form, s.diagonal, default_block(k.shape[-2]))
             q = self.scale_queries(q, base.query_positions(q, k, None))
             # a view of memory, never a copy: its new rows are written through it
-            flat = [x.flatten(0, 1) for x in (q, k, new)]
-            z = extend_blocks(*flat, memory.view(-1, *memory.shape[-2:]), shape)
+            flat = memory.view(-1, *memory.shape[-2:])
+            z = extend_blocks(q.flatten(0, 1), k.flatten(0, 1), new.flatten(0, 1), flat, shape)
             return z.view_as(v).to(v.dtype)
 
     def _extend_by_one(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None) -> Tensor:
