@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import LOGITS, Capture, Subject
 from workbench.models.attention import ATTENTION
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth, Vocabulary
@@ -88,6 +88,6 @@ def stage() -> Callable[..., Capture]:
         )
         logits = torch.randn(n, n_pos, d_vocab, generator=rng)
         batch = Batch(ids, ids, ids != (-1 if pad is None else pad))
-        return Capture(acts | (activations or {}), logits, batch, truth or task.truth(ids), subject)
+        return Capture(acts | {LOGITS: logits} | (activations or {}), batch, subject, truth)
 
     return build

@@ -25,7 +25,7 @@ def sorted_capture(stage, n: int) -> Capture:  # type: ignore[no-untyped-def]
         capture,
         activations=marked,
         batch=batch,
-        truth=TASK.truth(batch.tokens),
+        given_truth=TASK.truth(batch.tokens),
         subject=replace(capture.subject, task=TASK),
     )
 

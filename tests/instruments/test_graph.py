@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.capture import Capture
+from workbench.capture import LOGITS, Capture
 from workbench.instruments import INSTRUMENTS, attention_graph, attention_hops, mismatched
 from workbench.seeds import generator
 from workbench.tasks import Truth
@@ -109,7 +109,7 @@ def test_best_head_is_chosen_on_one_set_and_measured_on_another(stage: Stage) ->
 
 
 def test_no_head_is_chosen_without_gold_edges(stage: Stage) -> None:
-    capture = replace(chain_stage(stage, parent_pattern), truth=Truth())
+    capture = replace(chain_stage(stage, parent_pattern), given_truth=Truth())
     found = attention_graph.measure(capture)
     assert np.isnan(found.values).all()
     with pytest.raises(ValueError, match="gold edge"):
@@ -130,7 +130,8 @@ def test_matrices_of_one_head_are_pattern_powers_and_resolvent(stage: Stage) -> 
 def test_every_instrument_measures_and_names_its_settings(stage: Stage) -> None:
     capture = chain_stage(stage, uniform, "chacal")
     batch = TASK.sample(6, generator(0, "chains"))
-    capture = replace(capture, batch=batch, logits=torch.randn(6, 16, 16, generator=generator(0, "logits")))
+    logits = torch.randn(6, 16, 16, generator=generator(0, "logits"))
+    capture = replace(capture, batch=batch, activations={**capture.activations, LOGITS: logits})
     for name, instrument in INSTRUMENTS.items():
         assert set(instrument.needs(capture.subject)) <= set(capture.activations)
         found = instrument.measure(capture)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.capture import Capture
+from workbench.capture import LOGITS, Capture
 from workbench.instruments import accuracy, overall, projection
 from workbench.seeds import generator
 from workbench.tasks.pointer_chain import PointerChain
@@ -81,9 +81,9 @@ def test_accuracy_by_hop_and_overall_agree_with_planted_logits(stage: Stage) -> 
     capture = stage(batch.tokens)
     capture = replace(
         capture,
-        logits=logits,
+        activations={**capture.activations, LOGITS: logits},
         batch=batch,
-        truth=task.truth(batch.tokens),
+        given_truth=task.truth(batch.tokens),
         subject=replace(capture.subject, task=task),
     )
     found = accuracy.measure(capture)

@@ -41,7 +41,7 @@ def capture_of(
         future = torch.ones(n_pos, n_pos, dtype=torch.bool).triu(1)
         acts[f"blocks.{layer}.attn.hook_pattern"] = scores.masked_fill(future, -torch.inf).softmax(-1)
     acts |= plant(batch.tokens, subject) if plant else {}
-    return Capture(acts, torch.randn(n, n_pos, size, generator=rng), batch, task.truth(batch.tokens), subject)
+    return Capture(acts, batch, subject)
 
 
 def sorter(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:

@@ -6,13 +6,13 @@ answers of other examples (`mismatched`), which is what the task's regularities 
 
 from __future__ import annotations
 
-from workbench.capture import Capture, Subject
+from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.measurement import Measurement
 
 
 def needs(subject: Subject) -> list[str]:
-    """No activations: the logits are enough."""
-    return []
+    """The logits alone."""
+    return [LOGITS]
 
 
 def measure(capture: Capture) -> Measurement:

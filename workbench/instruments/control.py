@@ -32,9 +32,8 @@ def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
     return replace(
         capture,
         activations={name: value[own.to(value.device)] for name, value in capture.activations.items()},
-        logits=capture.logits[own.to(capture.logits.device)],
         batch=pick(capture.batch, other),
-        truth=pick_truth(capture.truth, other, len(lengths)),
+        given_truth=pick_truth(capture.truth, other, len(lengths)),
     )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import torch
 
-from workbench.capture import Capture, Subject
+from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.measurement import Measurement
 from workbench.tasks import correct
 
 
 def needs(subject: Subject) -> list[str]:
-    """No activations: the logits are enough."""
-    return []
+    """The logits alone."""
+    return [LOGITS]
 
 
 def measure(capture: Capture) -> Measurement:

@@ -10,6 +10,8 @@ the residual, an untrained model too points at its own token in the encoder basi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -48,12 +50,13 @@ def inner_products(
     return project(subject.final_norm(residual) if final_norm else residual, basis(subject, basis_name))
 
 
-def measure(capture: Capture, *, final_norm: bool = False) -> Measurement:
+def measure(capture: Capture, *, final_norm: bool = False, points: Sequence[str] | None = None) -> Measurement:
     """How often the residual's top token is the position's own token, or its target.
 
     Dims `token` (`own`: over all real positions; `target`: over scored positions whose target is one class), `basis`,
     `point` (hook name), `example`. With `final_norm` the residual passes through the model's final norm first; then
-    the decoder basis at the last point gives the model's own logits, but for the unembedding's bias.
+    the decoder basis at the last point gives the model's own logits, but for the unembedding's bias. Points are hook
+    names of residuals, by default those of `needs`.
     """
     tokens, batch = capture.batch.tokens, capture.batch
     lengths = capture.subject.task.lengths(tokens)
@@ -61,7 +64,7 @@ def measure(capture: Capture, *, final_norm: bool = False) -> Measurement:
     wanted = {"own": (tokens, real)}
     if batch.targets.ndim == 2:
         wanted["target"] = (batch.targets, batch.loss_mask)
-    points = needs(capture.subject)
+    points = needs(capture.subject) if points is None else list(points)
     values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
     for b, name in enumerate(BASES):
         for p, point in enumerate(points):

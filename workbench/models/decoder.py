@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -166,15 +167,17 @@ class Decoder(nn.Module):
         Raises:
             ValueError: if the tokens do not fit the vocabulary or the context, or a name does not exist.
         """
-        self._check(tokens)
         unknown = set(keep or ()) - set(self.activation_names)
         if unknown:
             raise ValueError(
                 f"no activation {sorted(unknown)[0]!r} to keep; there is: {', '.join(self.activation_names)}"
             )
-        final, activations = self._residuals(tokens)
+        kept = {}
+        for name, final in self.walk(tokens):
+            if keep is not None and name in keep:
+                kept[name] = final
         logits = self._head(head)(final)
-        return logits if keep is None else (logits, {name: activations[name] for name in keep})
+        return logits if keep is None else (logits, kept)
 
     @property
     def activation_names(self) -> list[str]:
@@ -183,19 +186,26 @@ class Decoder(nn.Module):
         layers = [f"blocks.{i}.hook_{point}" for i in range(self.config.n_layers) for point in points]
         return [*layers, "ln_final.hook_out"]
 
-    def _residuals(self, tokens: Tensor, cache: Cache | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def walk(
+        self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None
+    ) -> Iterator[tuple[str, Float[Tensor, "batch pos d_model"]]]:
+        """Each named activation when it is computed, in order; who stops asking stops the forward pass.
+
+        Raises:
+            ValueError: if the tokens do not fit the vocabulary or the context.
+        """
+        self._check(tokens)
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
             table = self.position_embedding.weight
             x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
         x = self.dropout(x)
-        activations = {}
         for i, layer in enumerate(self.layers):
-            activations[f"blocks.{i}.hook_resid_pre"] = x
+            yield f"blocks.{i}.hook_resid_pre", x
             mid, x = layer(x, cache, i)
-            activations[f"blocks.{i}.hook_resid_mid"], activations[f"blocks.{i}.hook_resid_post"] = mid, x
-        activations["ln_final.hook_out"] = final = self.final_norm(x)
-        return final, activations
+            yield f"blocks.{i}.hook_resid_mid", mid
+            yield f"blocks.{i}.hook_resid_post", x
+        yield "ln_final.hook_out", self.final_norm(x)
 
     def _head(self, name: str) -> nn.Module:
         return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")
@@ -248,7 +258,6 @@ class Decoder(nn.Module):
         return self.unembedding(self._extend(tokens, cache, lengths))
 
     def _extend(self, tokens: Tensor, cache: Cache, lengths: Tensor | None = None) -> Float[Tensor, "batch new d"]:
-        self._check(tokens)
         batch, n_new = tokens.shape
         room, n_slots = cache.keys[0].shape[0], cache.keys[0].shape[2]
         if batch != room or n_new < 1:
@@ -260,7 +269,7 @@ class Decoder(nn.Module):
             raise ValueError(f"sequences of different lengths go on by one token at a time, not by {n_new}")
         if lengths is not None and (cache.longest or lengths.shape != (batch,) or not _within(lengths, 1, n_new)):
             raise ValueError(f"lengths are of the first tokens: {batch} integers from 1 to {n_new}")
-        final, _ = self._residuals(tokens, cache)
+        _, final = deque(self.walk(tokens, cache), maxlen=1).pop()
         cache.longest += n_new
         cache.length = cache.length + n_new
         if lengths is not None:
