@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "runs": MODELLING,
     "training": MODELLING | {"runs"},
     "capture": MODELLING | {"runs"},
+    "capture_store": MODELLING | {"capture"},
     "instruments": MODELLING | {"capture"},
     "mechanisms": MODELLING | {"capture", "instruments"},
     "figures": MODELLING | {"capture", "instruments", "mechanisms"},

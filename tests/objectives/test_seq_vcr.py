@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 import torch
+from harness import peak_megabytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,20 +91,13 @@ def test_in_single_precision_it_is_the_textbook_to_a_millionth() -> None:
 
 def test_beside_its_input_it_holds_less_than_20_megabytes() -> None:
     """Input and gradient are 7.9 MB each; the covariances of the textbook form alone are 503 MB."""
-    code = """
-import resource, torch
+    setup = """
 from workbench.objectives import seq_vcr
-torch.set_num_threads(1)
-def run(*shape):
-    x = torch.randn(*shape, requires_grad=True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seq_vcr(x, variance_weight=1.0, covariance_weight=0.004).backward()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-run(4, 2, 64)
-print(run(32, 30, 2048))
+def run(x): seq_vcr(x, variance_weight=1.0, covariance_weight=0.004).backward()
+run(torch.randn(4, 2, 64, requires_grad=True))
+x = torch.randn(32, 30, 2048, requires_grad=True)
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(ran.stdout) < 20
+    assert 7 < peak_megabytes(setup, "run(x)") < 20
 
 
 def test_masked_vectors_do_not_count() -> None:

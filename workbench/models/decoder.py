@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import cast, overload
 
 import torch
 from einops import rearrange
@@ -104,9 +104,11 @@ class Layer(nn.Module):
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, cache: Cache | None = None, layer: int = 0) -> tuple[Tensor, Tensor]:
-        mid = x + self.dropout(self.attn(self.ln1(x), cache, layer))
-        return mid, mid + self.dropout(self.mlp(self.ln2(mid)))
+    def resid_mid(self, x: Tensor, cache: Cache | None = None, layer: int = 0) -> Tensor:
+        return x + self.dropout(self.attn(self.ln1(x), cache, layer))
+
+    def resid_post(self, mid: Tensor) -> Tensor:
+        return mid + self.dropout(self.mlp(self.ln2(mid)))
 
 
 def norm(config: DecoderConfig) -> nn.Module:
@@ -200,10 +202,11 @@ class Decoder(nn.Module):
             table = self.position_embedding.weight
             x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
         x = self.dropout(x)
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(cast(Iterable[Layer], self.layers)):
             yield f"blocks.{i}.hook_resid_pre", x
-            mid, x = layer(x, cache, i)
-            yield f"blocks.{i}.hook_resid_mid", mid
+            x = layer.resid_mid(x, cache, i)
+            yield f"blocks.{i}.hook_resid_mid", x
+            x = layer.resid_post(x)
             yield f"blocks.{i}.hook_resid_post", x
         yield "ln_final.hook_out", self.final_norm(x)
 

@@ -1,0 +1,102 @@
+"""What every benchmark here does the same way: interleaved rounds, ratios with their spread, peak memory, tables."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+README = Path(__file__).with_name("README.md")
+
+PEAK = """
+import torch
+torch.set_num_threads(1)
+def resident(which):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(which)) / 1024
+{setup}
+with open("/proc/self/clear_refs", "w") as reset:
+    reset.write("5")  # the peak is counted from here
+before = resident("VmRSS")
+{work}
+print(resident("VmHWM") - before)
+"""
+
+
+def peak_megabytes(setup: str, work: str) -> float:
+    """Resident memory that `work` needs at its peak beyond what `setup` left, in a process of its own (Linux)."""
+    code = PEAK.format(setup=setup, work=work)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if ran.returncode:
+        raise RuntimeError(ran.stderr)
+    return float(ran.stdout)
+
+
+def rounds(forms: Mapping[str, Callable[[], Any]], n: int) -> dict[str, list[float]]:
+    """Milliseconds of every form in each of n rounds, after one to warm up: what slows the machine slows all."""
+    for form in forms.values():
+        form()
+    taken: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(n):
+        for name, form in forms.items():
+            start = time.perf_counter()
+            form()
+            taken[name].append((time.perf_counter() - start) * 1e3)
+    return taken
+
+
+def ratios(taken: Mapping[str, Sequence[float]], above: str, below: str) -> list[float]:
+    """How many times longer one form took than another, round by round."""
+    return [a / b for a, b in zip(taken[above], taken[below], strict=True)]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+
+
+def milliseconds(values: Sequence[float]) -> str:
+    median = statistics.median(values)
+    return f"{median:.2f} ms" if median < 10 else f"{median:,.0f} ms"
+
+
+def write_section(name: str, lines: Sequence[str]) -> None:
+    """Put lines between the section's markers in the README beside this file."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = README.read_text(encoding="utf-8").split(begin)
+    README.write_text("\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"]), encoding="utf-8")
+
+
+class Table:
+    """Rows that are shown as they come, and written at the end."""
+
+    def __init__(self, section: str, *columns: str) -> None:
+        self.section, self.lines = section, [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+
+    def add(self, *cells: object) -> None:
+        self.lines.append(f"| {' | '.join(map(str, cells))} |")
+        sys.stdout.write(self.lines[-1] + "\n")
+        sys.stdout.flush()
+
+    def write(self) -> None:
+        write_section(self.section, self.lines)
+
+
+def main(doc: str | None, *tables: Callable[[], Table]) -> None:
+    """Run a benchmark from the command line, on one thread."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the tables into the README beside this file")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for table in tables:
+        made = table()
+        if options.write:
+            made.write()
