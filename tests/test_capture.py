@@ -94,7 +94,7 @@ def test_names_that_a_model_has_not_are_one_clear_line(model: Decoder, subject: 
         capture(model, subject, batch, [PATTERN])
     with pytest.raises(ValueError, match=r"no hook point 'blocks.2.hook_resid_mid'; .* blocks.0 to blocks.1"):
         capture(hook(model), subject, batch, ["blocks.2.hook_resid_mid"])
-    with pytest.raises(ValueError, match="'unembed.hook_out' was not captured; there is: blocks.0.hook_resid_mid"):
+    with pytest.raises(ValueError, match=r"'unembed.hook_out' was not captured; there is: blocks.0.hook_resid_mid"):
         _ = capture(model, subject, batch, [MID]).logits
 
 
@@ -218,7 +218,7 @@ def test_a_store_says_what_is_wrong(model: Decoder, subject: Subject, tmp_path: 
         stored(tmp_path, model, subject)
     with pytest.raises(ValueError, match="captures of 'sorter', not of 'other'"):
         next(store.captures(Subject.of(model, TASK, "other")))
-    with pytest.raises(ValueError, match="holds no captures: it has no index.json"):
+    with pytest.raises(ValueError, match=r"holds no captures: it has no index.json"):
         CaptureStore(tmp_path)
     (store.folder / "shard-00001.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match=r"shard-00001.safetensors is damaged"):

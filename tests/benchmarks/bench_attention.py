@@ -1,84 +1,158 @@
-"""ChaCAL in blocks beside its textbook form and PyTorch's fused standard attention, in one run, on one thread.
+"""Attention variants beside their textbook forms and PyTorch's fused standard attention: training, memory, decoding.
 
-python tests/benchmarks/bench_attention.py            print the table
-python tests/benchmarks/bench_attention.py --write    and put it into README.md beside this file
+python tests/benchmarks/bench_attention.py            print the tables
+python tests/benchmarks/bench_attention.py --write    and put them into README.md beside this file
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from harness import Table, grew, main, milliseconds, peak_megabytes, ratios, rounds, spread
 from torch import Tensor
 
+from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, chacal_attention
 from workbench.seeds import generator
 
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- attention: begin -->", "<!-- attention: end -->"
-SHAPES = [(16, 128), (4, 512), (2, 1024), (1, 2048)]
-ROUNDS = 9
+Form = Callable[[Tensor, Tensor, Tensor], Tensor]
+HEADS, D_HEAD, ROUNDS, CONTEXT, TOKENS = 8, 64, 11, 2048, 200
 
 
 def textbook(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Eq. 5 as it is written: the whole pattern, one triangular solve, PyTorch's own derivatives."""
-    layer = ATTENTION["chacal"](gamma=0.9)
+    A = ATTENTION["standard"]().pattern(q, k)
+    return 0.1 * (A @ torch.linalg.solve_triangular(-0.9 * A, v, upper=False, unitriangular=True))
+
+
+def textbook_tempered(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The scores, all of them, times their temperature."""
+    layer = ATTENTION["tempered"](beta=0.3)
     return layer.read(layer.pattern(q, k), v)
 
 
-FORMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "fused standard": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-    "textbook": textbook,
-    "blocks": chacal_attention,
+FUSED, TEXTBOOK, BLOCKS = "fused standard", "textbook ChaCAL", "ChaCAL in blocks"
+TEMPERED, TEXTBOOK_TEMPERED = "tempered", "textbook tempered"
+FORMS: dict[str, Form] = {
+    FUSED: lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    TEXTBOOK: textbook,
+    BLOCKS: chacal_attention,
+    TEXTBOOK_TEMPERED: textbook_tempered,
+    TEMPERED: ATTENTION["tempered"](beta=0.3).mix,
 }
 
 
-def timed(form: Callable[[Tensor, Tensor, Tensor], Tensor], inputs: list[Tensor]) -> float:
-    start = time.perf_counter()
-    form(*inputs).sum().backward()
-    return (time.perf_counter() - start) * 1e3
+def step(form: Form, inputs: list[Tensor]) -> Callable[[], None]:
+    def run() -> None:
+        for x in inputs:
+            x.grad = None
+        form(*inputs).sum().backward()
+
+    return run
 
 
-def row(batch: int, n_pos: int) -> str:
-    """Every form once a round, so that what slows the machine slows all; ratios are taken within a round."""
-    rng = generator(0)
-    inputs = [torch.randn(batch, 8, n_pos, 64, generator=rng).requires_grad_() for _ in range(3)]
-    for form in FORMS.values():
-        timed(form, inputs)
-    rounds = [{name: timed(form, inputs) for name, form in FORMS.items()} for _ in range(ROUNDS)]
-    times = {name: statistics.median(r[name] for r in rounds) for name in FORMS}
-    faster = [r["textbook"] / r["blocks"] for r in rounds]
-    slower = [r["blocks"] / r["fused standard"] for r in rounds]
-    return (
-        f"| {batch} | {n_pos} | {times['fused standard']:.0f} ms | {times['textbook']:.0f} ms | "
-        f"{times['blocks']:.0f} ms | {spread(faster)} | {spread(slower)} |"
+def training() -> Table:
+    columns = [
+        f"{TEXTBOOK} / blocks",
+        f"blocks / {FUSED}",
+        f"{TEXTBOOK_TEMPERED} / {TEMPERED}",
+        f"{TEMPERED} / {FUSED}",
+    ]
+    table = Table("attention", "batch × length", FUSED, TEXTBOOK, BLOCKS, TEMPERED, *columns)
+    for batch, n_pos in [(64, 32), (16, 128), (4, 512), (2, 1024), (1, 2048)]:
+        rng = generator(0)
+        inputs = [torch.randn(batch, HEADS, n_pos, D_HEAD, generator=rng).requires_grad_() for _ in range(3)]
+        taken = rounds({name: step(form, inputs) for name, form in FORMS.items()}, ROUNDS)
+        faster, slower = ratios(taken, TEXTBOOK, BLOCKS), ratios(taken, BLOCKS, FUSED)
+        tempered = ratios(taken, TEMPERED, FUSED)
+        table.add(
+            f"{batch} × {n_pos}",
+            *(milliseconds(taken[name]) for name in (FUSED, TEXTBOOK, BLOCKS, TEMPERED)),
+            *map(spread, (faster, slower, ratios(taken, TEXTBOOK_TEMPERED, TEMPERED), tempered)),
+        )
+        limits = {512: (4, 1.25), 2048: (6, 1.5)}.get(n_pos)
+        if limits:
+            table.ask(f"{TEXTBOOK} / blocks at {batch} × {n_pos}", statistics.median(faster), least=limits[0])
+            table.ask(f"blocks / {FUSED} at {batch} × {n_pos}", statistics.median(slower), most=limits[1])
+            table.ask(f"{TEMPERED} / {FUSED} at {batch} × {n_pos}", statistics.median(tempered), most=1.05)
+    return table
+
+
+SETUP = """
+from bench_attention import FORMS
+from workbench.models.attention import chacal_attention
+q, k, v = (torch.randn(1, 8, {n_pos}, 64, requires_grad=True) for _ in range(3))
+FORMS[{form!r}](*(x[:, :, :8] for x in (q, k, v))).sum().backward()
+q.grad = k.grad = v.grad = None
+"""
+
+
+def growth() -> Table:
+    """One sequence, ever longer: time of forward and backward, and memory beside the inputs."""
+    forms = (FUSED, TEXTBOOK, BLOCKS)
+    table = Table("attention-growth", "length", *(f"{form}, {what}" for form in forms for what in ("time", "memory")))
+    for n_pos in (256, 512, 1024, 2048, 4096, 8192):
+        cells = []
+        for form in forms:
+            if form == TEXTBOOK and n_pos > 4096:
+                cells += ["not run", "not run"]
+                continue
+            rng = generator(0)
+            inputs = [torch.randn(1, HEADS, n_pos, D_HEAD, generator=rng).requires_grad_() for _ in range(3)]
+            taken = rounds({form: step(FORMS[form], inputs)}, 5 if n_pos <= 2048 else 3)[form]
+            work = f"FORMS[{form!r}](q, k, v).sum().backward()"
+            memory = peak_megabytes(
+                f"import sys; sys.path.insert(0, {HERE!r})" + SETUP.format(n_pos=n_pos, form=form), work
+            )
+            cells += [milliseconds(taken), f"{memory:,.0f} MB"]
+            grew("Attention, forward and backward", "ms", "length", form, n_pos, statistics.median(taken))
+            grew("Attention, memory", "MB", "length", form, n_pos, memory)
+            if form == BLOCKS and n_pos == 8192:
+                at_8192 = memory
+        table.add(n_pos, *cells)
+    patterns = HEADS * 8192**2 * 4 / 2**20
+    table.ask("memory of the blocks at length 8192, MB", at_8192, most=1024)
+    table.asked.append(
+        f"- One pattern of {HEADS} heads at length 8192 is {patterns:,.0f} MB; the textbook form holds several."
     )
+    return table
 
 
-def spread(ratios: list[float]) -> str:
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+def decoding() -> Table:
+    """One token more after CONTEXT of them, by every variant in one layer of 8 heads × 64; and the prompt before."""
+    variants = [name for name in ATTENTION if name != "standard"]
+    table = Table(
+        "decoding", "variant", "prompt of 2048", "a token", "a token / standard", "largest difference in logits"
+    )
+    tokens = torch.randint(0, 100, (1, CONTEXT + 1), generator=generator(0))
+    models, caches, prompts, differences = {}, {}, {}, {}
+    for name in ("standard", *variants):
+        config = DecoderConfig(
+            n_layers=1, d_model=512, n_heads=HEADS, d_vocab=100, n_ctx=CONTEXT + TOKENS + 8, attention=name
+        )
+        models[name] = model = Decoder(config, generator(0)).eval()
+        prompts[name] = rounds({"": lambda model=model: model.extend(tokens[:, :-1], model.cache(1))}, 5)[""]
+        caches[name] = model.cache(1)
+        model.extend(tokens[:, :-1], caches[name])
+        last = model.extend(tokens[:, -1:], caches[name])
+        differences[name] = (last[0, 0] - model(tokens)[0, -1]).abs().max().item()
+    one = {name: lambda name=name: models[name].extend(tokens[:, :1], caches[name]) for name in models}
+    taken = rounds(one, TOKENS)
+    for name in models:
+        slower = ratios(taken, name, "standard")
+        table.add(
+            name, milliseconds(prompts[name]), milliseconds(taken[name]), spread(slower), f"{differences[name]:.0e}"
+        )
+        if "chacal" in name:
+            table.ask(f"a token of {name} / standard", statistics.median(slower), most=1.15)
+            table.ask(f"{name}, decoded against the full forward pass", differences[name], most=1e-5)
+    return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into the README beside this file")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    heading = "| batch | length | fused standard | textbook | blocks | textbook / blocks | blocks / fused |"
-    rows = [heading, "|---:" * 7 + "|"]
-    for shape in SHAPES:
-        rows.append(row(*shape))
-        print(rows[-1], flush=True)
-    if options.write:
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-        README.write_text("\n".join([f"{before}{BEGIN}", *rows, f"{END}{rest.split(END)[1]}"]), encoding="utf-8")
-
+HERE = __file__.rsplit("/", 1)[0]
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, training, growth, decoding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 README = Path(__file__).with_name("README.md")
+GROWTH = Path(__file__).with_name("growth.json")
 
 PEAK = """
 import torch
@@ -76,27 +78,51 @@ def write_section(name: str, lines: Sequence[str]) -> None:
 
 
 class Table:
-    """Rows that are shown as they come, and written at the end."""
+    """Rows that are shown as they come and written at the end, with what was asked of them and whether it holds."""
 
     def __init__(self, section: str, *columns: str) -> None:
         self.section, self.lines = section, [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+        self.asked: list[str] = []
+        self.falls_short = False
 
     def add(self, *cells: object) -> None:
         self.lines.append(f"| {' | '.join(map(str, cells))} |")
-        sys.stdout.write(self.lines[-1] + "\n")
-        sys.stdout.flush()
+        show(self.lines[-1])
+
+    def ask(self, what: str, found: float, *, least: float | None = None, most: float | None = None) -> None:
+        """Hold a figure against what it has to be."""
+        holds = (least is None or found >= least) and (most is None or found <= most)
+        limit = f"at least {least:g}" if least is not None else f"at most {most:g}"
+        self.asked.append(f"- {what}: {found:.3g}, asked {limit}: {'holds' if holds else '**falls short**'}")
+        self.falls_short |= not holds
+        show(self.asked[-1])
 
     def write(self) -> None:
-        write_section(self.section, self.lines)
+        write_section(self.section, [*self.lines, "", *self.asked] if self.asked else self.lines)
+
+
+def show(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def grew(what: str, unit: str, size_name: str, form: str, size: int, value: float) -> None:
+    """Keep one point of how a cost grows, for the figure that `draw_growth.py` makes."""
+    points = json.loads(GROWTH.read_text(encoding="utf-8")) if GROWTH.exists() else []
+    key = [what, unit, size_name, form, size]
+    points = [point for point in points if point[:-1] != key] + [[*key, round(value, 4)]]
+    GROWTH.write_text("[\n" + ",\n".join(map(json.dumps, points)) + "\n]\n", encoding="utf-8")
 
 
 def main(doc: str | None, *tables: Callable[[], Table]) -> None:
-    """Run a benchmark from the command line, on one thread."""
+    """Run a benchmark from the command line, on one thread; the exit status says whether all that was asked holds."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the tables into the README beside this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    made = []
     for table in tables:
-        made = table()
+        made.append(table())
         if options.write:
-            made.write()
+            made[-1].write()
+    sys.exit(any(table.falls_short for table in made))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.instruments.entropy import measure, needs
+from workbench.instruments.entropy import EntropyStream, measure, needs
 from workbench.seeds import generator
 
 ALPHAS = [0.5, 1.0, 1.5, 2.0, 3.0, 3.5, 8.0, 9.0, 50.0, math.inf]
@@ -159,6 +159,101 @@ def test_wrong_inputs_are_refused() -> None:
         matrix_entropy(gaussian(3))
     with pytest.raises(ValueError, match="NaN or infinity"):
         matrix_entropy(gaussian(3, 3) / 0)
+
+
+def textbook(z: Tensor, alpha: float) -> float:
+    """The definition, by the singular values of z."""
+    p = torch.linalg.svdvals(z.double()).square()
+    p = p / p.sum()
+    p = p[p > 1e-15]
+    if alpha == 1:
+        return -(p * p.log()).sum().item()
+    return -p.max().log().item() if math.isinf(alpha) else p.pow(alpha).sum().log().item() / (1 - alpha)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    alpha=st.sampled_from([1.0, 1.5, 2.0, 3.0, 4.0, 8.0, math.inf]),
+    n_pos=st.integers(1, 140),
+    d=st.integers(1, 140),
+    rank=st.integers(1, 140),
+    scale=st.sampled_from([1e-18, 1.0, 1e18]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_every_size_and_rank_has_the_entropy_of_its_definition(
+    alpha: float, n_pos: int, d: int, rank: int, scale: float, dtype: torch.dtype
+) -> None:
+    """Over the sizes at which another routine takes over: 64 and 96 rows and columns."""
+    z = ((gaussian(n_pos, rank) @ gaussian(rank, d)) * scale).to(dtype)
+    found = matrix_entropy(torch.stack([z, z.flip(0)]), alpha=alpha)
+    close = 1e-8 if dtype == torch.float64 else 2e-5
+    assert found.tolist() == pytest.approx([textbook(z, alpha)] * 2, abs=close)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0, 4.0, math.inf])
+@pytest.mark.parametrize("shape", [(3, 130, 100), (3, 100, 130), (2, 2, 128, 512)])
+def test_large_matrices_have_one_entropy_with_and_without_gradients(alpha: float, shape: tuple[int, ...]) -> None:
+    z = gaussian(*shape)
+    z[0] = 0
+    with_gradient = matrix_entropy(z.clone().requires_grad_(), alpha=alpha)
+    torch.testing.assert_close(matrix_entropy(z, alpha=alpha), with_gradient.detach(), atol=1e-10, rtol=0)
+    strided = z.transpose(-1, -2).contiguous().transpose(-1, -2)
+    torch.testing.assert_close(matrix_entropy(strided, alpha=alpha), with_gradient.detach(), atol=1e-10, rtol=0)
+
+
+def test_what_is_measured_is_not_changed() -> None:
+    z = gaussian(2, 100, 120)
+    before = z.clone()
+    for alpha in (1, 2, 3):
+        for flag in (False, True):
+            matrix_entropy(z, alpha=alpha, centre=flag, unit_rows=flag)
+    assert torch.equal(z, before)
+
+
+def test_integer_orders_need_no_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("asked for a spectrum")
+
+    monkeypatch.setattr("torch.linalg.eigvalsh", refuse)
+    assert matrix_entropy(gaussian(5, 8), alpha=3).item() == pytest.approx(textbook(gaussian(5, 8), 3), abs=1e-10)
+    with pytest.raises(AssertionError, match="asked for a spectrum"):
+        matrix_entropy(gaussian(5, 8), alpha=2.5)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 2.5, math.inf])
+@pytest.mark.parametrize("settings", [{}, {"centre": True}, {"unit_rows": True}], ids=str)
+def test_a_stream_has_the_entropy_of_everything_at_once(alpha: float, settings: dict[str, bool]) -> None:
+    z = gaussian(50, 4, 9) + 100 * gaussian(9)  # a mean far larger than what varies
+    stream, rest = EntropyStream(**settings), EntropyStream(**settings)
+    for part in z[:30].split(7):
+        stream.add(part)
+    rest.add(z[30:])
+    stream.merge(rest).merge(EntropyStream(**settings)).add(z[:0])
+    whole = matrix_entropy(z.reshape(200, 9), alpha=alpha, normalise="log_min", **settings).item()
+    assert stream.n == 200
+    assert stream.entropy(alpha=alpha, normalise="log_min") == pytest.approx(whole, abs=1e-9)
+
+
+def test_a_stream_centred_and_scaled_takes_two_passes() -> None:
+    z = gaussian(40, 6) + 3
+    with pytest.raises(ValueError, match=r"centre=stream\.mean"):
+        EntropyStream(centre=True, unit_rows=True)
+    mean = EntropyStream().add(z).mean
+    again = EntropyStream(centre=mean, unit_rows=True).add(z[:15]).add(z[15:])
+    assert again.entropy() == pytest.approx(matrix_entropy(z, centre=True, unit_rows=True).item(), abs=1e-10)
+
+
+def test_a_stream_of_nothing_or_of_other_things_is_refused() -> None:
+    with pytest.raises(ValueError, match="add vectors first"):
+        EntropyStream().entropy()
+    with pytest.raises(ValueError, match="had 6 features, not 5"):
+        EntropyStream().add(gaussian(2, 6)).add(gaussian(2, 5))
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        EntropyStream().add(torch.full((2, 3), torch.nan))
+    with pytest.raises(ValueError, match="alpha > 0"):
+        EntropyStream().add(gaussian(2, 6)).entropy(alpha=0)
+    assert EntropyStream().add(torch.zeros(3, 2)).entropy() == 0
+    assert EntropyStream(centre=True).add(torch.ones(3, 2)).entropy() == 0
 
 
 def test_measuring_leaves_padding_out(stage: Any) -> None:

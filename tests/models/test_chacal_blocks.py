@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 from harness import peak_megabytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from workbench.models.attention import ATTENTION, chacal_attention
@@ -41,6 +43,38 @@ def test_values_and_gradients_are_the_textbooks(
     assert torch.allclose(got, want, atol=1e-11)
     grads = [torch.autograd.grad((y * weight).sum(), (q, k, v)) for y in (got, want)]
     assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(*grads, strict=True))
+
+
+@EVERY_FORM
+@EITHER_DIAGONAL
+@pytest.mark.parametrize("n_pos", [1, 3, 4, 5])  # 1, block − 1, block, block + 1
+def test_gradients_are_those_of_finite_differences(form: Any, diagonal: bool, n_pos: int) -> None:
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: chacal_blocks(q, k, v, gamma=0.9, form=form, diagonal=diagonal, block=4), inputs(2, n_pos, 3)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    form=st.sampled_from(["eq5", "eq7"]),
+    diagonal=st.booleans(),
+    gamma=st.sampled_from([0.0, 0.5, 0.9, 0.999]),
+    n_pos=st.integers(1, 40),
+    block=st.integers(1, 41),
+    d_head=st.integers(1, 5),
+    scale=st.sampled_from([0.01, 1.0, 30.0]),
+)
+def test_any_shape_in_any_block_is_the_textbooks(
+    form: Any, diagonal: bool, gamma: float, n_pos: int, block: int, d_head: int, scale: float
+) -> None:
+    q, k, v = inputs(2, n_pos, d_head)
+    q = (q * scale).detach().requires_grad_()
+    got = chacal_blocks(q, k, v, gamma=gamma, form=form, diagonal=diagonal, block=block)
+    want = textbook(q[None], k[None], v[None], gamma, form, diagonal)[0]
+    torch.testing.assert_close(got, want, atol=1e-9, rtol=1e-9)
+    grads = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in (got, want)]
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
 
 
 def test_values_may_be_wider_than_keys_and_batches_may_broadcast() -> None:

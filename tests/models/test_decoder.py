@@ -160,6 +160,20 @@ def test_generation_through_a_mixture_of_variants_equals_recomputing() -> None:
     assert torch.equal(model.generate(tokens(2), 6), expected)
 
 
+@pytest.mark.parametrize("attention", ["standard", "chacal", "tempered_chacal"])
+def test_a_decoder_compiles_as_one_graph(attention: str) -> None:
+    model = decoder(attention=attention)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    results = []
+    for run in (model, compiled):
+        logits, kept = run(tokens(), keep=["blocks.0.hook_resid_post"])
+        model.zero_grad()
+        (logits.sin().sum() + kept["blocks.0.hook_resid_post"].square().sum()).backward()
+        results.append((logits.detach(), model.token_embedding.weight.grad.clone()))
+    for plain, fast in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
+
+
 def test_a_prompt_padded_on_the_right_goes_on_from_its_own_end() -> None:
     model = decoder(attention="chacal")
     cache, whole = model.cache(3), tokens(5)

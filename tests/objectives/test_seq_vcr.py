@@ -47,13 +47,15 @@ def test_both_gram_forms_equal_the_textbook_in_value_and_gradient(n: int, pos: i
     assert torch.allclose(*(torch.autograd.grad(loss, x)[0] for loss in losses), atol=1e-10)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 1), (2, 1, 2), (4, 3, 7), (7, 3, 4), (5, 2, 63), (5, 2, 64), (5, 2, 65)])
+@pytest.mark.parametrize("shape", [(2, 3, 1), (2, 1, 2), (4, 3, 7), (7, 3, 4), (2, 1, 6), (2, 1, 7), (5, 9, 3)])
 @pytest.mark.parametrize("over", ["batch", "batch+length"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_gradient_is_right_in_both_forms_and_at_the_edges_of_a_slice(
+def test_gradient_is_right_in_both_forms_and_at_the_edges_of_a_run(
     shape: tuple[int, ...], over: Any, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["workbench.objectives.seq_vcr"], "HELD", 1)  # slices of 64 features
+    monkeypatch.setattr(
+        sys.modules["workbench.objectives.seq_vcr"], "HELD", 12
+    )  # runs of one to four positions or features
     x = torch.randn(*shape, dtype=torch.float64, generator=generator(0), requires_grad=True)
     mask = torch.ones(shape[:2], dtype=torch.bool)
     if masked:

@@ -76,28 +76,17 @@ class Weights(NamedTuple):
 
 
 class _Terms(torch.autograd.Function):
-    """(x `[pos, n, feature]`, which vectors count `[pos, n]` or None) to each position's term and, if wide, its Gram.
+    """(x `[pos, n, feature]`, which vectors count `[pos, n]` or None) to each position's term, and its Gram matrix.
 
-    The derivative is written out, in the same slices of features as the value: autograd would keep every slice.
+    The derivative is written out, part by part as the value is: autograd would keep every part.
     """
 
     @staticmethod
     def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Tensor]:
-        tall, less_one = _is_tall(x), _less_one(x, kept)
-        hinge = x.new_zeros(len(x))
-        squares = x.new_zeros(len(x), dtype=x.dtype if tall else torch.float64)  # Σ_{j≠k} (XᵀX)_jk²
-        gram = x.new_zeros(len(x), *((0, 0) if tall else (x.shape[1],) * 2), dtype=torch.float64)
-        every = _centre(x, kept, tall) if tall else x
-        for columns in _slices(x):
-            centred = every[..., columns] if tall else _centre(x[..., columns], kept, tall)
-            diagonal = centred.square().sum(1)
-            hinge = hinge + (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
-            if tall:
-                squares = squares + _off_diagonal(centred.mT @ every, columns).square().sum((1, 2))
-            else:  # the diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖²
-                gram.baddbmm_(centred, centred.mT)
-                squares = squares - diagonal.square().sum(-1)
-        covariance = (squares + gram.square().sum((1, 2))) / less_one**2
+        less_one = _less_one(x, kept)
+        diagonal, squares, gram = _tall(x, kept) if x.shape[1] >= x.shape[2] else _wide(x, kept)
+        hinge = (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+        covariance = squares / less_one**2
         return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), gram
 
     @staticmethod
@@ -121,22 +110,28 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def forward(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> tuple[Tensor]:
         """Of the centred vectors; their derivatives already sum to zero, so centring them changes nothing."""
-        tall, less_one = _is_tall(x), _less_one(x, kept)[:, None, None]
+        tall, less_one = x.shape[1] >= x.shape[2], _less_one(x, kept)[:, None, None]
         scale = grad[:, None, None] / x.shape[-1]
-        every = _centre(x, kept, tall) if tall else x
+        push = scale * 4 * weights.covariance / less_one**2
         result = torch.empty_like(x)
-        for columns in _slices(x):
-            centred = every[..., columns] if tall else _centre(x[..., columns], kept, tall)
+
+        def pull(diagonal: Tensor, part: slice = slice(None)) -> Tensor:
+            deviation = (diagonal / less_one[part] + weights.eta).sqrt()
+            return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
+
+        if tall:
+            for part in _runs(len(x), x[0].numel()):
+                centred = _centre(x[part], None if kept is None else kept[part])
+                coupled = (centred @ gram[part]).mul_(push[part])
+                diagonal = centred.square().sum(1, keepdim=True)
+                result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
+            return (result,)
+        coupling = gram * push
+        for columns in _runs(x.shape[2], x[..., 0].numel()):
+            centred = _centre(x[..., columns].double(), kept)
             diagonal = centred.square().sum(1, keepdim=True)
-            deviation = (diagonal / less_one + weights.eta).sqrt()
-            pull = torch.where(deviation < 1, weights.variance / (deviation * less_one), 0.0)
-            push = 4 * weights.covariance / less_one**2
-            if tall:
-                coupled = every @ _off_diagonal(centred.mT @ every, columns).mT
-                result[..., columns] = scale * (push * coupled - pull * centred)
-            else:
-                coupled = (gram * (scale * push)) @ centred
-                result[..., columns] = coupled.addcmul_(centred, scale * (push * diagonal + pull), value=-1)
+            coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
+            result[..., columns] = coupled
         return (result,)
 
     @staticmethod
@@ -165,26 +160,45 @@ def _folded(
     return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
 
 
-def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
-    """Whether XᵀX is the smaller of the two."""
-    return x.shape[1] >= x.shape[2]
+def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:
+    """Diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk² and XᵀX less its diagonal, position by position."""
+    parts = []
+    for part in _runs(len(x), x[0].numel()):
+        centred = _centre(x[part], None if kept is None else kept[part])
+        gram = centred.mT @ centred
+        diagonal = gram.diagonal(dim1=1, dim2=2).clone()
+        gram.diagonal(dim1=1, dim2=2).zero_()
+        parts.append((diagonal, gram.square().sum((1, 2)), gram))
+    diagonal, squares, gram = (torch.cat(found) for found in zip(*parts, strict=True))
+    return diagonal, squares, gram
+
+
+def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos n n"]]:
+    """Diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk² and XXᵀ, features by features, in float64.
+
+    The diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖², where one large feature would drown the rest.
+    """
+    gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
+    diagonals = []
+    for columns in _runs(x.shape[2], x[..., 0].numel()):
+        centred = _centre(x[..., columns].double(), kept)
+        gram.baddbmm_(centred, centred.mT)
+        diagonals.append(centred.square().sum(1))
+    diagonal = torch.cat(diagonals, dim=-1)
+    return diagonal, gram.square().sum((1, 2)) - diagonal.square().sum(-1), gram
 
 
 HELD = 1 << 16  # numbers of x looked at at once
 
 
-def _slices(x: Float[Tensor, "pos n feature"]) -> list[slice]:
-    """Features in runs that keep what is held at once small, whatever the size of x."""
-    n_features = x.shape[-1]
-    step = min(n_features, max(64, HELD // max(1, x.shape[0] * x.shape[1])))
-    return [slice(start, min(start + step, n_features)) for start in range(0, n_features, step)]
+def _runs(n: int, numbers_each: int) -> list[slice]:
+    """Positions or features in runs that keep what is held at once small, whatever the size of x."""
+    step = max(1, HELD // max(1, numbers_each))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def _centre(
-    x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None, tall: bool
-) -> Float[Tensor, "pos n feature"]:
-    """Vectors less the mean of those that are kept, zero where they are not; float64 unless the matrix is tall."""
-    x = x if tall else x.double()
+def _centre(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos n feature"]:
+    """Vectors less the mean of those that are kept, zero where they are not."""
     if kept is None:
         return x - x.mean(1, keepdim=True)
     x = x.masked_fill(~kept.unsqueeze(-1), 0.0)
@@ -195,12 +209,6 @@ def _centre(
 def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:
     n = x.new_full((len(x),), x.shape[1]) if kept is None else kept.sum(1).to(x.dtype)
     return (n - 1).clamp(min=1)
-
-
-def _off_diagonal(gram: Float[Tensor, "pos rows feature"], rows: slice) -> Float[Tensor, "pos rows feature"]:
-    """These rows of a matrix, without its diagonal."""
-    on_diagonal = torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device)[rows]
-    return gram.masked_fill(on_diagonal, 0.0)
 
 
 def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float | Tensor:

@@ -51,16 +51,19 @@ class ChacalAttention(base.Attention):
         s, dtype = self.settings, torch.promote_types(torch.promote_types(v.dtype, pattern.dtype), torch.float32)
         with torch.autocast(v.device.type, enabled=False):
             A, values = pattern.to(dtype), v.to(dtype)
-            inner = A if s.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-            system = torch.eye(A.shape[-1], dtype=dtype, device=A.device) - s.gamma * inner
-
-            def solve(rhs: Tensor) -> Tensor:
-                if bool(pattern.triu(1).any()):
-                    return torch.linalg.solve(system, rhs)
-                return torch.linalg.solve_triangular(system, rhs, upper=False, unitriangular=not s.diagonal)
-
-            z = A @ solve(values) if s.form == "eq5" else solve(A @ values)
+            z = A @ self._solve(A, values) if s.form == "eq5" else self._solve(A, A @ values)
             return ((1 - s.gamma) * z).to(v.dtype)
+
+    def _solve(self, A: Tensor, rhs: Tensor) -> Tensor:
+        """X with (I − γ A_s) X = rhs."""
+        s, looks_ahead = self.settings, bool(A.triu(1).any())
+        if not s.diagonal and not looks_ahead:
+            return torch.linalg.solve_triangular(-s.gamma * A, rhs, upper=False, unitriangular=True)
+        inner = A if s.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+        system = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - s.gamma * inner
+        return (
+            torch.linalg.solve(system, rhs) if looks_ahead else torch.linalg.solve_triangular(system, rhs, upper=False)
+        )
 
     def memory_width(self, d_head: int) -> int:
         """The solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y."""

@@ -173,21 +173,19 @@ def _backward(
             rhs = torch.baddbmm(pending[:, start:end], inner.transpose(1, 2), grad, alpha=1 - gamma)
             dv[:, start:end] = g = _solve(inner, rhs, shape, transpose=True)
             left = torch.lerp(grad, g, gamma)
-            row_sum = grad * y[:, start:end] + g * (solved[:, start:end] - v[:, start:end])
-            pending[:, :start].baddbmm_(A[:, :, :start].transpose(1, 2), left)
-            on_diagonal = (1 - gamma) * grad * solved[:, start:end]
+            if start:
+                pending[:, :start].baddbmm_(A[:, :, :start].transpose(1, 2), left)
+            on_diagonal = grad * solved[:, start:end]
         else:
             left = _solve(inner, grad + pending[:, start:end], shape, transpose=True)
             down = A.transpose(1, 2) @ left
             dv[:, :end].add_(down, alpha=1 - gamma)
             pending[:, :start].add_(down[:, :start], alpha=gamma)
-            row_sum = left * y[:, start:end]
-            on_diagonal = (1 - gamma) * left * v[:, start:end]
-        row_sum = row_sum.sum(-1, keepdim=True)
-        dA = torch.baddbmm(row_sum, left, read[:, :end].transpose(1, 2), beta=-1, out=other_room(end - start, end))
+            on_diagonal = left * v[:, start:end]
+        dA = torch.bmm(left, read[:, :end].transpose(1, 2), out=other_room(end - start, end))
         if not shape.diagonal:
-            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1) - row_sum.squeeze(-1))
-        dS = A.mul_(dA)
+            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1)).mul_(1 - gamma)
+        dS = torch.ops.aten._softmax_backward_data.out(dA, A, -1, A.dtype, grad_input=dA)
         dq[:, start:end] = (dS @ k[:, :end]).mul_(scale)
         dk[:, :end].baddbmm_(dS.transpose(1, 2), q[:, start:end], alpha=scale)
     return dq, dk, dv
