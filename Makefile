@@ -25,8 +25,9 @@ test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
 
 bench: .venv/installed
-	$(BIN)/python tests/benchmarks/bench_tasks.py --write
-	$(BIN)/python tests/benchmarks/bench_attention.py --write
+	for name in tasks attention seq_vcr entropy capture; do \
+		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
+	$(BIN)/python tests/benchmarks/draw_growth.py
 
 explore: .venv/installed
 	$(BIN)/workbench explore --root demo

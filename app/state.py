@@ -13,7 +13,7 @@ import streamlit as st
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
-from workbench.runs import WEIGHTS, Run, list_runs, load_run
+from workbench.runs import Run, list_runs, load_run
 from workbench.tasks import Batch
 
 
@@ -66,7 +66,7 @@ def opened(run: Run) -> Opened:
     Raises:
         ValueError: in one line, if the weights do not fit the config.
     """
-    return _opened(str(run.path), (run.path / WEIGHTS).stat().st_mtime_ns)
+    return _opened(str(run.path), run.version)
 
 
 @st.cache_resource(show_spinner="Loading the model …", max_entries=8)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.models.hooked import hook
     from workbench.runs import load_run
     from workbench.seeds import generator
-    from workbench.training import train
+    from workbench.training import resume, train
 
 _HOMES = {
     "Decoder": "workbench.models",
@@ -25,12 +25,13 @@ _HOMES = {
     "generator": "workbench.seeds",
     "hook": "workbench.models.hooked",
     "load_run": "workbench.runs",
+    "resume": "workbench.training",
     "train": "workbench.training",
 }
 
 _ROOMS = ("capture", "figures", "instruments", "mechanisms", "models", "objectives", "runs", "tasks", "training")
 
-__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "train"]
+__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

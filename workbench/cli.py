@@ -1,4 +1,4 @@
-"""The command line: train, inspect, explore, data, list. Each imports the libraries it needs, and no other."""
+"""The command line: train, resume, inspect, explore, data, list. Each imports the libraries it needs, and no other."""
 
 from __future__ import annotations
 
@@ -39,12 +39,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.training import train as run_training
 
-    run = run_training(options.preset, options.out, progress=not options.quiet, **parse_fields(fields))
-    if run.step() < run.config.steps:
-        print(f"stopped at step {run.step()} of {run.config.steps}; saved {run.path}")
-    else:
-        accuracy = run.metrics()["accuracy"].dropna().iloc[-1]
-        print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} held-out sequences")
+    _say_trained(run_training(options.preset, options.out, progress=not options.quiet, **parse_fields(fields)))
+
+
+def resume(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.runs import load_run
+    from workbench.training import resume as resume_training
+
+    if load_run(options.run).finished:
+        print(f"{options.run} is finished; there is nothing to resume")
+        return
+    _say_trained(resume_training(options.run, progress=not options.quiet))
+
+
+def _say_trained(run: Any) -> None:
+    if not run.finished:
+        print(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+        return
+    accuracy = run.metrics()["accuracy"].dropna().iloc[-1]
+    print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} held-out sequences")
     print(f"next: workbench inspect {run.path}")
 
 
@@ -186,6 +199,11 @@ def _parser() -> Parser:
     add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=train)
+
+    add = commands.add_parser("resume", help="go on training a run that was stopped or killed", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=resume)
 
     add = commands.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")

@@ -1,15 +1,18 @@
 """The run folder: write, open, list. The only code that turns names into objects.
 
 config.json                      what was asked for, strict and versioned
-metrics.jsonl                    one line per logged step
-weights.safetensors              the final weights
+metrics.jsonl                    one line per logged step; after a resume, steps that were done twice are there twice
+weights.safetensors              the final weights; there when training is finished
 checkpoints/step-N.safetensors   weights on the way
+resume/step-N.safetensors        the last two whole states of training: weights, optimizer, random numbers
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
 
 from workbench import tasks
+from workbench.files import load_tensors, read_metadata, save_tensors, write_atomically
 from workbench.lookup import lookup
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 FORMAT: Literal[1] = 1
-CONFIG, METRICS, WEIGHTS, CHECKPOINTS = "config.json", "metrics.jsonl", "weights.safetensors", "checkpoints"
+CONFIG, METRICS, WEIGHTS = "config.json", "metrics.jsonl", "weights.safetensors"
+CHECKPOINTS, STATES = "checkpoints", "resume"
 
 
 class RunConfig(BaseModel):
@@ -62,6 +65,7 @@ class RunConfig(BaseModel):
     log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
     eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
     eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
+    save_every: int = Field(100, ge=1, description="steps between states that a killed run is resumed from")
     checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
 
     @model_validator(mode="before")
@@ -147,13 +151,45 @@ class Run:
     def task(self) -> Task:
         return self.config.make_task()
 
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return (self.path / WEIGHTS).is_file()
+
     def model(self, step: int | None = None) -> Decoder:
-        """The trained model in evaluation mode, on the CPU; of a checkpoint if `step` is given."""
+        """The trained model in evaluation mode, on the CPU; of a checkpoint if `step` is given.
+
+        Of a run that is not finished, the model as of its last state that is whole.
+
+        Raises:
+            ValueError: in one line, if the weights are damaged or there are none.
+        """
         model = Decoder(self.config.model)
-        load_weights(
-            model, self.path / WEIGHTS if step is None else self.path / CHECKPOINTS / f"step-{step}.safetensors"
-        )
+        if step is not None:
+            load_weights(model, self.path / CHECKPOINTS / f"step-{step}.safetensors")
+        elif self.finished:
+            load_weights(model, self.path / WEIGHTS)
+        else:
+            self._load_last_state(model)
         return model.eval()
+
+    @property
+    def version(self) -> int:
+        """Changes whenever `model()` would load other weights: when its file was written, in nanoseconds."""
+        latest = self.path / WEIGHTS if self.finished else next(iter(states(self.path)), None)
+        return latest.stat().st_mtime_ns if latest is not None else 0
+
+    def _load_last_state(self, model: Decoder) -> None:
+        problems = []
+        for path in states(self.path):
+            try:
+                load_weights(model, path, prefix=MODEL)
+            except ValueError as error:
+                problems.append(str(error))
+            else:
+                return
+        why = f" ({problems[0]})" if problems else ""
+        raise ValueError(f"{self.path} has no weights yet{why}; `workbench resume {self.path}` goes on training")
 
     def hooked(self, step: int | None = None) -> TransformerBridge:
         """The trained model as a TransformerLens bridge."""
@@ -167,11 +203,26 @@ class Run:
         return sorted(int(name) for name in names if name.isdigit())
 
     def step(self) -> int:
-        """The step at which the final weights were saved."""
-        return int(_metadata(self.path / WEIGHTS).get("step", -1))
+        """The step at which the latest weights were saved."""
+        if self.finished:
+            return int(read_metadata(self.path / WEIGHTS).get("step", -1))
+        return max((step_of(path) for path in states(self.path)), default=0)
 
     def metrics(self) -> pd.DataFrame:
-        """Everything logged, one row a line; a last line cut short is left out."""
+        """Everything logged, one row a step; a last line cut short is left out.
+
+        Steps done twice, because training was killed and resumed from before them, are there once, as last done.
+        """
+        rows = [row for row in self.log() if "event" not in row]
+        last = {row.get("step"): row for row in rows}
+        return pd.DataFrame([last[step] for step in sorted(last, key=lambda step: -1 if step is None else step)])
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl as they were written, events (`{"event": "resumed", "step": 200}`) among them.
+
+        Raises:
+            ValueError: if a line before the last is damaged.
+        """
         path = self.path / METRICS
         try:
             lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -180,19 +231,22 @@ class Run:
         rows = []
         for number, line in enumerate(lines, 1):
             try:
-                rows.append(json.loads(line))
+                row = json.loads(line)
             except json.JSONDecodeError:
                 if number < len(lines):
                     raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
-        return pd.DataFrame(rows)
+                continue
+            if not isinstance(row, dict):
+                raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
+            rows.append(row)
+        return rows
 
 
 def load_run(path: str | Path) -> Run:
-    """Open a run folder.
+    """Open a run folder, finished or not.
 
     Raises:
-        ValueError: in one line, if the folder, its config or its weights are missing, truncated, corrupted or of
-            another version.
+        ValueError: in one line, if the folder or its config is missing or damaged, or its final weights are.
     """
     path = Path(path)
     if not path.is_dir():
@@ -201,11 +255,12 @@ def load_run(path: str | Path) -> Run:
         inside = ", ".join(run.name for run in list_runs(path)[:5])
         hint = f"; it contains the runs {inside}" if inside else ""
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
-    config = _read_config(path / CONFIG)
-    if not (path / WEIGHTS).is_file():
-        raise ValueError(f"{path} has no {WEIGHTS}: its training did not finish; train it again into another folder")
-    _metadata(path / WEIGHTS)
-    return Run(path, config)
+    run = Run(path, _read_config(path / CONFIG))
+    if run.finished:
+        read_metadata(path / WEIGHTS)
+    elif not (path / STATES).is_dir():
+        raise ValueError(f"{path} has no {WEIGHTS} and no {STATES}: what was trained is gone; train it again")
+    return run
 
 
 def list_runs(root: str | Path) -> list[Run]:
@@ -216,7 +271,7 @@ def list_runs(root: str | Path) -> list[Run]:
 def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
     """The runs directly under a folder, by name; and why those that cannot be opened cannot."""
     found, problems = [], []
-    for config in sorted(Path(root).glob(f"*/{CONFIG}")):
+    for config in sorted(Path(root).glob(f"[!.]*/{CONFIG}")):
         try:
             found.append(load_run(config.parent))
         except ValueError as error:
@@ -225,37 +280,55 @@ def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
 
 
 def create(path: str | Path, config: RunConfig) -> Path:
-    """Start a run folder with its config.
+    """Start a run folder with its config; it appears whole or not at all.
 
     Raises:
         ValueError: if the path already holds something; nothing is ever overwritten.
     """
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
+            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")
         raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
-    path.mkdir(parents=True, exist_ok=True)
-    write_atomically(path / CONFIG, config.model_dump_json(indent=1).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
+        (made / STATES).mkdir()
+        made.chmod(0o777 & ~_umask())
+        if path.exists():
+            path.rmdir()
+        made.rename(path)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
     return path
 
 
 def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
     """Write a model's weights so that the file is either whole or not there."""
-    path.parent.mkdir(exist_ok=True)
+    save_tensors(path, weights_of(model), {"step": str(step)})
+
+
+def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tensor]:
+    """A module's tensors on the CPU, each once, however many names it has."""
     shared: dict[int, str] = {}
     tensors = {}
     for name, tensor in model.state_dict().items():
         if shared.setdefault(tensor.data_ptr(), name) == name:
-            tensors[name] = tensor.detach().cpu().contiguous()
-    write_atomically(path, save(tensors, {"format": str(FORMAT), "step": str(step), "sha256": _checksum(tensors)}))
+            tensors[prefix + name] = tensor.detach().cpu().contiguous()
+    return tensors
 
 
-def load_weights(model: Decoder, path: Path) -> None:
+def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
     """Fill a model with a file's weights. Raises ValueError in one line if they are damaged or not this model's."""
-    written = _metadata(path).get("sha256")
-    weights = load_file(path)
-    if written != _checksum(weights):
-        raise ValueError(f"{path} is corrupted: its weights are not those that were saved")
-    if model.config.tied and "unembedding.weight" not in weights:
+    tensors, _ = load_tensors(path)
+    fill_model(model, tensors, path, prefix)
+
+
+def fill_model(model: Decoder, tensors: Mapping[str, torch.Tensor], path: Path, prefix: str = "") -> None:
+    """Fill a model with the tensors under this prefix. Raises ValueError if they are not this model's."""
+    weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    if model.config.tied and "unembedding.weight" not in weights and "token_embedding.weight" in weights:
         weights["unembedding.weight"] = weights["token_embedding.weight"]
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -268,19 +341,25 @@ def load_weights(model: Decoder, path: Path) -> None:
     model.load_state_dict(weights)
 
 
-def _checksum(tensors: Mapping[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+MODEL = "model."
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is either whole or not there."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+def states(run: Path) -> list[Path]:
+    """The states that training can go on from, the latest first."""
+    return sorted((p for p in (run / STATES).glob("step-*.safetensors") if step_of(p) >= 0), key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The step in a file's name, or −1."""
+    number = path.stem.removeprefix("step-")
+    return int(number) if number.isdigit() else -1
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _read_config(path: Path) -> RunConfig:
@@ -295,13 +374,3 @@ def _read_config(path: Path) -> RunConfig:
         return parse_config(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return file.metadata() or {}
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is truncated or corrupted: {error}") from None

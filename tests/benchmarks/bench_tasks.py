@@ -6,7 +6,6 @@ python tests/benchmarks/bench_tasks.py --write    and put it into README.md besi
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from harness import Table, main
 
 from workbench import tasks
 from workbench.models import Decoder, DecoderConfig
@@ -23,8 +22,6 @@ from workbench.objectives import OBJECTIVES
 from workbench.seeds import generator
 from workbench.tasks import Task
 
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- tasks: begin -->", "<!-- tasks: end -->"
 SMALL = {"d_model": 512, "n_heads": 8}
 HINTING = {"d_model": 1024, "n_heads": 16, "d_mlp": 2048, "positions": "none"}
 MINGPT = {"n_layers": 4, "d_model": 256, "n_heads": 4}
@@ -85,9 +82,8 @@ def step_seconds(task: Task, case: Case) -> float:
     return median(step, 3) * case.batch / case.micro
 
 
-def table() -> str:
-    heading = "| task | batch | sequences a second | a batch | a training step | share |"
-    rows = [heading, "|---|---:|---:|---:|---:|---:|"]
+def tasks_table() -> Table:
+    table = Table("tasks", "task", "batch", "sequences a second", "a batch", "a training step", "share")
     with tempfile.TemporaryDirectory() as folder:
         prose = Path(folder) / "prose.txt"
         prose.write_text("All the world's a stage, and all the men and women merely players. " * 40_000)
@@ -96,24 +92,16 @@ def table() -> str:
             task = tasks.make(case.task, **settings)
             data, step = data_seconds(task, case), step_seconds(task, case)
             said = ", ".join(f"{key}={value}" for key, value in case.settings.items())
-            rows.append(
-                f"| {case.task}{f' ({said})' if said else ''} | {case.batch} | {case.batch / data:,.0f} | "
-                f"{data * 1e3:.1f} ms | {step:.2f} s | {data / step:.2%} |"
+            table.add(
+                f"{case.task}{f' ({said})' if said else ''}",
+                case.batch,
+                f"{case.batch / data:,.0f}",
+                f"{data * 1e3:.1f} ms",
+                f"{step:.2f} s",
+                f"{data / step:.2%}",
             )
-            print(rows[-1], flush=True)
-    return "\n".join(rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into the README beside this file")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    text = table()
-    if options.write:
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    return table
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, tasks_table)

@@ -10,6 +10,7 @@ from workbench.instruments import accuracy, attention_graph, attention_hops, ent
 from workbench.instruments.control import mismatched
 from workbench.instruments.entropy import matrix_entropy
 from workbench.instruments.measurement import Measurement
+from workbench.instruments.streaming import over_batches
 
 
 class Instrument(Protocol):
@@ -34,4 +35,4 @@ INSTRUMENTS: dict[str, Instrument] = {
     "attention_hops": attention_hops,
 }
 
-__all__ = ["INSTRUMENTS", "Instrument", "Measurement", "matrix_entropy", "mismatched"]
+__all__ = ["INSTRUMENTS", "Instrument", "Measurement", "matrix_entropy", "mismatched", "over_batches"]

@@ -1,6 +1,6 @@
 """Training: a config in, a run folder out. Knows nothing of inspection."""
 
-from workbench.training.loop import TrainingError, train
+from workbench.training.loop import TrainingError, resume, train
 from workbench.training.presets import PRESETS, preset_config
 
-__all__ = ["PRESETS", "TrainingError", "preset_config", "train"]
+__all__ = ["PRESETS", "TrainingError", "preset_config", "resume", "train"]

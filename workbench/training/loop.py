@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
+import shutil
+import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from workbench.tasks import Batch, Task, correct
 from workbench.training.data import held_out, training_batches
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
+from workbench.training.state import Learner, Log, only_writer
 
 
 class TrainingError(RuntimeError):
@@ -32,7 +35,8 @@ def train(
 ) -> Run:
     """Train one model and write its run folder.
 
-    Ctrl-C stops after the current step and saves what has been learned; the run can then be opened like any other.
+    Ctrl-C stops after the current step and saves; the run can then be opened like any other, and `resume` goes on with
+    it, as it does after a kill.
 
     Args:
         config: a preset's name or a whole config (a `RunConfig`, or its fields).
@@ -48,8 +52,33 @@ def train(
     config = preset_config(config, overrides)
     device = pick_device(config.device)
     path = runs.create(out, config)
-    with deterministic(config.seed):
+    with only_writer(path), deterministic(config.seed):
         _Training(config, path, device).run(progress)
+    return runs.load_run(path)
+
+
+def resume(path: str | Path, *, progress: bool = True) -> Run:
+    """Go on training a run that was stopped or killed, from its last whole state.
+
+    On the same device, with the same number of threads, the weights at the end are bit for bit those of a run that was
+    never stopped. A finished run is left as it is; one killed before its first state starts afresh.
+
+    Args:
+        path: the run folder.
+        progress: show a progress bar on standard error.
+
+    Raises:
+        ValueError: if there is no run, its config or states do not fit, or another process is training it.
+        TrainingError: as `train`.
+    """
+    run = runs.load_run(path)
+    if run.finished:
+        return run
+    device = pick_device(run.config.device)
+    with only_writer(run.path), deterministic(run.config.seed):
+        training = _Training(run.config, run.path, device)
+        problems = training.learner.restore_last(run.path)
+        training.run(progress, problems, resumed=True)
     return runs.load_run(path)
 
 
@@ -66,25 +95,47 @@ class _Training:
             self.parameters, lr=config.learning_rate, betas=(0.9, config.beta2), weight_decay=config.weight_decay
         )
         self.scheduler = make_schedule(self.optimizer, config)
+        self.learner = Learner(self.model, self.objectives, self.optimizer, self.scheduler, device)
         self.held_out = held_out(self.task, config)
         self.keep = tuple(dict.fromkeys(name for objective in self.objectives.values() for name in objective.needs))
-        self.step = 0
         self.shown: dict[str, float] = {}
 
-    def run(self, show: bool) -> None:
-        started = time.perf_counter()
-        with (self.path / runs.METRICS).open("w", encoding="utf-8") as log, Progress(self.config.steps, show) as bar:
-            try:
-                for batch in training_batches(self.task, self.config, self.step):
-                    figures = self.train_step(batch.to(self.device))
-                    self.step += 1
-                    self._record(figures, log, time.perf_counter() - started)
-                    bar.update(self.step, self.shown)
-            except KeyboardInterrupt:
-                bar.say(f"stopped at step {self.step} of {self.config.steps}; saving")
-            finally:
-                # Whatever ended training, what was learned up to the last whole step is kept.
-                runs.save_weights(self.model, self.path / runs.WEIGHTS, self.step)
+    def run(self, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
+        """Train to the end, or until Ctrl-C."""
+        learner, saved = self.learner, self.learner.step
+        started = time.perf_counter() - learner.seconds
+        try:
+            with Log(self.path / runs.METRICS) as log, Progress(self.config.steps, show) as bar, Interrupts() as stop:
+                for problem in problems:
+                    bar.say(problem)
+                if resumed:
+                    bar.say(f"going on from step {learner.step} of {self.config.steps}")
+                    log.write({"event": "resumed", "step": learner.step, "problems": list(problems)})
+                for batch in training_batches(self.task, self.config, learner.step):
+                    try:
+                        figures = self.train_step(batch.to(self.device))
+                    except TrainingError:
+                        learner.save(self.path)
+                        raise
+                    learner.step += 1
+                    learner.seconds = time.perf_counter() - started
+                    self._record(figures, log)
+                    bar.update(learner.step, self.shown)
+                    if stop.asked or learner.step % self.config.save_every == 0:
+                        log.sync()
+                        learner.save(self.path)
+                        saved = learner.step
+                    if stop.asked:
+                        bar.say(f"stopped at step {learner.step} of {self.config.steps}")
+                        return
+                log.sync()
+                runs.save_weights(self.model, self.path / runs.WEIGHTS, learner.step)
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write {error.filename or self.path}: {error.strerror}; step {saved} is kept, and "
+                f"`workbench resume {self.path}` goes on from there"
+            ) from None
+        shutil.rmtree(self.path / runs.STATES, ignore_errors=True)
 
     def train_step(self, batch: Batch) -> dict[str, Tensor | float]:
         """One optimizer step. Leaves the weights as they were if the loss or its gradient is not finite."""
@@ -98,7 +149,8 @@ class _Training:
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             raise TrainingError(
-                f"the loss or its gradient is not finite at step {self.step + 1}; the weights of step {self.step} are "
+                f"the loss or its gradient is not finite at step {self.learner.step + 1}; the weights of step "
+                f"{self.learner.step} are "
                 f"saved in {self.path}; try a lower learning_rate than {self.config.learning_rate:g}"
             )
         self.optimizer.step()
@@ -108,20 +160,41 @@ class _Training:
             figures.update(logged)
         return figures
 
-    def _record(self, figures: dict[str, Tensor | float], log: Any, seconds: float) -> None:
-        config, last = self.config, self.step == self.config.steps
+    def _record(self, figures: dict[str, Tensor | float], log: Log) -> None:
+        config, step = self.config, self.learner.step
+        last = step == config.steps
         row: dict[str, float] = {}
-        if self.step % config.log_every == 0 or last or self.step == 1:
+        if step % config.log_every == 0 or last or step == 1:
             row = {key: float(figure) for key, figure in figures.items()}
             row["learning_rate"] = float(self.scheduler.get_last_lr()[0])
-        if self.step % config.eval_every == 0 or last:
+        if step % config.eval_every == 0 or last:
             row["accuracy"] = evaluate(self.model, self.task, self.held_out, self.device)
         if row:
             self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
-            log.write(json.dumps({"step": self.step, "seconds": round(seconds, 3), **row}) + "\n")
-            log.flush()
-        if config.checkpoint_every and self.step % config.checkpoint_every == 0:
-            runs.save_weights(self.model, self.path / runs.CHECKPOINTS / f"step-{self.step}.safetensors", self.step)
+            log.write({"step": step, "seconds": round(self.learner.seconds, 3), **row})
+        if config.checkpoint_every and step % config.checkpoint_every == 0:
+            runs.save_weights(self.model, self.path / runs.CHECKPOINTS / f"step-{step}.safetensors", step)
+
+
+class Interrupts:
+    """Ctrl-C, kept until the step at hand is done; a second one interrupts at once."""
+
+    asked = False
+
+    def __enter__(self) -> Interrupts:
+        self.before = None
+        if threading.current_thread() is threading.main_thread():
+            self.before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def _ask(self, *_: Any) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, config: RunConfig) -> torch.optim.lr_scheduler.LRScheduler:

@@ -58,13 +58,13 @@ def chacal_blocks(
     batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     with torch.autocast(q.device.type, enabled=False):
         flat = [x.to(dtype).expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (q, k, v)]
-        y, _ = _Blocks.apply(*flat, shape)
+        y, *_ = _Blocks.apply(*flat, shape)
         return y.reshape(*batch, n_pos, v.shape[-1]).to(v.dtype)
 
 
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
-    longest = {32: 16, 256: 32, 1024: 64, 3072: 96}  # measured on a CPU
+    longest = {32: 16, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
     return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
 
 
@@ -95,8 +95,9 @@ class _Room:
     """One buffer for every block's rows over the keys: memory asked for afresh costs more than what is done in it."""
 
     def __init__(self, q: Tensor, k: Tensor, block: int) -> None:
-        self.n = len(q)
-        self.buffer = q.new_empty(self.n * min(block, q.shape[1]) * k.shape[1])
+        self.n, n_rows = len(q), min(block, q.shape[1])
+        self.buffer = q.new_empty(self.n * n_rows * k.shape[1])
+        self.future = q.new_full((n_rows, n_rows), float("-inf")).triu(1)
 
     def __call__(self, n_rows: int, n_columns: int) -> Float[Tensor, "n rows columns"]:
         return self.buffer[: self.n * n_rows * n_columns].view(self.n, n_rows, n_columns)
@@ -107,20 +108,25 @@ def _pattern(q: Tensor, k: Tensor, room: _Room) -> Float[Tensor, "n rows keys"]:
     n_rows, n_keys = q.shape[1], k.shape[1]
     scores = room(n_rows, n_keys)
     torch.baddbmm(q.new_zeros(()), q, k.transpose(1, 2), beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
-    future = torch.ones(n_rows, n_rows, dtype=torch.bool, device=q.device).triu(1)
-    scores[:, :, n_keys - n_rows :].masked_fill_(future, float("-inf"))
+    scores[:, :, n_keys - n_rows :].add_(room.future[:n_rows, :n_rows])
     return torch.softmax(scores, -1, out=scores)
 
 
-def _solve(inner: Tensor, rhs: Tensor, shape: Shape, *, transpose: bool) -> Tensor:
-    """X with (I − γ A_s) X = rhs, or with its transpose, of one block's own part of the pattern."""
-    system = -shape.gamma * (inner.transpose(1, 2) if transpose else inner)
+def _inverse(inner: Tensor, shape: Shape) -> Float[Tensor, "n rows rows"]:
+    """(I − γ A_s)⁻¹ of one block's own part of the pattern, which backward needs again.
+
+    Its entries are sums of products of weights, without subtraction: nothing cancels.
+    """
+    identity = torch.eye(inner.shape[1], dtype=inner.dtype, device=inner.device)
+    system = inner * -shape.gamma
     if shape.diagonal:
         system.diagonal(dim1=1, dim2=2).add_(1)
-    return torch.linalg.solve_triangular(system, rhs, upper=transpose, unitriangular=not shape.diagonal)
+    return torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=not shape.diagonal)
 
 
-def _solve_rows(q: Tensor, k: Tensor, v: Tensor, solved: Tensor, shape: Shape) -> Tensor:
+def _solve_rows(
+    q: Tensor, k: Tensor, v: Tensor, solved: Tensor, shape: Shape, inverses: Tensor | None = None
+) -> Tensor:
     """Outputs Y of the queries, the last of them at the last key; their solved rows are written into `solved`.
 
     Solved are the values for Eq. 5, which needs `v` of the queries' positions alone, and the outputs for Eq. 7, which
@@ -133,25 +139,28 @@ def _solve_rows(q: Tensor, k: Tensor, v: Tensor, solved: Tensor, shape: Shape) -
         rows = slice(start - first, end - first)
         A = _pattern(q[:, rows], k[:, :end], room)
         inner, carried = A[:, :, start:], A[:, :, :start] @ solved[:, :start]
+        inverse = _inverse(inner, shape)
+        if inverses is not None:
+            inverses[:, start:end, : end - start] = inverse
         if shape.form == "eq5":
             rhs = torch.add(v[:, start - first_v : end - first_v], carried, alpha=gamma)
-            solved[:, start:end] = w = _solve(inner, rhs, shape, transpose=False)
+            solved[:, start:end] = w = inverse @ rhs
             y[:, rows] = torch.baddbmm(carried, inner, w, beta=1 - gamma, alpha=1 - gamma)
         else:
             rhs = torch.baddbmm(carried, A, v[:, :end], beta=gamma, alpha=1 - gamma)
-            solved[:, start:end] = y[:, rows] = _solve(inner, rhs, shape, transpose=False)
+            solved[:, start:end] = y[:, rows] = inverse @ rhs
     return y
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
-    """Outputs Y, and the solved values W (nothing for Eq. 7, which solves for Y)."""
-    solved = torch.empty_like(v)
-    y = _solve_rows(q, k, v, solved, shape)
-    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0)
+def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), and every block's inverse."""
+    solved, inverses = torch.empty_like(v), v.new_empty(*v.shape[:2], min(shape.block, v.shape[1]))
+    y = _solve_rows(q, k, v, solved, shape, inverses)
+    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0), inverses
 
 
 def _backward(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, shape: Shape
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, inverses: Tensor, shape: Shape
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of queries, keys and values.
 
@@ -169,15 +178,16 @@ def _backward(
     for start, end in reversed(_spans(0, n_pos, shape.block)):
         A = _pattern(q[:, start:end], k[:, :end], room)
         inner, grad = A[:, :, start:], dy[:, start:end]
+        transposed = inverses[:, start:end, : end - start].transpose(1, 2)
         if eq5:
             rhs = torch.baddbmm(pending[:, start:end], inner.transpose(1, 2), grad, alpha=1 - gamma)
-            dv[:, start:end] = g = _solve(inner, rhs, shape, transpose=True)
+            dv[:, start:end] = g = transposed @ rhs
             left = torch.lerp(grad, g, gamma)
             if start:
                 pending[:, :start].baddbmm_(A[:, :, :start].transpose(1, 2), left)
             on_diagonal = grad * solved[:, start:end]
         else:
-            left = _solve(inner, grad + pending[:, start:end], shape, transpose=True)
+            left = transposed @ (grad + pending[:, start:end])
             down = A.transpose(1, 2) @ left
             dv[:, :end].add_(down, alpha=1 - gamma)
             pending[:, :start].add_(down[:, :start], alpha=gamma)
@@ -192,18 +202,18 @@ def _backward(
 
 
 class _Blocks(torch.autograd.Function):
-    """(q, k, v) `[n, pos, d]` to (Y, W); only Y has a gradient."""
+    """(q, k, v) `[n, pos, d]` to Y, W and the blocks' inverses; only Y has a gradient."""
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
+    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
         return _forward(q, k, v, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         q, k, v, ctx.shape = inputs
-        y, solved = output
-        ctx.mark_non_differentiable(solved)
-        ctx.save_for_backward(q, k, v, y, solved)
+        y, solved, inverses = output
+        ctx.mark_non_differentiable(solved, inverses)
+        ctx.save_for_backward(q, k, v, y, solved, inverses)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
@@ -219,9 +229,9 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, shape: Shape
+        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, inverses: Tensor, shape: Shape
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return _backward(dy, q, k, v, y, solved, shape)
+        return _backward(dy, q, k, v, y, solved, inverses, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -1,0 +1,66 @@
+"""Files that are whole or not there, and tensors in files that know when they are damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors with a checksum of all that they and the metadata say; the file is either whole or not there."""
+    path.parent.mkdir(exist_ok=True)
+    metadata = {"format": "1", **metadata}
+    write_atomically(path, save(dict(tensors), {**metadata, "sha256": _checksum(tensors, metadata)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """What `save_tensors` wrote. Raises ValueError in one line if a bit of it is not as it was written."""
+    metadata = read_metadata(path)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path} is truncated or corrupted: {error}") from None
+    if metadata.pop("sha256", None) != _checksum(tensors, metadata):
+        raise ValueError(f"{path} is corrupted: it is not what was saved")
+    return tensors, metadata
+
+
+def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is either whole or not there, power cuts included."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The words in a file's header. Raises ValueError in one line if the file is missing or damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is truncated or corrupted: {error}") from None
