@@ -29,7 +29,18 @@ _HOMES = {
     "train": "workbench.training",
 }
 
-_ROOMS = ("capture", "figures", "instruments", "mechanisms", "models", "objectives", "runs", "tasks", "training")
+_ROOMS = (
+    "capture",
+    "capture_store",
+    "figures",
+    "instruments",
+    "mechanisms",
+    "models",
+    "objectives",
+    "runs",
+    "tasks",
+    "training",
+)
 
 __all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "resume", "train"]
 

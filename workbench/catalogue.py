@@ -95,7 +95,9 @@ def _runs(root: Path) -> str:
             continue
         accuracy = metrics["accuracy"].dropna().tolist() if "accuracy" in metrics else []
         figure = f"accuracy {accuracy[-1]:.1%}" if accuracy else "not evaluated"
-        lines.append(f"{run.name:24} {run.config.task['name']:16} step {run.step()}/{run.config.steps}  {figure}")
+        stopped = "" if run.finished else "  (not finished)"
+        done = f"step {run.step()}/{run.config.steps}"
+        lines.append(f"{run.name:24} {run.config.task['name']:16} {done}  {figure}{stopped}")
     lines += [f"cannot be read: {problem}" for problem in problems]
     return "\n".join(lines) or f"there is no run under {root}; `workbench train PRESET --out {root}/NAME` makes one"
 

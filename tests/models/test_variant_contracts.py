@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from workbench.models import Decoder, DecoderConfig
@@ -84,6 +87,28 @@ def test_extending_in_pieces_equals_mixing_at_once(name: str, settings: dict[str
             read.append(layer.extend(q[:, :, new], k[:, :, :end], v[:, :, new], memory[:, :, :end]))
             start = end
     torch.testing.assert_close(torch.cat(read, dim=-2), layer.mix(q, k, v), atol=1e-12, rtol=0)
+
+
+@each_case
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_length_in_any_pieces_is_the_textbooks(name: str, settings: dict[str, Any], data: st.DataObject) -> None:
+    """Fast path, its gradients, and decoding, each against the whole pattern."""
+    n_pos = data.draw(st.integers(1, 70), "positions")
+    cuts = sorted(data.draw(st.sets(st.integers(1, n_pos), max_size=5), "cuts") | {n_pos})
+    layer, inputs = variant(name, settings), [x.requires_grad_() for x in qkv(pos=n_pos)]
+    want = layer.read(layer.pattern(*inputs[:2]), inputs[2])
+    got = layer.mix(*inputs)
+    torch.testing.assert_close(got, want, atol=1e-10, rtol=1e-10)
+    for a, b in zip(*(torch.autograd.grad(z.sin().sum(), inputs) for z in (got, want)), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+    q, k, v = (x.detach() for x in inputs)
+    memory, read = torch.zeros(2, 3, n_pos, layer.memory_width(4), dtype=torch.float64), []
+    with torch.no_grad():
+        for start, end in pairwise([0, *cuts]):
+            new = slice(start, end)
+            read.append(layer.extend(q[:, :, new], k[:, :, :end], v[:, :, new], memory[:, :, :end]))
+    torch.testing.assert_close(torch.cat(read, dim=2), want.detach(), atol=1e-10, rtol=1e-10)
 
 
 @each_case

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from workbench.capture import Capture, Subject, visit
 from workbench.instruments.measurement import Measurement
@@ -48,7 +51,8 @@ def over_batches(
         ValueError: if there is no batch or no point, or the model has not one of the points.
     """
     points = list(instrument.needs(subject) if points is None else points)
-    measured: list[Measurement] = []
+    template: Measurement | None = None
+    values: list[np.ndarray] = []
     for batch in batches:
         found: dict[str, Measurement] = {}
 
@@ -60,7 +64,10 @@ def over_batches(
             raise ValueError("there is nothing to measure: no hook point was asked for")
         first = found[points[0]]
         along = next(dim for dim in first.dims if list(first.coords[dim]) == [points[0]])
-        measured.append(Measurement.join([found[point] for point in points], dim=along))
-    if not measured:
+        template = Measurement.join([found[point] for point in points], dim=along)
+        values.append(template.values)
+    if template is None:
         raise ValueError("there is nothing to measure: no batch was given")
-    return Measurement.join(measured)
+    whole = np.concatenate(values, axis=template.axis("example"))
+    examples = list(range(whole.shape[template.axis("example")]))
+    return replace(template, values=whole, coords={**template.coords, "example": examples})
