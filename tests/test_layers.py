@@ -10,13 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Each room with the rooms it may import beside itself. Rooms further down may use rooms further up, never the reverse.
-FOUNDATION = {"files", "lookup", "seeds", "validation"}
+FOUNDATION = {"files", "lookup", "seeds", "validation", "vmap"}
 MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
 MAY_IMPORT = {
     "files": set(),
     "lookup": set(),
     "seeds": set(),
     "validation": set(),
+    "vmap": set(),
     "tasks": FOUNDATION,
     "models": FOUNDATION,
     "objectives": FOUNDATION | {"tasks", "models"},

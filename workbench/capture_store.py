@@ -6,7 +6,6 @@ shard-00000.safetensors    one batch: its activations, tokens, targets and loss 
 
 from __future__ import annotations
 
-import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -20,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
+from workbench.files import new_folder
 from workbench.models import Decoder
 from workbench.tasks import Batch
 from workbench.validation import one_line
@@ -91,24 +91,18 @@ class CaptureStore:
         folder, names = Path(folder), sorted(set(names))
         if folder.exists():
             raise ValueError(f"{folder} exists already; captures go into a new folder")
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
-            shards: list[int] = []
-            heads: list[str] = []
+        shards: list[int] = []
+        heads: list[str] = []
+        with new_folder(folder) as made:
             for batch in batches:
                 tensors = _tensors(capture(model, subject, batch, names), dtype)
-                save_file(tensors, partial / f"shard-{len(shards):05d}.safetensors")
+                save_file(tensors, made / f"shard-{len(shards):05d}.safetensors")
                 shards.append(len(batch))
                 heads.append(batch.head)
             if not shards:
                 raise ValueError("there is nothing to capture: no batch was given")
             index = Index(model=subject.name, names=tuple(names), shards=tuple(shards), heads=tuple(heads))
-            (partial / INDEX).write_text(index.model_dump_json(indent=1), encoding="utf-8")
-            partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            (made / INDEX).write_text(index.model_dump_json(indent=1), encoding="utf-8")
         return cls(folder)
 
     def __len__(self) -> int:

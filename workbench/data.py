@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import torch
 
 from workbench import tasks
+from workbench.files import new_file
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
@@ -106,13 +107,9 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int
 
 
 def _write(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
-    partial = path.with_name(f".{path.name}.partial")
     put = _write_parquet if path.suffix == ".parquet" else _write_lines
-    try:
+    with new_file(path) as partial:
         yield from put(recipe, partial, workers)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:

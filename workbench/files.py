@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -43,16 +46,47 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it is either whole or not there, power cuts included."""
+    with new_file(path) as partial, partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A place to write a file, which takes its name when all went well and leaves nothing behind otherwise."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield partial
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes its name when all went well and leaves nothing behind otherwise.
+
+    An empty folder of that name gives way.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield made
+        made.chmod(0o777 & ~_umask())
+        if path.exists():
+            path.rmdir()
+        made.rename(path)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def read_metadata(path: Path) -> dict[str, str]:

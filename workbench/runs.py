@@ -10,9 +10,6 @@ resume/step-N.safetensors        the last two whole states of training: weights,
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from workbench import tasks
-from workbench.files import load_tensors, read_metadata, save_tensors, write_atomically
+from workbench.files import load_tensors, new_folder, read_metadata, save_tensors, write_atomically
 from workbench.lookup import lookup
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
@@ -290,17 +287,9 @@ def create(path: str | Path, config: RunConfig) -> Path:
         if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
             raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")
         raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         (made / STATES).mkdir()
-        made.chmod(0o777 & ~_umask())
-        if path.exists():
-            path.rmdir()
-        made.rename(path)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
     return path
 
 
@@ -353,13 +342,6 @@ def step_of(path: Path) -> int:
     """The step in a file's name, or −1."""
     number = path.stem.removeprefix("step-")
     return int(number) if number.isdigit() else -1
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read_config(path: Path) -> RunConfig:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Table, main
+from harness import Table, main, rounds
 
 from workbench import tasks
 from workbench.models import Decoder, DecoderConfig
@@ -54,14 +53,8 @@ CASES = [
 
 
 def median(action: Callable[[], Any], repeats: int) -> float:
-    """Seconds, after one run to warm up."""
-    action()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    """Seconds."""
+    return statistics.median(rounds({"": action}, repeats)[""]) / 1e3
 
 
 def data_seconds(task: Task, case: Case) -> float:

@@ -14,6 +14,7 @@ from workbench.models import DecoderConfig
 from workbench.objectives import base
 from workbench.objectives.processes import across_processes
 from workbench.tasks import Batch
+from workbench.vmap import folded
 
 Over = Literal["batch", "batch+length"]
 
@@ -101,7 +102,7 @@ class _Terms(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        return _folded(_Terms, info.batch_size, in_dims, args)
+        return folded(_Terms, info, in_dims, args)
 
 
 class _Gradient(torch.autograd.Function):
@@ -144,20 +145,7 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        return _folded(_Gradient, info.batch_size, in_dims, args)
-
-
-def _folded(
-    function: Any, size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]
-) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Positions do not meet, so a batch of calls is a call with more positions."""
-    *tensors, weights = args
-    moved = [
-        x if x is None else (x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-        for x, dim in zip(tensors, in_dims[:-1], strict=True)
-    ]
-    out = function.apply(*moved, weights)
-    return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
+        return folded(_Gradient, info, in_dims, args)
 
 
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:

@@ -150,8 +150,8 @@ class _Training:
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             raise TrainingError(
                 f"the loss or its gradient is not finite at step {self.learner.step + 1}; the weights of step "
-                f"{self.learner.step} are "
-                f"saved in {self.path}; try a lower learning_rate than {self.config.learning_rate:g}"
+                f"{self.learner.step} are saved in {self.path}; "
+                f"try a lower learning_rate than {self.config.learning_rate:g}"
             )
         self.optimizer.step()
         self.scheduler.step()

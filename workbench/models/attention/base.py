@@ -21,7 +21,7 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"there cannot be more queries than keys: {shapes}")
 
 
-def query_positions(q: Tensor, k: Tensor, at: Int[Tensor, " batch"] | None) -> Int[Tensor, "*batch query"]:
+def query_positions(q: Tensor, k: Tensor, at: Int[Tensor, " batch"] | None = None) -> Int[Tensor, "*batch query"]:
     """0-based positions of the queries: the last ones of the keys, or those given, `[batch, 1, 1]`."""
     if at is not None:
         return at.view(-1, 1, 1)
@@ -69,9 +69,12 @@ class Attention(nn.Module):
         return cls(**settings)
 
     def scale_queries(
-        self, q: Float[Tensor, "batch head query d_head"], positions: Int[Tensor, "*batch query"]
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query d_head"]:
-        """Queries as the scores take them, each from its 0-based position: here as they are."""
+        """Queries as the scores take them, which may depend on their positions: here as they are."""
         return q
 
     def scores(
@@ -81,9 +84,8 @@ class Attention(nn.Module):
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """Masked attention scores over sqrt(d_head): −inf where a key comes after its query."""
-        positions = query_positions(q, k, at)
-        future = torch.arange(k.shape[-2], device=q.device) > positions.unsqueeze(-1)
-        scores = self.scale_queries(q, positions) @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        future = torch.arange(k.shape[-2], device=q.device) > query_positions(q, k, at).unsqueeze(-1)
+        scores = self.scale_queries(q, k, at) @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
         return scores.masked_fill(future, float("-inf"))
 
     def pattern(

@@ -40,8 +40,7 @@ class ChacalAttention(base.Attention):
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         s = self.settings
-        q = self.scale_queries(q, base.query_positions(q, k, None))
-        return chacal_blocks(q, k, v, gamma=s.gamma, form=s.form, diagonal=s.diagonal)
+        return chacal_blocks(self.scale_queries(q, k), k, v, gamma=s.gamma, form=s.form, diagonal=s.diagonal)
 
     def read(self, pattern: Tensor, v: Tensor) -> Tensor:
         """Eq. 5 or 7 of any pattern; one edited to look ahead is no longer triangular, and is solved as it is.
@@ -77,7 +76,7 @@ class ChacalAttention(base.Attention):
             assert at is None, "sequences of different lengths go on by one token at a time"
             s = self.settings
             shape = Shape(s.gamma, s.form, s.diagonal, default_block(k.shape[-2]))
-            q = self.scale_queries(q, base.query_positions(q, k, None))
+            q = self.scale_queries(q, k)
             # a view of memory, never a copy: its new rows are written through it
             flat = memory.view(-1, *memory.shape[-2:])
             z = extend_blocks(q.flatten(0, 1), k.flatten(0, 1), new.flatten(0, 1), flat, shape)

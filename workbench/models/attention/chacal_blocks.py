@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from workbench.vmap import folded
+
 Form = Literal["eq5", "eq7"]
 
 
@@ -221,7 +223,7 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return _folded(_Blocks, info.batch_size, in_dims, args)
+        return folded(_Blocks, info, in_dims, args)
 
 
 class _Gradient(torch.autograd.Function):
@@ -245,15 +247,4 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return _folded(_Gradient, info.batch_size, in_dims, args)
-
-
-def _folded(function: Any, size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]]:
-    """A batch dimension of vmap folded into the one that is there, and taken apart again."""
-    *tensors, shape = args
-    moved = [
-        (x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-        for x, dim in zip(tensors, in_dims[:-1], strict=True)
-    ]
-    out = function.apply(*moved, shape)
-    return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
+        return folded(_Gradient, info, in_dims, args)

@@ -25,8 +25,8 @@ class StandardAttention(Attention):
     name = "standard"
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return fused(self.scale_queries(q, query_positions(q, k, None)), k, v)
+        return fused(self.scale_queries(q, k), k, v)
 
     def extend(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None = None) -> Tensor:
         remember(memory, v, at)
-        return fused(self.scale_queries(q, query_positions(q, k, at)), k, memory, at)
+        return fused(self.scale_queries(q, k, at), k, memory, at)

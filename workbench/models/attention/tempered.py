@@ -61,8 +61,8 @@ class Tempered(base.Attention):
             settings["beta"] = 1 / math.log(max(n_ctx / 2, 2.0))
         return cls(**settings)
 
-    def scale_queries(self, q: Tensor, positions: Tensor) -> Tensor:
-        return temper(q, positions, self.beta, self.n)
+    def scale_queries(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
+        return temper(q, base.query_positions(q, k, at), self.beta, self.n)
 
 
 class TemperedAttention(Tempered, StandardAttention):
@@ -106,4 +106,4 @@ def tempered_attention(
     """
     check_length(n)
     base.check_shapes(q, k, v)
-    return fused(temper(q, base.query_positions(q, k, None), beta, n), k, v)
+    return fused(temper(q, base.query_positions(q, k), beta, n), k, v)
