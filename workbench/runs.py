@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 import torch
@@ -56,14 +56,34 @@ class RunConfig(BaseModel):
     weight_decay: float = Field(0.0, ge=0)
     beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 runs under autocast")
+    mixture: dict[str, float] = Field(
+        default={}, description="output head -> its share of training; by default main and each hint equally"
+    )
+    mixing: Literal["alternate", "together"] = Field(
+        "alternate", description="heads take turns, a batch each; or divide every batch among them"
+    )
+    accumulate: int = Field(
+        1, ge=1, description="parts that a batch is computed in, to save memory; the same gradient, a third slower"
+    )
+    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        "float32", description="bfloat16 and float16 run under autocast, float16 with its loss scaled"
+    )
     workers: int = Field(0, ge=0, description="processes that draw the batches (the same for any number)")
     device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
     log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
     eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
     eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
+    eval_conditions: bool = Field(False, description="evaluate each of the task's test conditions (lengths) too")
+    eval_decoded: int = Field(
+        0, ge=0, description="held-out questions answered by greedy decoding at each evaluation, for edit distance"
+    )
+    stop_at: float | None = Field(None, gt=0, le=1, description="stop at the first evaluation with this accuracy")
     save_every: int = Field(100, ge=1, description="steps between states that a killed run is resumed from")
     checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
+    checkpoint_count: int | None = Field(None, ge=2, description="checkpoints at logarithmically spaced steps")
+    checkpoint_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        (), description="accuracies: a checkpoint at the first evaluation with each"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -73,6 +93,7 @@ class RunConfig(BaseModel):
             return data
         task = make_task(data["task"])
         data = {**data, "task": {"name": task.name, **task.model_dump(mode="json")}}
+        data["mixture"] = data.get("mixture") or even_mixture(task)
         model = data.get("model")
         if isinstance(model, Mapping):
             data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
@@ -91,6 +112,10 @@ class RunConfig(BaseModel):
             raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
         if self.model.n_ctx < task.n_ctx:
             raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+        for head, share in self.mixture.items():
+            lookup({"main": None, **task.heads}, head, f"{task.name} head")
+            if share <= 0:
+                raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
         for name, objective in self.make_objectives().items():
@@ -98,12 +123,22 @@ class RunConfig(BaseModel):
                 raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
         return self
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
     def make_task(self) -> Task:
         return make_task(self.task)
 
     def make_objectives(self) -> dict[str, Objective]:
         """The objectives with fresh parameters."""
         return {name: make_objective(name, self.model, settings) for name, settings in self.objectives.items()}
+
+
+def even_mixture(task: Task) -> dict[str, float]:
+    """The main task and every hint, equally."""
+    return dict.fromkeys(("main", *task.heads), 1.0)
 
 
 def make_task(spec: Mapping[str, Any]) -> Task:
@@ -161,7 +196,7 @@ class Run:
         Raises:
             ValueError: in one line, if the weights are damaged or there are none.
         """
-        model = Decoder(self.config.model)
+        model = Decoder(self.config.model).to(self.config.dtype)
         if step is not None:
             load_weights(model, self.path / CHECKPOINTS / f"step-{step}.safetensors")
         elif self.finished:

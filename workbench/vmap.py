@@ -1,10 +1,16 @@
-"""The vmap rule that hand-written derivatives share."""
+"""What `torch.func.vmap` asks of code that it runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+
+
+def under_vmap(x: Tensor) -> bool:
+    """Whether a tensor is in the hands of `torch.func` (`vmap`, `grad`), where its values may not be asked for."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def folded(

@@ -22,7 +22,8 @@ from workbench.cli import main
 from workbench.files import load_tensors
 from workbench.runs import load_run, scan_runs, states
 from workbench.tasks import Batch
-from workbench.training import TrainingError, loop
+from workbench.training import TrainingError
+from workbench.training.step import Step
 
 # Dropout and a projection make every kind of state matter: random numbers, and parameters beside the model's.
 SMALL: dict[str, Any] = {
@@ -180,16 +181,16 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path, capsys: pyte
 def test_ctrl_c_stops_after_the_step_and_goes_on(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = loop._Training.train_step
+    step = Step.__call__
 
-    def interrupted(self: loop._Training, batch: Batch) -> dict:
+    def interrupted(self: Step, batches: tuple[Batch, ...], rate: float) -> Any:
         if self.learner.step == 31:
             os.kill(os.getpid(), signal.SIGINT)
-        return step(self, batch)
+        return step(self, batches, rate)
 
     threads = torch.get_num_threads()
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Training, "train_step", interrupted)
+        patch.setattr(Step, "__call__", interrupted)
         train(tmp_path / "run")
     torch.set_num_threads(threads)
     run = load_run(tmp_path / "run")

@@ -33,7 +33,7 @@ def test_train_writes_a_run_folder_that_opens(tmp_path: Path) -> None:
         "weights.safetensors",
         "checkpoints",
     }
-    assert run.step() == 6 and run.checkpoints() == [3, 6]
+    assert run.step() == 6 and run.checkpoints() == [0, 3, 6]
     assert run.config.preset == "chain-chacal" and run.task().n_ctx == 8
     metrics = run.metrics()
     assert metrics["step"].tolist() == [1, 2, 3, 4, 6]
@@ -75,7 +75,7 @@ def test_projection_trains_with_the_model_and_is_not_saved(tmp_path: Path) -> No
 def test_batches_depend_on_seed_and_step_alone_for_any_number_of_workers() -> None:
     def drawn(workers: int, first: int) -> list[torch.Tensor]:
         config = preset_config("sort-standard", {"steps": 7, "batch_size": 9, "workers": workers})
-        return [batch.tokens for batch in training_batches(config.make_task(), config, first)]
+        return [batch.tokens for (batch,) in training_batches(config.make_task(), config, first)]
 
     alone = drawn(0, 0)
     assert len(alone) == 7 and not torch.equal(alone[0], alone[1])
@@ -86,7 +86,7 @@ def test_batches_depend_on_seed_and_step_alone_for_any_number_of_workers() -> No
 def test_training_and_evaluation_see_different_sides_of_the_split() -> None:
     config = preset_config("multiply-vanilla", {"steps": 20})
     task = config.make_task()
-    assert all(not task.is_test(batch.tokens).any() for batch in training_batches(task, config))
+    assert all(not task.is_test(batch.tokens).any() for (batch,) in training_batches(task, config))
     assert task.is_test(held_out(task, config).tokens).all()
 
 

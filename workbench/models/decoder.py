@@ -16,6 +16,7 @@ from workbench.lookup import lookup
 from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
 from workbench.models.config import DecoderConfig
+from workbench.vmap import under_vmap
 
 
 @dataclass
@@ -221,7 +222,8 @@ class Decoder(nn.Module):
         if tokens.shape[1] > self.config.n_ctx:
             raise ValueError(f"input of {tokens.shape[1]} tokens is longer than the context of {self.config.n_ctx}")
         # Elsewhere than on the CPU the check would make the caller wait for the device at every step.
-        if tokens.device.type == "cpu" and tokens.numel() and not torch.compiler.is_compiling():
+        unseen = torch.compiler.is_compiling() or under_vmap(tokens)
+        if tokens.device.type == "cpu" and tokens.numel() and not unseen:
             low, high = int(tokens.min()), int(tokens.max())
             if low < 0 or high >= self.config.d_vocab:
                 wrong = low if low < 0 else high

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from workbench.objectives.base import Objective
+from workbench.objectives.processes import mean_of_processes
 from workbench.tasks import Batch
+from workbench.vmap import under_vmap
 
 
 def next_token(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, ""]:
     """Mean cross-entropy in nats over the scored positions.
 
     Where the target is a set of classes, the target distribution is uniform over the set (soft labels), so the
-    smallest possible value is the mean log size of the sets, not 0.
+    smallest possible value is the mean log size of the sets, not 0. Where several processes train together, the mean
+    over them is the loss of the whole batch, whatever part of its scored positions each has.
 
     Raises:
         ValueError: if the batch scores no position.
     """
-    if not bool(batch.loss_mask.any()):
+    count = batch.loss_mask.sum()
+    if not under_vmap(count) and not count:
         raise ValueError("this batch scores no position: its loss mask is false everywhere")
-    scored, targets = logits[batch.loss_mask].float(), batch.targets[batch.loss_mask]
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if batch.targets.ndim == 3:
-        targets = targets / targets.sum(-1, keepdim=True)
-    return F.cross_entropy(scored, targets.to(scored.dtype) if targets.is_floating_point() else targets)
+        share = (batch.targets & batch.loss_mask.unsqueeze(-1)).to(logits.dtype)
+        total = -(share / share.sum(-1, keepdim=True).clamp(min=1) * logits.log_softmax(-1)).sum()
+    else:
+        targets = batch.targets.masked_fill(~batch.loss_mask, -100)
+        total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")
+    return total / mean_of_processes(count)
 
 
 class NextToken(Objective):

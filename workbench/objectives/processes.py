@@ -8,6 +8,20 @@ from torch import Tensor
 from torch.distributed.nn.functional import all_gather
 
 
+def several() -> bool:
+    """Whether this process trains together with others."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def mean_of_processes(x: Tensor) -> Tensor:
+    """The mean over processes of a number without a gradient; `x` itself where there is one process."""
+    if not several():
+        return x
+    total = x.detach().double()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+
+
 def across_processes(x: Tensor) -> Tensor:
     """The tensors of all processes, one after the other along the batch; `x` itself where there is one process.
 
@@ -17,7 +31,7 @@ def across_processes(x: Tensor) -> Tensor:
     Raises:
         ValueError: if the processes' tensors differ in shape.
     """
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+    if not several():
         return x
     own = torch.tensor(x.shape, device=x.device)
     shapes = [torch.empty_like(own) for _ in range(dist.get_world_size())]

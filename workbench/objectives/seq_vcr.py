@@ -14,7 +14,7 @@ from workbench.models import DecoderConfig
 from workbench.objectives import base
 from workbench.objectives.processes import across_processes
 from workbench.tasks import Batch
-from workbench.vmap import folded
+from workbench.vmap import folded, under_vmap
 
 Over = Literal["batch", "batch+length"]
 
@@ -60,7 +60,7 @@ def seq_vcr(
         if over == "batch+length":
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
         enough = None if mask is None else mask.sum(0) >= 2
-        if not (len(x) >= 2 if enough is None else bool(enough.any())):
+        if not (len(x) >= 2 if enough is None else under_vmap(enough) or bool(enough.any())):
             masked = "" if mask is None else " with this mask"
             raise ValueError(f"seq_vcr needs at least 2 vectors at some position; {list(x.shape)}{masked} has not")
         weights = Weights(variance_weight, covariance_weight, eta)

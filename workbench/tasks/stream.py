@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
-from workbench.tasks.base import Batch
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True)
-class _Numbered(Dataset[Batch]):
-    draw: Callable[[int], Batch]
+class _Numbered(Dataset[Drawn], Generic[Drawn]):
+    draw: Callable[[int], Drawn]
 
-    def __getitem__(self, number: int) -> Batch:
+    def __getitem__(self, number: int) -> Drawn:
         return self.draw(number)
 
 
-def in_order(draw: Callable[[int], Batch], numbers: range, workers: int) -> Iterator[Batch]:
+def in_order(draw: Callable[[int], Drawn], numbers: range, workers: int) -> Iterator[Drawn]:
     """`draw(number)` for each number.
 
     Args:

@@ -1,6 +1,7 @@
 """Training: a config in, a run folder out. Knows nothing of inspection."""
 
-from workbench.training.loop import TrainingError, resume, train
+from workbench.training.loop import resume, train
+from workbench.training.member import TrainingError
 from workbench.training.presets import PRESETS, preset_config
 
 __all__ = ["PRESETS", "TrainingError", "preset_config", "resume", "train"]

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import math
-import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from workbench import runs
-from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task, correct
-from workbench.training.data import held_out, training_batches
+from workbench.training.data import Batches, training_batches
+from workbench.training.member import Member, TrainingError
 from workbench.training.presets import preset_config
+from workbench.training.processes import Processes
 from workbench.training.progress import Progress
-from workbench.training.state import Learner, Log, only_writer
-
-
-class TrainingError(RuntimeError):
-    """Training could not go on; the message says where it stopped and what was kept."""
+from workbench.training.schedule import learning_rate
+from workbench.training.state import Figures, forget_states, last_whole, only_writer
+from workbench.training.step import Step
 
 
 def train(
-    config: str | RunConfig | Mapping[str, Any], out: str | Path, *, progress: bool = True, **overrides: Any
+    config: str | RunConfig | Mapping[str, Any],
+    out: str | Path,
+    *,
+    progress: bool = True,
+    tensorboard: bool = False,
+    **overrides: Any,
 ) -> Run:
     """Train one model and write its run folder.
 
     Ctrl-C stops after the current step and saves; the run can then be opened like any other, and `resume` goes on with
-    it, as it does after a kill.
+    it, as it does after a kill. Processes that `torchrun` or `accelerate launch` started together train one run: each
+    takes its part of every batch, and the run is the one that a single process would have made.
 
     Args:
         config: a preset's name or a whole config (a `RunConfig`, or its fields).
         out: the run folder to make; it must not exist yet, or be empty.
         progress: show a progress bar on standard error.
+        tensorboard: write what is logged for TensorBoard too, under `tensorboard` in the run folder.
         overrides: fields that replace the preset's or config's, nested with mappings:
             `steps=100, task={"n": 32}, model={"n_layers": 2}`.
 
@@ -50,141 +52,145 @@ def train(
         TrainingError: if the loss stops being finite; the weights from before that step are saved.
     """
     config = preset_config(config, overrides)
-    device = pick_device(config.device)
-    path = runs.create(out, config)
-    with only_writer(path), deterministic(config.seed):
-        _Training(config, path, device).run(progress)
-    return runs.load_run(path)
+    processes = Processes.started(config.device)
+    member = Member(config, Path(out), processes, tensorboard)
+    processes.do(lambda: runs.create(member.path, config))
+    with ExitStack() as held:
+        processes.do(lambda: held.enter_context(only_writer(member.path)))
+        held.enter_context(deterministic(config.seed, processes.rank))
+        run_alone(member, progress)
+    return member.opened()
 
 
-def resume(path: str | Path, *, progress: bool = True) -> Run:
+def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> Run:
     """Go on training a run that was stopped or killed, from its last whole state.
 
-    On the same device, with the same number of threads, the weights at the end are bit for bit those of a run that was
-    never stopped. A finished run is left as it is; one killed before its first state starts afresh.
+    On the same device, with the same number of threads and processes, the weights at the end are bit for bit those of a
+    run that was never stopped. A finished run is left as it is; one killed before its first state starts afresh.
 
     Args:
         path: the run folder.
         progress: show a progress bar on standard error.
+        tensorboard: as `train`.
 
     Raises:
         ValueError: if there is no run, its config or states do not fit, or another process is training it.
         TrainingError: as `train`.
     """
-    run = runs.load_run(path)
+    processes = Processes.started("cpu")
+    run = processes.do(lambda: runs.load_run(path))
+    if processes.count == 1 or not run.finished:
+        processes = Processes.started(run.config.device)
+    with ExitStack() as held:
+        if not processes.do(lambda: _goes_on(run, held)):
+            return run
+        held.enter_context(deterministic(run.config.seed, processes.rank))
+        member = Member(run.config, run.path, processes, tensorboard)
+        state, problems = processes.agree(last_whole(run.path) if processes.main else None)
+        if state is not None:
+            member.learner.restore(state, processes.rank)
+        run_alone(member, progress, problems, resumed=True)
+    return member.opened()
+
+
+def _goes_on(run: Run, held: ExitStack) -> bool:
+    """Hold a run if there is something left to train; of one killed at its very end, tidy up."""
+    if run.finished and not (run.path / runs.STATES).exists():
+        return False
+    held.enter_context(only_writer(run.path))
     if run.finished:
-        return run
-    device = pick_device(run.config.device)
-    with only_writer(run.path), deterministic(run.config.seed):
-        training = _Training(run.config, run.path, device)
-        problems = training.learner.restore_last(run.path)
-        training.run(progress, problems, resumed=True)
-    return runs.load_run(path)
+        forget_states(run.path)
+    return not run.finished
 
 
-class _Training:
-    """One run while it trains."""
+def run_alone(member: Member, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
+    """Train one run, from where its learner is, to the end or until Ctrl-C."""
+    step = Step(member.config, member.learner, member.processes)
+    batches = ((drawn,) for drawn in training_batches(member.task, member.config, member.learner.step))
+    train_members([member], lambda drawn, rate: [step(drawn[0], rate)], batches, show, problems, resumed)
 
-    def __init__(self, config: RunConfig, path: Path, device: torch.device) -> None:
-        self.config, self.path, self.device = config, path, device
-        self.task = config.make_task()
-        self.model = Decoder(config.model, generator(config.seed, "weights")).to(device)
-        self.objectives = {name: term.to(device) for name, term in config.make_objectives().items()}
-        self.parameters = [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=config.learning_rate, betas=(0.9, config.beta2), weight_decay=config.weight_decay
-        )
-        self.scheduler = make_schedule(self.optimizer, config)
-        self.learner = Learner(self.model, self.objectives, self.optimizer, self.scheduler, device)
-        self.held_out = held_out(self.task, config)
-        self.keep = tuple(dict.fromkeys(name for objective in self.objectives.values() for name in objective.needs))
-        self.shown: dict[str, float] = {}
 
-    def run(self, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
-        """Train to the end, or until Ctrl-C."""
-        learner, saved = self.learner, self.learner.step
-        started = time.perf_counter() - learner.seconds
-        try:
-            with Log(self.path / runs.METRICS) as log, Progress(self.config.steps, show) as bar, Interrupts() as stop:
-                for problem in problems:
-                    bar.say(problem)
-                if resumed:
-                    bar.say(f"going on from step {learner.step} of {self.config.steps}")
-                    log.write({"event": "resumed", "step": learner.step, "problems": list(problems)})
-                for batch in training_batches(self.task, self.config, learner.step):
-                    try:
-                        figures = self.train_step(batch.to(self.device))
-                    except TrainingError:
-                        learner.save(self.path)
-                        raise
-                    learner.step += 1
-                    learner.seconds = time.perf_counter() - started
-                    self._record(figures, log)
-                    bar.update(learner.step, self.shown)
-                    if stop.asked or learner.step % self.config.save_every == 0:
-                        log.sync()
-                        learner.save(self.path)
-                        saved = learner.step
-                    if stop.asked:
-                        bar.say(f"stopped at step {learner.step} of {self.config.steps}")
-                        return
-                log.sync()
-                runs.save_weights(self.model, self.path / runs.WEIGHTS, learner.step)
-        except OSError as error:
-            raise TrainingError(
-                f"cannot write {error.filename or self.path}: {error.strerror}; step {saved} is kept, and "
-                f"`workbench resume {self.path}` goes on from there"
-            ) from None
-        shutil.rmtree(self.path / runs.STATES, ignore_errors=True)
+def train_members(
+    members: Sequence[Member],
+    step: Callable[[tuple[Batches, ...], float], Sequence[Figures | None]],
+    batches: Iterator[tuple[Batches, ...]],
+    show: bool,
+    problems: Sequence[str] = (),
+    resumed: bool = False,
+) -> None:
+    """Train runs of one shape and schedule, step by step together, to the end or until Ctrl-C.
 
-    def train_step(self, batch: Batch) -> dict[str, Tensor | float]:
-        """One optimizer step. Leaves the weights as they were if the loss or its gradient is not finite."""
-        self.model.train()
-        with autocast(self.device, self.config.precision):
-            logits, kept = self.model(batch.tokens, batch.head, keep=self.keep)
-            terms = [objective(logits, kept, batch) for objective in self.objectives.values()]
-            loss = torch.stack([term for term, _ in terms]).sum()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
-        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            raise TrainingError(
-                f"the loss or its gradient is not finite at step {self.learner.step + 1}; the weights of step "
-                f"{self.learner.step} are saved in {self.path}; "
-                f"try a lower learning_rate than {self.config.learning_rate:g}"
-            )
-        self.optimizer.step()
-        self.scheduler.step()
-        figures: dict[str, Tensor | float] = {"loss": loss.detach(), "gradient_norm": norm}
-        for _, logged in terms:
-            figures.update(logged)
-        return figures
+    Args:
+        members: the runs, all at the same step.
+        step: one step of all: each one's batches and the learning rate to each one's figures (None: not finite).
+        batches: for every step, each one's batches.
+        show: show progress.
+        problems: what is wrong with states that were passed over.
+        resumed: whether the runs go on.
 
-    def _record(self, figures: dict[str, Tensor | float], log: Log) -> None:
-        config, step = self.config, self.learner.step
-        last = step == config.steps
-        row: dict[str, float] = {}
-        if step % config.log_every == 0 or last or step == 1:
-            row = {key: float(figure) for key, figure in figures.items()}
-            row["learning_rate"] = float(self.scheduler.get_last_lr()[0])
-        if step % config.eval_every == 0 or last:
-            row["accuracy"] = evaluate(self.model, self.task, self.held_out, self.device)
-        if row:
-            self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
-            log.write({"step": step, "seconds": round(self.learner.seconds, 3), **row})
-        if config.checkpoint_every and step % config.checkpoint_every == 0:
-            runs.save_weights(self.model, self.path / runs.CHECKPOINTS / f"step-{step}.safetensors", step)
+    Raises:
+        TrainingError: if the disk is full, or the loss of a run stopped being finite (the others are trained first).
+    """
+    first, processes = members[0], members[0].processes
+    config, failures, stopped = first.config, [], False
+    try:
+        with ExitStack() as opened:
+            bar = opened.enter_context(Progress(config.steps, show and processes.main))
+            stop = opened.enter_context(Interrupts())
+            for problem in problems:
+                bar.say(problem)
+            if resumed:
+                bar.say(f"going on from step {first.learner.step} of {config.steps}")
+            for member in members:
+                opened.enter_context(member.begin(problems, resumed))
+            clock = time.perf_counter() - first.learner.seconds
+            for number, drawn in enumerate(batches, first.learner.step + 1):
+                found = step(drawn, learning_rate(config, number - 1))
+                for member, its_batches, figures in zip(members, drawn, found, strict=True):
+                    if member.done:
+                        continue
+                    if figures is None:
+                        failures.append(member.fail())
+                    else:
+                        member.record(figures, its_batches, time.perf_counter() - clock)
+                bar.update(number, mean_shown(members))
+                going_on = [member for member in members if not member.done]
+                stopped = processes.any(stop.asked)
+                if stopped or number % config.save_every == 0:
+                    for member in going_on:
+                        member.save()
+                if stopped:
+                    bar.say(f"stopped at step {number} of {config.steps}")
+                if stopped or not going_on:
+                    break
+            for member in members:
+                if not (member.done or stopped):
+                    member.finish()
+    except OSError as error:
+        raise TrainingError(
+            f"cannot write {error.filename or first.path}: {error.strerror}; step {first.saved} is kept, and "
+            f"`workbench resume {first.path}` goes on from there"
+        ) from None
+    if failures:
+        raise TrainingError("; ".join(failures))
+
+
+def mean_shown(members: Sequence[Member]) -> dict[str, float]:
+    """The figures to show of several runs: the mean of each."""
+    names = dict.fromkeys(name for member in members for name in member.shown)
+    values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
+    return {name: sum(found) / len(found) for name, found in values.items()}
 
 
 class Interrupts:
-    """Ctrl-C, kept until the step at hand is done; a second one interrupts at once."""
+    """Ctrl-C, or a cluster's SIGTERM, kept until the step at hand is done; a second one interrupts at once."""
 
     asked = False
 
     def __enter__(self) -> Interrupts:
-        self.before = None
+        self.before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            self.before = signal.signal(signal.SIGINT, self._ask)
+            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _ask(self, *_: Any) -> None:
@@ -193,65 +199,13 @@ class Interrupts:
         self.asked = True
 
     def __exit__(self, *_: Any) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGINT, self.before)
-
-
-def make_schedule(optimizer: torch.optim.Optimizer, config: RunConfig) -> torch.optim.lr_scheduler.LRScheduler:
-    """Learning rate over the run: warm-up then cosine to 0, one cycle, or warm-up then constant."""
-    if config.schedule == "onecycle":
-        return torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, config.learning_rate, total_steps=config.steps + 1, cycle_momentum=False
-        )
-
-    def factor(step: int) -> float:
-        warm = min(1.0, (step + 1) / (config.warmup + 1))
-        if config.schedule == "constant" or step < config.warmup:
-            return warm
-        done = (step - config.warmup) / max(1, config.steps - config.warmup)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-@torch.no_grad()
-def evaluate(model: Decoder, task: Task, batch: Batch, device: torch.device) -> float:
-    """Share of right answers: of scored positions, or of whole sequences, as the task counts."""
-    model.eval()
-    scores = []
-    for start in range(0, len(batch), 128):
-        part = batch[start : start + 128].to(device)
-        right = correct(model(part.tokens, part.head), part)
-        if task.unit == "sequence":
-            scores.append(((right == 1) | ~part.loss_mask).all(-1).float())
-        else:
-            scores.append(right[part.loss_mask])
-    return torch.cat(scores).mean().item()
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the GPU if there is one.
-
-    Raises:
-        ValueError: if this machine has no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise ValueError(f"device {name!r} is not available here; there is: auto, cpu") from None
-    return device
-
-
-def autocast(device: torch.device, precision: str) -> Any:
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def deterministic(seed: int) -> Iterator[None]:
+def deterministic(seed: int, rank: int = 0) -> Iterator[None]:
     """What PyTorch draws without a generator (dropout, projections) follows the run's seed and leaves no trace."""
     with torch.random.fork_rng():
-        torch.manual_seed(generator(seed, "dropout").initial_seed())
+        torch.manual_seed(generator(seed, "dropout", *([rank] if rank else [])).initial_seed())
         yield

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.lookup import lookup
-from workbench.runs import RunConfig, parse_config
+from workbench.runs import RunConfig, even_mixture, parse_config
 
 _CHAIN: dict[str, Any] = {
     "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},
@@ -62,6 +62,8 @@ def _open(config: RunConfig) -> dict[str, Any]:
     """A whole config as it could have been asked for: sizes and layers that follow from others are left to follow."""
     data = config.model_dump(mode="json")
     model = data["model"]
+    if config.mixture == even_mixture(config.make_task()):
+        del data["mixture"]
     if model["d_head"] * model["n_heads"] == model["d_model"]:
         del model["d_head"]
     if model["d_mlp"] == 4 * model["d_model"]:

@@ -1,0 +1,207 @@
+"""One run while it trains: its learner, what it measures, logs and keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workbench import runs
+from workbench.models import Decoder
+from workbench.runs import Run, RunConfig
+from workbench.seeds import generator
+from workbench.training.data import Batches
+from workbench.training.evaluation import Evaluation
+from workbench.training.processes import Processes
+from workbench.training.record import peak_megabytes, surroundings
+from workbench.training.schedule import checkpoint_steps, learning_rate, sizes
+from workbench.training.state import Figures, Learner, Log, forget_states
+
+
+class TrainingError(RuntimeError):
+    """Training could not go on; the message says where it stopped and what was kept."""
+
+
+class Member:
+    """One run while it trains; where several train together, one of them."""
+
+    def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
+        """Raises ValueError if the config cannot be trained so; nothing is written."""
+        self.config, self.path, self.processes = config, path, processes
+        self.task = config.make_task()
+        self.learner = make_learner(config, processes.device)
+        self._check_sizes()
+        self.evaluation = Evaluation(self.task, config)
+        self.board = path / "tensorboard" if tensorboard and processes.main else None
+        if tensorboard:
+            _writer_class()
+        self.checkpoints = checkpoint_steps(config)
+        self.saved = 0
+        self.done = False
+        self.shown: dict[str, float] = {}
+
+    def _check_sizes(self) -> None:
+        for head, n in sizes(self.config).items():
+            if n % self.processes.count:
+                raise ValueError(
+                    f"a step has {n} sequences of {head}, which {self.processes.count} processes cannot share equally"
+                )
+            for name, objective in self.learner.objectives.items():
+                if n < objective.least_batch:
+                    raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
+
+    @contextmanager
+    def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
+        """Open the log for as long as the run trains; an untrained model is the first checkpoint."""
+        self.saved, step = self.learner.step, self.learner.step
+        self.log: Log | None = None
+        self.writer: Any = None
+        if not self.processes.main:
+            yield
+            return
+        with Log(self.path / runs.METRICS) as self.log:
+            said = surroundings(self.processes.device, self.processes.count)
+            event = {"event": "resumed", "step": step, "problems": list(problems)} if resumed else {"event": "started"}
+            self.log.write({**event, **said})
+            if self.board is not None:
+                self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
+            if step == 0 in self.checkpoints:
+                self._checkpoint()
+            try:
+                yield
+            finally:
+                if self.writer is not None:
+                    self.writer.close()
+
+    def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
+        """Note a step that was made: log it, evaluate, keep a checkpoint, or end, where it is time to."""
+        config, learner = self.config, self.learner
+        learner.step += 1
+        learner.seconds = seconds
+        learner.tokens += sum(batch.tokens.numel() for batch in batches)
+        learner.figures |= figures
+        last = learner.step == config.steps
+        row: dict[str, float] = {}
+        if learner.step % config.log_every == 0 or last or learner.step == 1:
+            row = self._latest()
+        reached = False
+        if learner.step % config.eval_every == 0 or last:
+            reached = self._evaluate(row)
+        if row and self.log is not None:
+            self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
+            self.log.write({"step": learner.step, "seconds": round(seconds, 3), **row})
+            for name, value in row.items() if self.writer is not None else ():
+                self.writer.add_scalar(name, value, learner.step)
+        if learner.step in self.checkpoints:
+            self._checkpoint()
+        if reached and not last:
+            self._event({"event": "target", "step": learner.step, "accuracy": learner.best})
+            self.finish()
+
+    def _latest(self) -> dict[str, float]:
+        """The latest figures, the mean over the processes."""
+        device = self.processes.device
+        values = [torch.as_tensor(value, device=device).double().clone() for value in self.learner.figures.values()]
+        self.processes.average(values)
+        return {name: float(value) for name, value in zip(self.learner.figures, values, strict=True)}
+
+    def _evaluate(self, row: dict[str, float]) -> bool:
+        """Add an evaluation to the row; whether the run has reached its target."""
+        learner, config = self.learner, self.config
+        reached = False
+        if self.processes.main:
+            found = self.evaluation(learner.model, learner.device)
+            row |= found
+            accuracy = next(iter(found.values()))
+            passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
+            learner.best = max(learner.best, accuracy)
+            if passed:
+                self._event({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
+                self._checkpoint()
+            reached = config.stop_at is not None and accuracy >= config.stop_at
+        return self.processes.agree(reached)
+
+    def _event(self, event: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            self.log.write(event)
+
+    def _checkpoint(self) -> None:
+        if self.processes.main:
+            step = self.learner.step
+            runs.save_weights(self.learner.model, self.path / runs.CHECKPOINTS / f"step-{step}.safetensors", step)
+
+    def save(self) -> None:
+        """Keep the whole state."""
+        if self.log is not None:
+            self.log.sync()
+        self.learner.save(self.path, self.processes)
+        self.saved = self.learner.step
+
+    def fail(self) -> str:
+        """End where the loss is not finite; why, and what was kept."""
+        self.save()
+        self.done = True
+        step = self.learner.step
+        return (
+            f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in "
+            f"{self.path}; try a lower learning_rate than {self.config.learning_rate:g}"
+        )
+
+    def finish(self) -> None:
+        """End training: the final weights instead of the states."""
+        self.done = True
+        learner = self.learner
+        if self.log is None:
+            return
+        self.log.write(
+            {
+                "event": "finished",
+                "step": learner.step,
+                "seconds": round(learner.seconds, 3),
+                "tokens": learner.tokens,
+                "tokens_per_second": round(learner.tokens / learner.seconds, 1),
+                "peak_megabytes": round(peak_megabytes(learner.device), 1),
+            }
+        )
+        self.log.sync()
+        runs.save_weights(learner.model, self.path / runs.WEIGHTS, learner.step)
+        forget_states(self.path)
+
+    def opened(self) -> Run:
+        """The run folder, opened; on processes that do not write, as it will be found where the main one wrote it."""
+        return runs.load_run(self.path) if self.processes.main else Run(self.path, self.config)
+
+
+def make_learner(config: RunConfig, device: torch.device) -> Learner:
+    """A learner at step 0."""
+    with torch.random.fork_rng(devices=[]):  # PyTorch's modules draw when they are made
+        torch.manual_seed(generator(config.seed, "objectives").initial_seed())
+        model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
+        objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
+    parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
+    optimizer = make_optimizer(config, parameters)
+    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
+    return Learner(model, objectives, optimizer, device, scaler)
+
+
+def make_optimizer(config: RunConfig, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
+    """AdamW, all parameters in one kernel."""
+    return torch.optim.AdamW(
+        parameters,
+        lr=learning_rate(config, 0),
+        betas=(0.9, config.beta2),
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def _writer_class() -> Any:
+    """TensorBoard's writer. Raises ValueError if TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("there is no TensorBoard; `pip install tensorboard`, or leave --tensorboard out") from None
+    return SummaryWriter

@@ -1,0 +1,125 @@
+"""One run on many processes: who this one is, its part of every batch, and what all of them agree on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from workbench.tasks import Batch
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that train one run together; usually this one alone.
+
+    Attributes:
+        rank: which of them this is; 0 writes the run folder.
+        count: how many there are.
+        device: where this one computes.
+    """
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @staticmethod
+    def started(device: str) -> Processes:
+        """The process among those that `torchrun` or `accelerate launch` started with it, or alone.
+
+        Raises:
+            ValueError: if this machine has no such device.
+        """
+        if not (dist.is_available() and dist.is_initialized()):
+            if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+                return Processes(0, 1, pick_device(device))
+            from accelerate import PartialState
+
+            state = PartialState(cpu=device == "cpu")
+            return Processes(state.process_index, state.num_processes, state.device)
+        own = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
+        return Processes(dist.get_rank(), dist.get_world_size(), torch.device(own))
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes."""
+        return self.rank == 0
+
+    def part(self, batch: Batch) -> Batch:
+        """The process's own sequences of a batch that all of them drew."""
+        n = len(batch) // self.count
+        return batch if self.count == 1 else batch[self.rank * n : (self.rank + 1) * n]
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its mean over the processes.
+
+        In one message after the backward pass, where PyTorch's DistributedDataParallel sends as it goes: a step here
+        may have several forward passes (hints, accumulation) and leave heads without a gradient; models are small.
+        """
+        if self.count == 1 or not tensors:
+            return
+        whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        dist.all_reduce(whole)
+        whole /= self.count
+        for tensor, mean in zip(tensors, whole.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(mean.view_as(tensor))
+
+    def agree(self, value: Any) -> Any:
+        """What the main process has."""
+        if self.count == 1:
+            return value
+        shared = [value]
+        dist.broadcast_object_list(shared, src=0)
+        return shared[0]
+
+    def do(self, action: Callable[[], Any]) -> Any:
+        """What the main process's action returns, or raises ValueError on every process if it does there."""
+        if self.count == 1:
+            return action()
+        result, problem = None, None
+        if self.main:
+            try:
+                result = action()
+            except ValueError as error:
+                problem = str(error)
+        result, problem = self.agree((result, problem))
+        if problem is not None:
+            raise ValueError(problem)
+        return result
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so on any process."""
+        if self.count == 1:
+            return here
+        flag = torch.tensor(float(here), device=self.device)
+        dist.all_reduce(flag)
+        return bool(flag)
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every process has, in order."""
+        if self.count == 1:
+            return [value]
+        found: list[Any] = [None] * self.count
+        dist.all_gather_object(found, value)
+        return found
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; "auto" is the GPU if there is one.
+
+    Raises:
+        ValueError: if this machine has no such device.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"device {name!r} is not available here; there is: auto, cpu") from None
+    return device

@@ -1,0 +1,75 @@
+"""What happens at which step: the learning rate, whose turn it is, where checkpoints go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from workbench.runs import RunConfig
+
+ONE_CYCLE_WARM, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1e-4 / 25  # as PyTorch's OneCycleLR
+
+
+def learning_rate(config: RunConfig, step: int) -> float:
+    """The learning rate after `step` steps: warm-up then cosine to 0, one cycle, or warm-up then constant."""
+    if config.schedule == "onecycle":
+        return config.learning_rate * _one_cycle(step, config.steps)
+    warm = min(1.0, (step + 1) / (config.warmup + 1))
+    if config.schedule == "constant" or step < config.warmup:
+        return config.learning_rate * warm
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def _one_cycle(step: int, steps: int) -> float:
+    top = max(ONE_CYCLE_WARM * (steps + 1) - 1, 0.0)
+    if step <= top and top > 0:
+        start, end, done = ONE_CYCLE_START, 1.0, step / top
+    else:
+        start, end, done = 1.0, ONE_CYCLE_END, (step - top) / (steps - top)
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * done))
+
+
+def turns(shares: Mapping[str, float], steps: int) -> list[str]:
+    """Whose turn each step is: every name as often as its share says, as evenly spread as can be."""
+    total, credit, order = sum(shares.values()), dict.fromkeys(shares, 0.0), []
+    for _ in range(steps):
+        credit = {name: credit[name] + share for name, share in shares.items()}
+        turn = max(credit, key=lambda name: credit[name])
+        credit[turn] -= total
+        order.append(turn)
+    return order
+
+
+def sizes(config: RunConfig) -> dict[str, int]:
+    """How many sequences of each head a step that trains it has.
+
+    Raises:
+        ValueError: if a batch is too small to be divided among the heads.
+    """
+    n, shares = config.batch_size, config.mixture
+    if config.mixing == "alternate":
+        return dict.fromkeys(shares, n)
+    if n < len(shares):
+        raise ValueError(f"batch_size={n} cannot be divided among the heads {', '.join(shares)}; make it larger")
+    total = sum(shares.values())
+    exact = {name: share / total * n for name, share in shares.items()}
+    found = {name: max(1, int(size)) for name, size in exact.items()}
+    while sum(found.values()) != n:
+        change = 1 if sum(found.values()) < n else -1
+        able = [name for name in found if found[name] + change >= 1]
+        found[max(able, key=lambda name: change * (exact[name] - found[name]))] += change
+    return found
+
+
+def checkpoint_steps(config: RunConfig) -> frozenset[int]:
+    """The steps after which weights are kept for the timeline; 0 is before training."""
+    steps: set[int] = set()
+    if config.checkpoint_every:
+        steps |= set(range(0, config.steps + 1, config.checkpoint_every))
+    if config.checkpoint_count:
+        exponents = (i / (config.checkpoint_count - 1) for i in range(config.checkpoint_count))
+        steps |= {round(config.steps**exponent) for exponent in exponents}
+    if steps or config.checkpoint_at:
+        steps.add(0)
+    return frozenset(steps)
