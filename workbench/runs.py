@@ -318,14 +318,19 @@ def create(path: str | Path, config: RunConfig) -> Path:
         ValueError: if the path already holds something; nothing is ever overwritten.
     """
     path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
-            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")
-        raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
+    check_free(path)
     with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         (made / STATES).mkdir()
     return path
+
+
+def check_free(path: Path) -> None:
+    """Raise ValueError if there is something at the path where a run should go."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
+            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")
+        raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
 
 
 def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:

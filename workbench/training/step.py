@@ -60,7 +60,7 @@ class Step:
         """Add the gradient of `share` of the loss; the loss, and the objectives' figures."""
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
-        with self._autocast():
+        with autocast(self.learner.device, self.config.precision):
             logits, kept = self.learner.model(batch.tokens, batch.head, keep=self.keep)
             loss, figures = total_loss(self.learner.objectives, logits, kept, batch)
         self.learner.scaler.scale(loss * share).backward()
@@ -78,17 +78,17 @@ class Step:
         model, states, outputs = self.learner.model, [], []
         for part in parts:
             states.append(self.learner.random_state())
-            with torch.no_grad(), self._autocast():
+            with torch.no_grad(), autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             outputs.append([logits, *(kept[name] for name in self.keep)])
         read = [torch.cat(pieces).requires_grad_() for pieces in zip(*outputs, strict=True)]
-        with self._autocast():
+        with autocast(self.learner.device, self.config.precision):
             kept = dict(zip(self.keep, read[1:], strict=True))
             loss, figures = total_loss(self.learner.objectives, read[0], kept, batch)
         self.learner.scaler.scale(loss * share).backward()
         for number, (part, state) in enumerate(zip(parts, states, strict=True)):
             self.learner.set_random_state(state)
-            with self._autocast():
+            with autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             written = [logits, *(kept[name] for name in self.keep)]
             rows = slice(number * size, number * size + len(part))
@@ -96,9 +96,10 @@ class Step:
             torch.autograd.backward([x for x, _ in used], [gradient for _, gradient in used])
         return loss.detach(), figures
 
-    def _autocast(self) -> AbstractContextManager[None]:
-        half = HALF.get(self.config.precision)
-        return nullcontext() if half is None else torch.autocast(self.learner.device.type, half)
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
+    half = HALF.get(precision)
+    return nullcontext() if half is None else torch.autocast(device.type, half)
 
 
 def needed(objectives: Mapping[str, Objective]) -> tuple[str, ...]:
