@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,8 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.training import train as run_training
+    from workbench.training import train_seeds
 
-    _say_trained(run_training(options.preset, options.out, progress=not options.quiet, **parse_fields(fields)))
+    said = {"progress": not options.quiet, "tensorboard": options.tensorboard, **parse_fields(fields)}
+    if options.seeds is None:
+        _say_trained([run_training(options.preset, options.out, **said)])
+    else:
+        _say_trained(train_seeds(options.preset, options.out, options.seeds, **said))
 
 
 def resume(options: argparse.Namespace, _: list[str]) -> None:
@@ -49,16 +55,25 @@ def resume(options: argparse.Namespace, _: list[str]) -> None:
     if load_run(options.run).finished:
         print(f"{options.run} is finished; there is nothing to resume")
         return
-    _say_trained(resume_training(options.run, progress=not options.quiet))
+    _say_trained([resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)])
 
 
-def _say_trained(run: Any) -> None:
-    if not run.finished:
-        print(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+def _say_trained(runs: Sequence[Any]) -> None:
+    if not _speaks():
         return
-    accuracy = run.metrics()["accuracy"].dropna().iloc[-1]
-    print(f"trained {run.path}: accuracy {accuracy:.1%} on {run.config.eval_size} held-out sequences")
-    print(f"next: workbench inspect {run.path}")
+    for run in runs:
+        if not run.finished:
+            print(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+            continue
+        found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
+        early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
+        print(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+    print(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
+
+
+def _speaks() -> bool:
+    """Whether this process is the one of those that `torchrun` started that writes and prints."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def inspect(options: argparse.Namespace, _: list[str]) -> None:
@@ -70,7 +85,6 @@ def inspect(options: argparse.Namespace, _: list[str]) -> None:
 
 
 def explore(options: argparse.Namespace, _: list[str]) -> int:
-    import os
     import subprocess
     from importlib.util import find_spec
 
@@ -176,7 +190,8 @@ def _value(text: str) -> Any:
 
 
 def _complain(message: object, code: int) -> int:
-    print(f"workbench: {' '.join(str(message).split())}", file=sys.stderr)
+    if _speaks():
+        print(f"workbench: {' '.join(str(message).split())}", file=sys.stderr)
     return code
 
 
@@ -197,11 +212,14 @@ def _parser() -> Parser:
     )
     add.add_argument("preset", metavar="PRESET", help="its name; `workbench list presets` shows them")
     add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.add_argument("--seeds", type=int, metavar="N", help="N seeds at once as a stack: run folders DIR/seed-0 …")
+    add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=train)
 
     add = commands.add_parser("resume", help="go on training a run that was stopped or killed", allow_abbrev=False)
     add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=resume)
 

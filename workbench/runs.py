@@ -249,6 +249,16 @@ class Run:
         last = {row.get("step"): row for row in rows}
         return pd.DataFrame([last[step] for step in sorted(last, key=lambda step: -1 if step is None else step)])
 
+    def record(self) -> dict[str, Any]:
+        """What the run was last trained with (versions, git commit, device, threads, processes) and, of a finished run,
+        what it cost: `step`, `seconds`, `tokens` (padding included), `tokens_per_second`, `peak_megabytes`.
+        """
+        record: dict[str, Any] = {}
+        for row in self.log():
+            if row.get("event") in ("started", "resumed", "finished"):
+                record |= {key: value for key, value in row.items() if key not in ("event", "problems")}
+        return record
+
     def log(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl as they were written, events (`{"event": "resumed", "step": 200}`) among them.
 

@@ -59,6 +59,7 @@ def train(
         processes.do(lambda: held.enter_context(only_writer(member.path)))
         held.enter_context(deterministic(config.seed, processes.rank))
         run_alone(member, progress)
+    processes.wait()
     return member.opened()
 
 
@@ -90,6 +91,7 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         if state is not None:
             member.learner.restore(state, processes.rank)
         run_alone(member, progress, problems, resumed=True)
+    processes.wait()
     return member.opened()
 
 

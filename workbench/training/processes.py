@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ class Processes:
                 return Processes(0, 1, pick_device(device))
             from accelerate import PartialState
 
-            state = PartialState(cpu=device == "cpu")
+            state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
+            atexit.register(state.destroy_process_group)  # threads that still listen would abort the process
             return Processes(state.process_index, state.num_processes, state.device)
         own = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
         return Processes(dist.get_rank(), dist.get_world_size(), torch.device(own))
@@ -99,6 +101,11 @@ class Processes:
         flag = torch.tensor(float(here), device=self.device)
         dist.all_reduce(flag)
         return bool(flag)
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.count > 1:
+            dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
         """What every process has, in order."""
