@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "data": FOUNDATION | {"tasks"},
     "runs": MODELLING,
     "training": MODELLING | {"runs"},
+    "sharing": MODELLING | {"runs"},
     "capture": MODELLING | {"runs"},
     "capture_store": MODELLING | {"capture"},
     "instruments": MODELLING | {"capture"},
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
     "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "catalogue": MODELLING | {"runs", "training", "instruments", "mechanisms"},
-    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "report", "catalogue"},
+    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "sharing", "report", "catalogue"},
     "__main__": {"cli"},
 }
 

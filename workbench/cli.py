@@ -1,4 +1,4 @@
-"""The command line: train, resume, inspect, explore, data, list. Each imports the libraries it needs, and no other."""
+"""The command line. Each command imports the libraries it needs, and no other."""
 
 from __future__ import annotations
 
@@ -97,15 +97,8 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
     script = Path(next(iter(app.submodule_search_locations))) / "main.py"
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
     command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
-    command += [
-        "--browser.gatherUsageStats",
-        "false",
-        "--client.toolbarMode",
-        "viewer",
-        "--",
-        "--root",
-        str(options.root.resolve()),
-    ]
+    command += ["--browser.gatherUsageStats", "false", "--client.toolbarMode", "viewer"]
+    command += ["--", "--root", str(options.root.resolve())]
     return subprocess.run(command, env=os.environ, check=False).returncode
 
 
@@ -149,6 +142,34 @@ def _setting(text: str) -> tuple[str, Any]:
     if not given:
         raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {text!r}")
     return name, _value(value)
+
+
+def export_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import export
+
+    print(f"exported {export(options.run, options.out)}; `workbench import` takes it anywhere")
+
+
+def import_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import unpack
+
+    _say_taken(unpack(options.file, options.out))
+
+
+def push_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import push
+
+    print(f"pushed {push(options.run, options.repo, private=options.private)}")
+
+
+def pull_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import pull
+
+    _say_taken(pull(options.repo, options.out, revision=options.revision))
+
+
+def _say_taken(run: Any) -> None:
+    print(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")
 
 
 def list_names(options: argparse.Namespace, _: list[str]) -> None:
@@ -256,6 +277,28 @@ def _parser() -> Parser:
     add.add_argument("--workers", type=int, default=0, help="processes that draw; the file is the same for any number")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=data)
+
+    add = commands.add_parser("export", help="write a run as one folder or zip", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("out", type=Path, metavar="OUT", help="the folder to make, or the file if it ends in .zip")
+    add.set_defaults(command=export_run)
+
+    add = commands.add_parser("import", help="make a run folder of what export wrote", allow_abbrev=False)
+    add.add_argument("file", type=Path, metavar="FILE", help="a zip or folder, of whoever: nothing in it is executed")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.set_defaults(command=import_run)
+
+    add = commands.add_parser("push", help="upload a run to the Hugging Face Hub", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("repo", metavar="REPO", help="OWNER/NAME; it is made if there is none")
+    add.add_argument("--private", action="store_true", help="nobody else sees it")
+    add.set_defaults(command=push_run)
+
+    add = commands.add_parser("pull", help="download a run from the Hugging Face Hub", allow_abbrev=False)
+    add.add_argument("repo", metavar="REPO", help="OWNER/NAME")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.add_argument("--revision", metavar="REV", help="a branch, tag or commit (default: the latest)")
+    add.set_defaults(command=pull_run)
 
     add = commands.add_parser("list", help="say what exists", allow_abbrev=False)
     kinds = ("presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms", "runs")

@@ -41,7 +41,7 @@ class Multiplication(Task):
     group: ClassVar[str] = "digit"
     unit: ClassVar[Literal["position"]] = "position"
 
-    digits: int = Field(2, ge=1, description="digits of each operand")
+    digits: int = Field(2, ge=1, le=256, description="digits of each operand")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
     n_pause: int = Field(2, ge=0, description="pause tokens between their delimiters, in mode pause")
 

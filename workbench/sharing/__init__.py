@@ -1,0 +1,14 @@
+"""Runs that leave this machine and runs that come to it: as a folder or a zip, and over the Hugging Face Hub.
+
+A shared run is `config.json`, `metrics.jsonl`, `weights.safetensors`, `checkpoints/step-N.safetensors` and a model
+card. Whatever comes in may have been written by anyone: it is read as data, never as code, and every size is checked
+before disk or memory is taken for it.
+"""
+
+from __future__ import annotations
+
+from workbench.sharing.archive import export, unpack
+from workbench.sharing.hub import SharingError, pull, push
+from workbench.sharing.model_card import card
+
+__all__ = ["SharingError", "card", "export", "pull", "push", "unpack"]

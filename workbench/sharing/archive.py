@@ -1,0 +1,204 @@
+"""A run as one folder or zip, out and in. What comes in lands in a folder of its own, or nowhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from workbench.files import new_file, new_folder
+from workbench.runs import CHECKPOINTS, Run, load_run
+from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_file_tasks, refusing
+from workbench.sharing.model_card import card
+from workbench.sharing.verify import verify
+
+_CHUNK = 2**20
+_OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
+_END = struct.Struct("<4s4H2LH")  # the record at the end of a zip
+_DIRECTORY_ENTRY = 512  # bytes of a zip's list that a file of a run can need, with room to spare
+
+
+def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None) -> Path:
+    """Write a finished run as a folder, or as a zip if `out` ends in .zip, with a model card; nothing else of it.
+
+    The same run makes the same bytes, wherever and whenever. The run is read whole before, so that a damaged one is
+    not passed on.
+
+    Args:
+        run: the run or its folder.
+        out: what to write; it must not exist yet.
+        repo_id: the repository that the model card says to pull from.
+
+    Raises:
+        ValueError: if the run is not finished, damaged or too large, if its task reads files, or if `out` is taken.
+    """
+    run = run if isinstance(run, Run) else load_run(run)
+    out = Path(out)
+    refuse_taken(out)
+    if not run.finished:
+        done = f"step {run.step()} of {run.config.steps}"
+        raise ValueError(f"{run.path} is not finished ({done}); `workbench resume {run.path}` first, then export it")
+    refuse_file_tasks(run.config.task, run.path)
+    names = names_in(run.path)
+    with refusing(run.path, run.path):
+        accept((name, (run.path / name).stat().st_size) for name in names)
+        verify(run.path)
+        readme = card(run, repo_id).encode()
+    if out.suffix.lower() == ".zip":
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(out) as unfinished:
+            _write_zip(unfinished, run.path, names, readme)
+    else:
+        with new_folder(out) as made:
+            for name in names:
+                (made / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(run.path / name, made / name)
+            (made / README).write_bytes(readme)
+    return out
+
+
+def _write_zip(path: Path, folder: Path, names: list[str], readme: bytes) -> None:
+    """Not compressed: weights hardly shrink, and compressors differ in their bytes from version to version."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
+        for name in sorted([*names, README]):
+            entry = zipfile.ZipInfo(name, _OLDEST)
+            entry.create_system, entry.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            if name == README:
+                archive.writestr(entry, readme)
+                continue
+            entry.file_size = (folder / name).stat().st_size
+            with (folder / name).open("rb") as source, archive.open(entry, "w") as target:
+                shutil.copyfileobj(source, target, _CHUNK)
+
+
+def unpack(archive: str | Path, out: str | Path) -> Run:
+    """Make a run folder of what `export` wrote, or of what anyone says that it wrote.
+
+    Only a run's own files are taken, each under its one name, so nothing can land elsewhere; links, devices and files
+    that grow beyond their declared size are refused. All of it is read before the folder appears.
+
+    Args:
+        archive: a zip or a folder.
+        out: the run folder to make; it must not exist yet, or be empty.
+
+    Raises:
+        ValueError: in one line, if that is not a run, or damaged, or too large, or if `out` is taken; nothing is left
+            behind then.
+    """
+    return receive(Path(archive), Path(out), archive)
+
+
+def receive(source: Path, out: Path, name: object) -> Run:
+    """As `unpack`, of a source that errors call by another name."""
+    refuse_taken(out)
+    if not source.exists():
+        raise ValueError(f"there is no {name}; `workbench export RUN OUT` makes what can be imported")
+    with ExitStack() as opened:
+        with refusing(name):
+            files = _accepted(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
+        with new_folder(out) as made, refusing(name, made):
+            for file in files:
+                _take(file, made / file.name)
+            verify(made)
+    return load_run(out)
+
+
+def refuse_taken(out: Path) -> None:
+    """Raise ValueError if there is something at this path already."""
+    if os.path.lexists(out) and (out.is_symlink() or not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} already exists, and nothing is overwritten; give another path, or move it away first")
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file that is offered: what it is called, the size it claims, and how to read it."""
+
+    name: str
+    size: int
+    open: Callable[[], IO[bytes]]
+
+
+def _accepted(files: Iterator[_File]) -> list[_File]:
+    taken: list[_File] = []
+
+    def claims() -> Iterator[tuple[str, int]]:
+        for file in files:
+            taken.append(file)
+            yield file.name, file.size
+
+    accept(claims())
+    return taken
+
+
+def _take(file: _File, target: Path) -> None:
+    """Copy a file, and not a byte more than it claimed to have."""
+    target.parent.mkdir(exist_ok=True)
+    left = file.size
+    with file.open() as source, target.open("xb") as copy:
+        while chunk := source.read(min(_CHUNK, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                break
+            copy.write(chunk)
+    if left:
+        raise ValueError(f"its {file.name} does not have the {file.size:,} bytes that it says")
+
+
+def _in_folder(folder: Path) -> Iterator[_File]:
+    for path in sorted(folder.iterdir()):
+        inside = path.name == CHECKPOINTS and stat.S_ISDIR(path.lstat().st_mode)
+        for file in sorted(path.iterdir()) if inside else [path]:
+            name, found = file.relative_to(folder).as_posix(), file.lstat()
+            if allowed(name) and not stat.S_ISREG(found.st_mode):
+                raise ValueError(f"its {name} is a link, a folder or a device, and not a file")
+            yield _File(name, found.st_size, partial(_open_plain, file))
+
+
+def _open_plain(path: Path) -> IO[bytes]:
+    """Open what may be another thing than when it was listed: a link is not followed, a pipe not waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError(f"its {path.name} is not a file")
+    return file
+
+
+def _in_zip(path: Path, opened: ExitStack) -> Iterator[_File]:
+    _check_end(path)
+    archive = opened.enter_context(zipfile.ZipFile(path))
+    for entry in archive.infolist():
+        name = entry.orig_filename  # `filename` is cut at a null character
+        if name == f"{CHECKPOINTS}/" and entry.file_size == 0:
+            continue
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise ValueError(f"its {name[:80]!r} is a link, a folder or a device, and not a file")
+        if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"its {name[:80]!r} is encrypted, or compressed in another way than by deflate")
+        yield _File(name, entry.file_size, partial(archive.open, entry))
+
+
+def _check_end(path: Path) -> None:
+    """Refuse a zip whose list of files is too long: Python's reader takes the whole list into memory.
+
+    The record that says how long stands at the end. Where it could be elsewhere or say something else (a comment
+    behind it, the 64-bit extension before it), the zip is refused too.
+    """
+    locator = 20
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _END.size - locator))
+        before, end = (tail := file.read())[: -_END.size], tail[-_END.size :]
+    if len(end) < _END.size or not end.startswith(b"PK\5\6"):
+        raise ValueError("it is not a zip, is cut short, or has something behind its end")
+    _, _, _, _, count, length, _, comment = _END.unpack(end)
+    if comment or before.startswith(b"PK\6\7") or count > MAX_FILES or length > MAX_FILES * _DIRECTORY_ENTRY:
+        raise ValueError(f"it is a zip with a comment, of more than 4 GB, or of more than {MAX_FILES:,} files")

@@ -1,0 +1,100 @@
+"""What a shared run may consist of: which files, how many, how large. Told by name and size, before any is opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbench.runs import CHECKPOINTS, CONFIG, METRICS, WEIGHTS
+
+README = "README.md"
+REQUIRED = (CONFIG, METRICS, WEIGHTS)
+MAX_BYTES = 2_000_000_000  # of all files together; a zip of more would need the format's 64-bit extension
+MAX_BYTES_OF = {CONFIG: 2**20, README: 2**20, METRICS: 2**26}
+MAX_FILES = 10_000
+
+_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step-(0|[1-9][0-9]{{0,11}})\.safetensors")
+_LONGEST_MESSAGE = 500
+
+
+def allowed(name: str) -> bool:
+    """Whether a shared run may hold a file of this name, its path in the run with forward slashes."""
+    return name in (*REQUIRED, README) or _CHECKPOINT.fullmatch(name) is not None
+
+
+def accept(files: Iterable[tuple[str, int]]) -> None:
+    """Refuse what cannot be a run.
+
+    Args:
+        files: each file's name and size; not read further than to the first that is refused.
+
+    Raises:
+        ValueError: if a name is not one of a run's or is there twice, one is missing, or there is too much.
+    """
+    seen: set[str] = set()
+    total = 0
+    for name, size in files:
+        if not allowed(name):
+            raise ValueError(
+                f"it holds {name[:80]!r}; a shared run holds {', '.join(REQUIRED)}, "
+                f"{CHECKPOINTS}/step-N.safetensors and {README}, and nothing else"
+            )
+        if name in seen:
+            raise ValueError(f"it holds {name} twice")
+        seen.add(name)
+        total += size
+        if size > (limit := MAX_BYTES_OF.get(name, MAX_BYTES)):
+            raise ValueError(f"its {name} has {size:,} bytes, more than the {limit:,} that it may have")
+        if total > MAX_BYTES or len(seen) > MAX_FILES:
+            raise ValueError(f"it holds more than {MAX_BYTES:,} bytes or {MAX_FILES:,} files")
+    missing = [name for name in REQUIRED if name not in seen]
+    if missing:
+        raise ValueError(f"it has no {missing[0]} at its top; `workbench export RUN OUT` makes what can be imported")
+
+
+def names_in(folder: Path) -> list[str]:
+    """The files of a run folder that are shared, in order; the model card, which is made anew, is not among them."""
+    checkpoints = (f"{CHECKPOINTS}/{path.name}" for path in (folder / CHECKPOINTS).glob("*"))
+    return sorted(name for name in (*REQUIRED, *checkpoints) if allowed(name) and (folder / name).is_file())
+
+
+def refuse_file_tasks(task: object, source: object) -> None:
+    """Raise ValueError if a task reads files: they do not travel, and a stranger may not say what is read here.
+
+    Args:
+        task: its name and settings as plain data, since making it would already open the files.
+        source: what the run is called.
+    """
+    if isinstance(task, dict) and task.get("name") == "text":
+        raise ValueError(f"{source} learned from text files of one machine; runs of the task 'text' are not shared")
+
+
+@contextmanager
+def refusing(source: object, folder: Path | None = None) -> Iterator[None]:
+    """Say everything that goes wrong with data from elsewhere in one printable line, as a ValueError.
+
+    Damaged data may make any library raise anything, so all is caught but what is about this machine.
+
+    Args:
+        source: what the data is called.
+        folder: where it lies for the moment; left out of what is said.
+    """
+    try:
+        yield
+    except Exception as error:
+        of_this_machine = isinstance(error, OSError) and error.errno != errno.EINVAL  # a seek to before the beginning
+        if of_this_machine or isinstance(error, MemoryError):
+            raise
+        said = str(error) or type(error).__name__
+        said = said if folder is None else said.replace(f"{folder}{os.sep}", "")
+        raise ValueError(plain(f"{source} is refused: {said}")) from None
+
+
+def plain(text: str) -> str:
+    """One line without control characters, which could drive a terminal, and not too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"

@@ -1,0 +1,175 @@
+"""Runs on the Hugging Face Hub: push what `export` writes, pull what `unpack` would take."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench.runs import CONFIG, METRICS, Run, load_run
+from workbench.sharing.archive import export, receive, refuse_taken
+from workbench.sharing.contents import accept, allowed, plain, refusing
+
+
+class SharingError(RuntimeError):
+    """The Hub could not be reached or did not comply; the message says what can be done."""
+
+
+def push(
+    run: Run | str | Path, repo_id: str, *, token: str | None = None, private: bool = False, client: Any = None
+) -> str:
+    """Upload a finished run, with its model card, to a model repository, which is made if there is none.
+
+    A run that was there before is replaced; the repository's history keeps it.
+
+    Args:
+        run: the run or its folder.
+        repo_id: `OWNER/NAME`.
+        token: of the Hub; by default the one that `hf auth login` has saved, or `HF_TOKEN`.
+        private: nobody else sees the repository. One that is there and public already is refused then.
+        client: what speaks to the Hub; by default an `HfApi`.
+
+    Returns:
+        the address of the commit.
+
+    Raises:
+        ValueError: if the run cannot be exported, or the repository is of a wrong name or holds something else.
+        SharingError: if the Hub does not let it in, or is not there.
+    """
+    _check_name(repo_id)
+    run = run if isinstance(run, Run) else load_run(run)
+    client = client if client is not None else _client(token)
+    with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
+        folder = export(run, Path(temporary) / "run", repo_id=repo_id)
+        with _asking(repo_id):
+            # Without a wish the owner's default holds, which for some organisations is private.
+            client.create_repo(repo_id, token=token, private=private or None, exist_ok=True)
+            found = client.model_info(repo_id, token=token)
+        there = _replaceable(found, repo_id, private)
+        left_over = [name for name in there if not (folder / name).exists()]
+        with _asking(repo_id):
+            said = {"commit_message": "A run of workbench", "delete_patterns": left_over or None}
+            commit = client.upload_folder(repo_id=repo_id, folder_path=folder, token=token, **said)
+    return str(commit.commit_url)
+
+
+def pull(
+    repo_id: str, out: str | Path, *, revision: str | None = None, token: str | None = None, client: Any = None
+) -> Run:
+    """Download a run into a new run folder. What else the repository holds is left there.
+
+    Sizes are asked for and checked before anything is downloaded; then everything is checked as `unpack` does.
+
+    Args:
+        repo_id: `OWNER/NAME`.
+        out: the run folder to make; it must not exist yet, or be empty.
+        revision: a branch, tag or commit; by default the latest.
+        token: as for `push`; public repositories need none.
+        client: what speaks to the Hub; by default an `HfApi`.
+
+    Raises:
+        ValueError: if what is there is not a run, or the name is wrong, or `out` is taken; nothing is left behind.
+        SharingError: if the Hub has no such repository, does not let it out, or is not there.
+    """
+    _check_name(repo_id)
+    out = Path(out)
+    refuse_taken(out)
+    client = client if client is not None else _client(token)
+    with _asking(repo_id, revision):
+        found = client.model_info(repo_id, revision=revision, files_metadata=True, token=token)
+    sizes = {sibling.rfilename: sibling.size for sibling in found.siblings or () if allowed(sibling.rfilename)}
+    with refusing(repo_id):
+        if None in sizes.values():
+            raise ValueError("the Hub does not say how large its files are")
+        accept(sizes.items())
+    with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
+        for name in sizes:
+            with _asking(repo_id, revision):  # of the very commit whose sizes were checked
+                client.hf_hub_download(repo_id, name, revision=found.sha, local_dir=temporary, token=token)
+        shutil.rmtree(Path(temporary) / ".cache", ignore_errors=True)  # the client's notes
+        return receive(Path(temporary), out, repo_id)
+
+
+def _replaceable(found: Any, repo_id: str, private: bool) -> list[str]:
+    """The files of a run that a repository holds. Raises ValueError if it is not for this run to be pushed to."""
+    there = {sibling.rfilename for sibling in found.siblings or ()}
+    if private and not found.private:
+        raise ValueError(f"{repo_id} is there already and public; make it private on the Hub, or push elsewhere")
+    if CONFIG in there and METRICS not in there:
+        raise ValueError(f"{repo_id} holds another model, not a run; push to a repository of its own")
+    return sorted(filter(allowed, there))
+
+
+def _client(token: str | None) -> Any:
+    from huggingface_hub import HfApi
+
+    return HfApi(token=token)
+
+
+def _check_name(repo_id: str) -> None:
+    """Raise ValueError unless this is `OWNER/NAME`, as the Hub writes names."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+        good = repo_id.count("/") == 1
+    except HFValidationError:
+        good = False
+    if not good:
+        raise ValueError(
+            f"a repository is OWNER/NAME, of letters, digits, '-', '_' and '.', such as me/sorting, not {repo_id!r}"
+        )
+
+
+@contextmanager
+def _asking(repo_id: str, revision: str | None = None) -> Iterator[None]:
+    """Say whatever goes wrong between here and the Hub in one line; what is wrong with this machine says itself."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
+            raise
+        raise SharingError(_explain(error, repo_id, revision)) from error
+
+
+def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
+    from huggingface_hub import errors
+
+    error = _root(error)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    if isinstance(error, errors.GatedRepoError):
+        return f"{repo_id} is open only to those whom its owner lets in; ask for access on its page"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{repo_id} has no revision {revision!r}"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"there is no model {repo_id} on the Hub, or it is private and not yours; {log_in} if it is"
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to push and pull"
+    if status in (401, 403) or isinstance(error, errors.LocalTokenNotFoundError):
+        return f"the Hub does not let you do this with {repo_id}; {log_in}, with a token that may write to push"
+    if status == 429:
+        return "the Hub has had too many requests from here; wait some minutes and try again"
+    if status is not None:
+        return f"the Hub failed with {repo_id} (HTTP {status}); try again later"
+    # Transport errors are those of the HTTP library that this version of the client uses: HfHubHTTPError's base.
+    transport = errors.HfHubHTTPError.__bases__[0]
+    if isinstance(error, transport | ConnectionError | TimeoutError | errors.LocalEntryNotFoundError):
+        return "the Hub cannot be reached; is this machine online?"
+    return plain(f"the Hub's client failed with {repo_id}: {error or type(error).__name__}")
+
+
+def _root(error: Exception) -> Exception:
+    """The answer of the Hub, or the refusal to ask it, that the client may have wrapped in another error."""
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None and cause not in causes:
+        causes.append(cause)
+    told = (e for e in causes if isinstance(e, OfflineModeIsEnabled) or getattr(e, "response", None) is not None)
+    found = next(told, error)
+    return found if isinstance(found, Exception) else error

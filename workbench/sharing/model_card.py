@@ -1,0 +1,148 @@
+"""A model card in Markdown, made from the run alone: what it learned, its shape, how it was trained and measured.
+
+A run's folder and its config may hold any text. Every such text is written so that it stays text, in YAML, Markdown and
+HTML alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+import torch
+
+from workbench.models import Decoder
+from workbench.runs import Run
+
+_WORDS = re.compile(r"[A-Za-z0-9]+(?:[ _-][A-Za-z0-9]+)*")
+_LONGEST = 200
+_ANSWERS = {"sequence": "whole sequences answered right", "position": "scored positions predicted right"}
+_SHAPE = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "d_vocab", "n_ctx", "positions", "activation", "norm")
+_TRAINING = (
+    "preset",
+    "seed",
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "schedule",
+    "warmup",
+    "weight_decay",
+    "beta2",
+    "clip",
+    "precision",
+)
+_LIMITATIONS = (
+    "## Limitations",
+    "",
+    "A small model of one task, trained once, from one seed: what is found in it may not hold for another seed, other "
+    "settings of the task, longer sequences, or language models.",
+    "",
+)
+
+
+def card(run: Run, repo_id: str | None = None) -> str:
+    """The model card of a finished run, or of one on the way.
+
+    Args:
+        run: the run.
+        repo_id: the repository that the card says to pull from; by default it says how to import a file.
+    """
+    config, model = run.config, run.config.model
+    shape = {**{name: getattr(model, name) for name in _SHAPE}, "tied": model.tied, "dropout": model.dropout}
+    shape |= {f"layer {number}": layer for number, layer in enumerate(model.attention)}
+    shape |= {f"output head {name}": f"{classes} classes" for name, classes in model.heads.items()}
+    lines = [
+        *_front_matter(run),
+        *_title(run),
+        *_section("Task", {key: value for key, value in config.task.items() if key != "name"}),
+        *_section("Model", shape),
+        *_section("Objectives", {name: settings or "default" for name, settings in config.objectives.items()}),
+        *_section("Training", {**{name: getattr(config, name) for name in _TRAINING}, "optimizer": "AdamW"}),
+        *_how_measured(run),
+        *_how_to_load(run, repo_id),
+        *_LIMITATIONS,
+    ]
+    return "\n".join(lines)
+
+
+def _front_matter(run: Run) -> Iterable[str]:
+    variants = dict.fromkeys(layer["variant"] for layer in run.config.model.attention)
+    tags = ["workbench", "mechanistic-interpretability", "algorithmic-task", run.config.task["name"], *variants]
+    license_ = "# No license is given: the owner of the run chooses one, such as `license: mit`."
+    return ["---", "library_name: workbench", f"tags: {json.dumps(tags)}", license_, "---", ""]
+
+
+def _title(run: Run) -> Iterable[str]:
+    task = run.task()
+    with torch.device("meta"):  # counts the parameters without making them
+        n_parameters = sum(p.numel() for p in Decoder(run.config.model).parameters())
+    learned = f"A decoder of {n_parameters:,} parameters that learned `{task.name}`: {escape(task.summary)}."
+    return [f"# {escape(run.name).strip() or 'A run'}", "", f"{learned} {_accuracy(run)}", ""]
+
+
+def escape(text: object) -> str:
+    """Text that means itself, and nothing else, in a paragraph, heading or table of Markdown, and in HTML."""
+    text = str(text)
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    if _WORDS.fullmatch(text):
+        return text
+    printable = (c for c in text if c.isprintable())
+    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in printable)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{escape(key)} {_value(inner)}" for key, inner in value.items())
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return escape(value if isinstance(value, str) else json.dumps(value))
+
+
+def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:
+    table = [f"| {escape(name)} | {_value(value)} |" for name, value in rows.items() if value is not None]
+    return [f"## {title}", "", "| | |", "| --- | --- |", *table, ""]
+
+
+def _evaluations(run: Run) -> pd.DataFrame:
+    """Steps at which held-out accuracy was measured, and what it was."""
+    metrics = run.metrics()
+    if not {"step", "accuracy"} <= set(metrics):
+        return pd.DataFrame({"step": [], "accuracy": []})
+    return metrics[["step", "accuracy"]].apply(pd.to_numeric, errors="coerce").dropna()
+
+
+def _accuracy(run: Run) -> str:
+    measured = _evaluations(run)
+    if measured.empty:
+        return "Its accuracy on held-out sequences was not measured."
+    return f"Accuracy on held-out sequences: **{measured['accuracy'].iloc[-1]:.1%}**."
+
+
+def _how_measured(run: Run) -> Iterable[str]:
+    config, task = run.config, run.task()
+    said = [
+        f"Accuracy is the share of {_ANSWERS[task.unit]}, on {config.eval_size} sequences drawn once from the test "
+        "side of the task's split. The split is by a fingerprint of the question, so none of them was trained on. "
+        "Where the answer is a set, the share of it that was found counts."
+    ]
+    rows = _evaluations(run).tail(5)
+    if not rows.empty:
+        said += ["", "| step | held-out accuracy |", "| ---: | ---: |"]
+        said += [f"| {int(step)} | {accuracy:.4f} |" for step, accuracy in rows.itertuples(index=False)]
+    return ["## How it was measured", "", *said, ""]
+
+
+def _how_to_load(run: Run, repo_id: str | None) -> Iterable[str]:
+    folder = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")[:_LONGEST] or "run"
+    if repo_id is None:
+        command = f"workbench import PATH --out runs/{folder}    # of this folder, or of the zip"
+        python = ["from workbench.sharing import unpack", "", f'run = unpack("PATH", "runs/{folder}")']
+    else:
+        command = f"workbench pull {repo_id} --out runs/{folder}"
+        python = ["from workbench.sharing import pull", "", f'run = pull("{repo_id}", "runs/{folder}")']
+    more = ["hooked = run.hooked()  # a TransformerLens bridge; run.model() is plain PyTorch"]
+    shell = ["```", command, f"workbench inspect runs/{folder}", "```"]
+    return ["## How to load it", "", *shell, "", "```python", *python, *more, "```", ""]
