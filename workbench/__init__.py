@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.models.hooked import hook
     from workbench.runs import load_run
     from workbench.seeds import generator
-    from workbench.training import resume, train
+    from workbench.training import resume, sweep, train
 
 _HOMES = {
     "Decoder": "workbench.models",
@@ -26,6 +26,7 @@ _HOMES = {
     "hook": "workbench.models.hooked",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
+    "sweep": "workbench.training",
     "train": "workbench.training",
 }
 
@@ -42,7 +43,7 @@ _ROOMS = (
     "training",
 )
 
-__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "resume", "train"]
+__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "resume", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-BAD_INPUT, FAILED = 2, 1
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _complain(error, BAD_INPUT)
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return _complain("interrupted", INTERRUPTED)
     except Exception as error:
         return _complain(
             error if isinstance(error, RuntimeError | OSError) else f"{type(error).__name__}: {error}", FAILED
@@ -74,6 +74,28 @@ def _say_trained(runs: Sequence[Any]) -> None:
 def _speaks() -> bool:
     """Whether this process is the one of those that `torchrun` started that writes and prints."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def sweep(options: argparse.Namespace, _: list[str]) -> int:
+    from workbench.training.sweeps import output_folder, preview
+    from workbench.training.sweeps import sweep as run_sweep
+
+    out = output_folder(options.file, options.out)
+    if options.dry_run:
+        for run in preview(options.file, out).itertuples():
+            print(f"{run.status:10}  step {run.step}/{run.steps}  {out / run.run}")
+        return 0
+    results = run_sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
+    finished, failed = (results[results["status"] == status] for status in ("finished", "failed"))
+    print(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
+    if len(finished) + len(failed) < len(results):
+        print(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
+        return INTERRUPTED
+    if len(failed):
+        return _complain(
+            f"failed: {', '.join(failed['run'])}; the results say why, and the same command tries again", FAILED
+        )
+    return 0
 
 
 def inspect(options: argparse.Namespace, _: list[str]) -> None:
@@ -243,6 +265,22 @@ def _parser() -> Parser:
     add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=resume)
+
+    add = commands.add_parser(
+        "sweep",
+        help="train every run of a sweep file",
+        description="Train every combination that a sweep file asks for, beside a table of the results. Runs that are "
+        "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. README.md shows "
+        "a file.",
+        allow_abbrev=False,
+    )
+    add.add_argument("file", type=Path, metavar="SWEEP.toml", help="variants, settings and a grid")
+    add.add_argument("--out", type=Path, metavar="DIR", help="folder for runs and results (default: sweeps/SWEEP)")
+    add.add_argument("--workers", type=int, metavar="N", help="runs that train at a time (default: one a core)")
+    add.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    add.add_argument("--dry-run", action="store_true", help="say what there is to train, and train nothing")
+    add.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    add.set_defaults(command=sweep)
 
     add = commands.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")

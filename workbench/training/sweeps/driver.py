@@ -1,0 +1,151 @@
+"""The sweep itself: hands runs to a crew, makes lost attempts again, keeps the results."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from workbench.training.sweeps.attempt import Crew, Ended
+from workbench.training.sweeps.cluster import Cluster
+from workbench.training.sweeps.jobs import Job, results, survey, write_results
+from workbench.training.sweeps.local import Processes
+from workbench.training.sweeps.plan import read_plan
+from workbench.training.sweeps.table import Board
+
+SECONDS_TO_WAIT = 0.2
+
+
+def sweep(
+    source: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Train every run of a sweep that is not finished, and write `results.parquet` beside the run folders.
+
+    A worker that dies loses one attempt: on this machine the next goes on from the run's last state, on a cluster from
+    where it was handed over. A run that fails does not stop the others. Ctrl-C stops the sweep; the same call goes on.
+
+    Args:
+        source: a sweep file, or its fields.
+        out: folder for the run folders and the results; by default `sweeps/` and the file's name.
+        workers: runs that train at the same time, one core each; by default one a core.
+        ray: the address of a Ray cluster to train on instead: host:port, "auto" for the one that runs here, or "local"
+            for one of its own. A run takes one CPU, and a GPU if its `device` is "cuda".
+        progress: show progress on standard error.
+
+    Returns:
+        The results: one row a run, with its settings, `status` (finished, failed or unfinished) and final figures.
+
+    Raises:
+        ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
+    """
+    plan, out = read_plan(source), output_folder(source, out)
+    if ray is not None and workers is not None:
+        raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    jobs = survey(plan, out)
+    unfinished = [job for job in jobs if job.status == "waiting"]
+    crew: Crew = Processes(workers or _cores()) if ray is None or not unfinished else Cluster(ray)
+    try:
+        with _only_sweep(out):
+            with Board(jobs, crew, progress and bool(unfinished)) as board:
+                _train(unfinished, crew, board, plan.retries, lambda: write_results(jobs, out))
+            return write_results(jobs, out)
+    finally:
+        crew.close()
+
+
+def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:
+    """What `sweep` would return if it trained nothing; nothing is written.
+
+    Raises:
+        ValueError: as `sweep`.
+    """
+    return results(survey(read_plan(source), output_folder(source, out)))
+
+
+def output_folder(source: str | Path | Mapping[str, Any], out: str | Path | None) -> Path:
+    """The folder of a sweep's runs."""
+    if out is not None:
+        return Path(out)
+    if isinstance(source, Mapping):
+        raise ValueError("say where the runs go with `out`: a sweep given by its fields has no name of its own")
+    return Path("sweeps") / Path(source).stem
+
+
+def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Callable[[], object]) -> None:
+    """Have the crew train these runs, until all are over or Ctrl-C."""
+    waiting = deque(jobs)
+    try:
+        while waiting or any(job.status == "running" for job in jobs):
+            while waiting and crew.has_room():
+                job = waiting.popleft()
+                job.status = "running"
+                crew.start(job)
+            for end in crew.ended(SECONDS_TO_WAIT):
+                _settle(end, board, retries)
+                if end.job.status == "waiting":
+                    waiting.append(end.job)
+                save()
+            board.update()
+    except KeyboardInterrupt:
+        hint = (
+            "a second Ctrl-C does not wait for the runs to save" if crew.here else "runs begun on the cluster are lost"
+        )
+        board.say(f"stopping; {hint}")
+        crew.stop()
+        for job in jobs:
+            if job.status == "running":
+                job.look()
+                job.attempts += crew.here  # a cluster may not have begun it, and nothing came of it
+                job.status = "finished" if job.run.finished else "waiting"
+
+
+def _settle(end: Ended, board: Board, retries: int) -> None:
+    """Say how a run stands after an attempt."""
+    job, error, lost = end.job, end.error, end.lost
+    try:
+        job.look()
+        if error is None and not job.run.finished:
+            error, lost = f"it was stopped at step {job.step} of {job.steps}", True
+    except ValueError as damage:
+        error, lost = str(damage), False
+    job.attempts += 1
+    job.lost += lost
+    if error is None:
+        job.status = "finished"
+    elif lost and job.lost <= retries:
+        job.status = "waiting"
+        board.say(f"{job.name} lost an attempt: {error}; making it again")
+        return
+    else:
+        job.status = "failed"
+        job.error = f"{error}; {job.lost} attempts were lost" if lost else error
+    board.ended(job)
+
+
+@contextmanager
+def _only_sweep(out: Path) -> Iterator[None]:
+    """Hold the sweep's folder, or raise ValueError if another process that lives does."""
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out / ".sweep.lock", timeout=0):
+            yield
+    except Timeout:
+        raise ValueError(f"{out} is being swept by another process; wait for it, or stop it first") from None
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,90 @@
+"""Attempts as processes on this machine: one that dies takes nothing with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+from workbench.training.sweeps.attempt import Ended
+from workbench.training.sweeps.jobs import Job
+
+SECONDS_BETWEEN_LOOKS = 0.05
+
+
+@dataclass
+class Processes:
+    """Up to so many processes at a time, each making one attempt; see `__main__` for what they are told and how."""
+
+    workers: int
+    running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
+    here = True
+
+    def at_once(self) -> int:
+        return self.workers
+
+    def has_room(self) -> bool:
+        return len(self.running) < self.workers
+
+    def start(self, job: Job) -> None:
+        said = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
+        process = subprocess.Popen(
+            [sys.executable, "-m", __package__, str(job.folder)],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C reaches the sweep alone, which then stops its workers
+        )
+        self.running.append((job, process, said))
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # dead already; `ended` says so
+            process.stdin.write(job.planned.config.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
+
+    def ended(self, wait: float) -> list[Ended]:
+        until = time.monotonic() + wait
+        while not (over := [entry for entry in self.running if entry[1].poll() is not None]):
+            if time.monotonic() > until:
+                return []
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        self.running = [entry for entry in self.running if entry not in over]
+        return [_end(*entry) for entry in over]
+
+    def stop(self) -> None:
+        """Have the workers save and end; a second Ctrl-C kills them."""
+        try:
+            for _, process, _ in self.running:
+                assert process.stdin is not None
+                process.stdin.close()
+            for _, process, _ in self.running:
+                process.wait()
+        finally:
+            for entry in self.running:
+                entry[1].kill()
+                _end(*entry)
+            self.running = []
+
+    def close(self) -> None:
+        self.stop()
+
+
+def _end(job: Job, process: subprocess.Popen[bytes], said: IO[bytes]) -> Ended:
+    code = process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    with said:
+        said.seek(0)
+        lines = said.read().decode(errors="replace").split("\n")
+    if code >= 0:
+        last = next((line for line in reversed(lines) if line.strip()), f"its process ended with exit code {code}")
+        return Ended(job, " ".join(last.split()) if code else None)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # processes that drew its batches would keep the run folder locked
+    return Ended(job, f"its process was killed by {signal.Signals(-code).name}", lost=True)

@@ -1,0 +1,193 @@
+"""What a sweep file asks for: every run by name, its config built and checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from workbench.runs import RunConfig
+from workbench.training.presets import PRESETS, preset_config
+from workbench.validation import one_line
+
+LONGEST_NAME = 100
+
+
+class Part(BaseModel):
+    """What the file as a whole and each of its variants can say; what a variant says wins."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preset: str | None = None
+    settings: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _lists_under_dotted_names(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        grid: dict[str, list[Any]] = {}
+        for name, values in _flat(value):
+            if not isinstance(values, list) or not values:
+                raise ValueError(f"grid.{name} is a list of values, such as [0, 1, 2], not {values!r}")
+            if name in grid:
+                raise ValueError(f"grid.{name} is given twice")
+            grid[name] = values
+        return grid
+
+
+class Variant(Part):
+    """One alternative, under its name."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+
+class SweepFile(Part):
+    """The fields of a sweep file."""
+
+    variants: tuple[Variant, ...] = ()
+    retries: int = Field(2, ge=0, description="attempts more, for a run whose worker or node died")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep: its folder's name, what was chosen for it, and all of its config."""
+
+    name: str
+    variant: str
+    choice: dict[str, Any]
+    config: RunConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a sweep file asks for."""
+
+    runs: tuple[Planned, ...]
+    retries: int
+
+
+def read_plan(source: str | Path | Mapping[str, Any]) -> Plan:
+    """The runs of a sweep file, or of its fields: every variant with every combination of the grid's values.
+
+    Raises:
+        ValueError: in one line, if the file or any of its runs is wrong.
+    """
+    if isinstance(source, Mapping):
+        return _plan(source)
+    path = Path(source)
+    if not path.is_file():
+        raise ValueError(f"there is no sweep file {path}")
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    try:
+        return _plan(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    file = _read(data)
+    # Without variants there is one, named after the preset: if the file gets others later, its runs keep their names.
+    variants = file.variants or (Variant.model_construct(name=str(file.preset)),)
+    runs = tuple(run for variant in variants for run in _runs_of(file, variant))
+    names: set[str] = set()
+    configs: dict[str, str] = {}
+    for run in runs:
+        if run.name.casefold() in names:
+            raise ValueError(f"two runs are named {run.name!r}; give each variant, and each value of a grid, once")
+        names.add(run.name.casefold())
+        same = configs.setdefault(run.config.model_dump_json(), run.name)
+        if same != run.name:
+            raise ValueError(f"{same!r} and {run.name!r} are the same run: nothing differs between their configs")
+    return Plan(runs, file.retries)
+
+
+def _read(data: Mapping[str, Any]) -> SweepFile:
+    variants = data.get("variants", [])
+    if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
+        raise ValueError("variants are [[variants]] blocks, each with a name")
+    named = [
+        _checked(Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
+    ]
+    return _checked(SweepFile, {**data, "variants": named})
+
+
+P = TypeVar("P", bound=Part)
+
+
+def _checked(kind: type[P], data: Mapping[str, Any], where: str = "") -> P:
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(where + one_line(error, kind)) from None
+
+
+def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
+    preset = variant.preset or file.preset
+    if preset is None:
+        raise ValueError(f"there is no preset to start from; give preset, one of: {', '.join(PRESETS)}")
+    grid = file.grid | variant.grid
+    for values in itertools.product(*grid.values()):
+        choice = dict(zip(grid, values, strict=True))
+        name = _name(variant.name, choice)
+        try:
+            overrides = _nested([*_flat(file.settings), *_flat(variant.settings), *choice.items()])
+            yield Planned(name, variant.name, choice, preset_config(preset, overrides))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"task": {"n": 8}}` as `("task.n", 8)`. An empty mapping is a value: it asks for something with its defaults."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """`("task.n", 8)` as `{"task": {"n": 8}}`; the last of a name wins, and a name stands for its settings."""
+    nested: dict[str, Any] = {}
+    for name, value in fields:
+        *parents, last = name.split(".")
+        inner = nested
+        for parent in parents:
+            if isinstance(inner.get(parent), str):
+                inner[parent] = {"variant": inner[parent]}
+            inner = inner.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"{name} is given, and {parent} as {inner!r} too")
+        inner[last] = deepcopy(value)
+    return nested
+
+
+def _name(variant: str, choice: Mapping[str, Any]) -> str:
+    """A folder's name that people can read; a hash stands for what a name cannot hold."""
+    ends = [name.rpartition(".")[2] for name in choice]
+    labels = [end if ends.count(end) == 1 else name for name, end in zip(choice, ends, strict=True)]
+    text = "-".join(
+        [variant, *(f"{label}={as_text(value)}" for label, value in zip(labels, choice.values(), strict=True))]
+    )
+    safe = re.sub(r"[^A-Za-z0-9._=+-]+", "_", text)
+    if safe == text and len(text) <= LONGEST_NAME:
+        return text
+    return f"{safe[: LONGEST_NAME - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def as_text(value: Any) -> str:
+    """A value as it is written in names and tables."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
