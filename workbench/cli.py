@@ -101,7 +101,8 @@ def sweep(options: argparse.Namespace, _: list[str]) -> int:
 def inspect(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.report import inspect as run_inspection
 
-    report = run_inspection(options.runs, out=options.out, n=options.n, seed=options.seed, progress=not options.quiet)
+    how = {"n": options.n, "seed": options.seed, "timeline": options.timeline}
+    report = run_inspection(options.runs, out=options.out, progress=not options.quiet, **how)
     print(report.summary)
     print(f"report: {report.html}")
 
@@ -285,6 +286,7 @@ def _parser() -> Parser:
     add = commands.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
     add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
+    add.add_argument("--timeline", action="store_true", help="measure every checkpoint too, and draw it over training")
     add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
     add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")

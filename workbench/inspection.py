@@ -54,23 +54,34 @@ class Inspected:
 
 
 @torch.no_grad()
-def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspected:
+def inspect_run(
+    run: Run,
+    *,
+    n: int,
+    seed: int,
+    step: int | None = None,
+    head: tuple[int, int] | None = None,
+    progress: bool = False,
+) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
 
     Args:
         run: the run.
         n: sequences for each of the task's test conditions.
         seed: seed of those sequences, which are from the test side of the task's split.
+        step: of which checkpoint; by default the end.
+        head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
         progress: show a progress bar on standard error.
     """
-    subject, hooked = Subject.of(run.model(), run.task(), run.name), run.hooked()
+    subject, hooked = Subject.of(run.model(step), run.task(), run.name), run.hooked(step)
     measures = _measures(subject)
     names = _needed(subject, measures)
     shuffle = generator(seed, "control")
     found: dict[str, list[Measurement]] = {name: [] for name in measures}
     controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
     batches = list(_test_batches(subject.task, n, seed))
-    for batch in track(batches, f"inspecting {run.name}", console=Console(stderr=True), disable=not progress):
+    what = f"inspecting {run.name}" + ("" if step is None else f" at step {step}")
+    for batch in track(batches, what, console=Console(stderr=True), disable=not progress):
         seen = capture(hooked, subject, batch, names)
         unrelated = mismatched(seen, shuffle)
         for name, (_, measure) in measures.items():
@@ -79,13 +90,12 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
                 controls[name].append(measure(unrelated))
     joined = {name: Measurement.join(parts) for name, parts in found.items()}
     joined_controls = {name: Measurement.join(parts) for name, parts in controls.items()}
-    head, best = (subject.n_layers - 1, 0), None
+    best = None
     if "attention_graph" in joined:
-        other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
-        selection = capture(hooked, subject, other, names)
-        ranking = attention_graph.measure(selection)
-        head = attention_graph.best_head(ranking)
-        best = [attention_graph.gold_mass(ranking, m["attention_graph"]) for m in (joined, joined_controls)]
+        if head is None:
+            other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
+            head = attention_graph.best_head(attention_graph.measure(capture(hooked, subject, other, names)))
+        best = [attention_graph.gold_mass(m["attention_graph"], head) for m in (joined, joined_controls)]
     return Inspected(
         run=run,
         measured={name: m.mean("example") for name, m in joined.items()},
@@ -93,7 +103,7 @@ def inspect_run(run: Run, *, n: int, seed: int, progress: bool = False) -> Inspe
         gold_mass=best[0] if best else None,
         gold_mass_control=best[1] if best else None,
         example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example"), split="test"), names),
-        shown_head=head,
+        shown_head=head or (subject.n_layers - 1, 0),
     )
 
 

@@ -23,6 +23,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import Measurement, attention_graph
 from workbench.instruments.projection import top_tokens
 from workbench.mechanisms import MECHANISMS
+from workbench.timeline import Timeline, follow, timeline_section
 
 Cell = Callable[[Inspected], str]
 
@@ -34,10 +35,17 @@ class Report:
     inspected: list[Inspected]
     summary: str
     html: Path
+    timelines: list[Timeline]
 
 
 def inspect(
-    paths: Sequence[str | Path], *, out: str | Path | None = None, n: int = 256, seed: int = 0, progress: bool = False
+    paths: Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    n: int = 256,
+    seed: int = 0,
+    timeline: bool = False,
+    progress: bool = False,
 ) -> Report:
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet and JSON.
 
@@ -46,10 +54,12 @@ def inspect(
         out: where the report goes; by default `inspection` in the first run's folder.
         n: sequences to measure for each of the task's test conditions.
         seed: seed of those sequences; they come from other streams than training's.
+        timeline: measure every checkpoint too, and draw everything over training.
         progress: show a progress bar on standard error.
 
     Raises:
-        ValueError: if a run cannot be opened, two have the same name, or n is below 2. Nothing is written then.
+        ValueError: if a run cannot be opened, two have the same name, n is below 2, or a timeline is asked for of
+            a run without checkpoints. Nothing is written then.
     """
     if n < 2:
         raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
@@ -58,15 +68,21 @@ def inspect(
     if len(set(names)) < len(names):
         raise ValueError(f"runs are told apart by their folders' names, but these are {', '.join(names)}")
     inspected = [inspect_run(run, n=n, seed=seed, progress=progress) for run in opened]
+    timelines = [follow(one, n=n, seed=seed, progress=progress) for one in inspected] if timeline else []
     folder = Path(out) if out is not None else opened[0].path / "inspection"
     for one in inspected:
         data = folder / "data" / one.run.name
         data.mkdir(parents=True, exist_ok=True)
         for name, measurement in one.all().items():
             measurement.save(data, name)
+    for followed in timelines:
+        data = folder / "data" / followed.run.name / "timeline"
+        data.mkdir(exist_ok=True)
+        for name, measurement in followed.all().items():
+            measurement.save(data, name)
     html = folder / "report.html"
-    runs.write_atomically(html, page(inspected, n=n, seed=seed).encode())
-    return Report(inspected, summarise(inspected), html)
+    runs.write_atomically(html, page(inspected, n=n, seed=seed, timelines=timelines).encode())
+    return Report(inspected, summarise(inspected), html, timelines)
 
 
 def summarise(inspected: Sequence[Inspected]) -> str:
@@ -187,10 +203,11 @@ def _number(m: Measurement) -> str:
     return f"{float(m.values):.3f}{half}"
 
 
-def page(inspected: Sequence[Inspected], *, n: int, seed: int) -> str:
+def page(inspected: Sequence[Inspected], *, n: int, seed: int, timelines: Sequence[Timeline] = ()) -> str:
     """The report as one HTML page that needs nothing else."""
     names = [one.run.name for one in inspected]
     sections = [_section(title, text, drawn) for title, text, drawn in _figures(inspected)]
+    sections += [_section(*timeline_section(followed)) for followed in timelines]
     table = "".join(
         f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         for label, cells in _rows(inspected)

@@ -24,7 +24,7 @@ from workbench.files import load_tensors
 from workbench.runs import Run
 from workbench.sharing import contents, export, unpack
 
-NAMES = ["README.md", "checkpoints/step-10.safetensors", "checkpoints/step-20.safetensors", "config.json"]
+NAMES = ["README.md", *(f"checkpoints/step-{step}.safetensors" for step in (0, 10, 20)), "config.json"]
 NAMES += ["metrics.jsonl", "weights.safetensors"]
 
 

@@ -19,7 +19,7 @@ from workbench.runs import Run, load_run
 from workbench.sharing import SharingError, contents, export, pull, push
 from workbench.sharing import hub as hub_module
 
-NAMES = ["README.md", "checkpoints/step-10.safetensors", "checkpoints/step-20.safetensors", "config.json"]
+NAMES = ["README.md", *(f"checkpoints/step-{step}.safetensors" for step in (0, 10, 20)), "config.json"]
 NAMES += ["metrics.jsonl", "weights.safetensors"]
 
 
@@ -63,8 +63,8 @@ def test_a_second_push_replaces_the_run_and_history_keeps_the_first(
     shutil.copytree(trained.path, tmp_path / "shorter")
     (tmp_path / "shorter" / "checkpoints" / "step-10.safetensors").unlink()
     push(tmp_path / "shorter", "me/chain", client=hub.client())
-    assert pull("me/chain", tmp_path / "now", client=hub.client()).checkpoints() == [20]
-    assert pull("me/chain", tmp_path / "then", revision=first, client=hub.client()).checkpoints() == [10, 20]
+    assert pull("me/chain", tmp_path / "now", client=hub.client()).checkpoints() == [0, 20]
+    assert pull("me/chain", tmp_path / "then", revision=first, client=hub.client()).checkpoints() == [0, 10, 20]
 
 
 def test_private_means_private(hub: Any, trained: Run, tmp_path: Path) -> None:

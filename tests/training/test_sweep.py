@@ -251,7 +251,7 @@ def test_a_worker_that_is_killed_loses_one_attempt(tmp_path: Path, monkeypatch: 
     frame = workbench.sweep(fields(settings, grid={"seed": [0, 1]}, retries=1), out, workers=2, progress=False)
     assert frame["status"].tolist() == ["finished", "failed"] and frame["attempts"].tolist() == [2, 2]
     assert frame["error"][1] == "its process was killed by SIGKILL; 2 attempts were lost"
-    (event,) = [row for row in load_run(out / "chain-chacal-seed=0").log() if "event" in row]
+    (event,) = [row for row in load_run(out / "chain-chacal-seed=0").log() if row.get("event") == "resumed"]
     assert event["step"] > 0, "the second attempt went on from where the first had saved"
     config = read_plan(fields(settings)).runs[0].config
     attempt.attempt(config, tmp_path / "undisturbed")

@@ -17,7 +17,7 @@ from safetensors.torch import load
 
 import workbench
 from workbench.runs import load_run
-from workbench.training import loop
+from workbench.training.member import Member
 from workbench.training.sweeps.cluster import attempt_elsewhere, to_bytes
 from workbench.training.sweeps.plan import read_plan
 
@@ -95,12 +95,15 @@ def test_a_node_goes_on_from_the_files_it_is_given(tmp_path: Path) -> None:
     whole, error = attempt_elsewhere(config, "home", {})
     assert error is None and set(whole) == {"config.json", "metrics.jsonl", "weights.safetensors"}
 
-    def stop(self: Any, figures: Any, log: Any) -> None:
+    record = Member.record
+
+    def stop(self: Member, *arguments: Any) -> None:
+        record(self, *arguments)
         if self.learner.step == 100:
             raise OSError(28, "No space left on device", str(self.path))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop._Training, "_record", stop)
+        patch.setattr(Member, "record", stop)
         part, error = attempt_elsewhere(config, "home", {})
     assert error is not None and "step 80 is kept, and `workbench resume home`" in error
     assert "resume/step-80.safetensors" in part

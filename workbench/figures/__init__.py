@@ -8,6 +8,7 @@ from __future__ import annotations
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.curves import accuracy, entropy, gold_mass, hops, mechanisms
 from workbench.figures.projection import projection_bars, projection_map
+from workbench.figures.training import line_name, over_training
 
 __all__ = [
     "accuracy",
@@ -16,7 +17,9 @@ __all__ = [
     "entropy",
     "gold_mass",
     "hops",
+    "line_name",
     "mechanisms",
+    "over_training",
     "projection_bars",
     "projection_map",
 ]

@@ -93,13 +93,15 @@ def best_head(selection: Measurement, matrix: str = "resolvent") -> tuple[int, i
     return selection.coords["layer"][layer], selection.coords["head"][head]
 
 
-def gold_mass(selection: Measurement, evaluation: Measurement, matrix: str = "resolvent") -> Measurement:
-    """The best head's mean share on gold paths, with its interval: chosen on one set of examples, measured on another.
+def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "resolvent") -> Measurement:
+    """One head's mean share on gold paths, with its interval.
+
+    Where it is the best head, it should have been chosen (`best_head`) on other examples than these.
 
     Returns a single number (no dims); `layer` and `head` are in its settings.
     """
-    layer, head = best_head(selection, matrix)
-    return evaluation.select(matrix=matrix, layer=layer, head=head).mean("example")
+    layer, number = head
+    return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
 
 
 def gold_edges(capture: Capture, example: int) -> list[tuple[int, int, int]]:

@@ -1,0 +1,104 @@
+"""Measurements over training: one line for each thing measured, checkpoints along the axis, events marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+
+from workbench.figures.style import DASHES, GREY, PALETTE, framed, point_name
+from workbench.instruments import Measurement
+
+SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic
+SEQUENCE = "Viridis"
+DARKEST, LIGHTEST = 0.0, 0.85  # of the scale: its yellow end vanishes on white
+
+
+def over_training(
+    lines: Mapping[str, Measurement],
+    title: str,
+    subtitle: str = "",
+    *,
+    controls: Mapping[str, Measurement] | None = None,
+    in_order: bool = False,
+    events: Sequence[tuple[int, str]] = (),
+) -> go.Figure:
+    """Lines over training steps with their intervals as bands.
+
+    Args:
+        lines: label -> a measurement whose only dim is `step`.
+        title, subtitle: of the figure.
+        controls: the control of some of the lines, under the same labels; dashed.
+        in_order: whether the labels are a sequence (layers, hops, lengths), to be coloured as one.
+        events: (step, words), marked by a vertical line.
+    """
+    figure = go.Figure()
+    steps = list(next(iter(lines.values())).coords["step"])
+    gaps = np.diff(steps)
+    log = len(gaps) > 1 and gaps.max() / gaps.min() >= SPREAD
+    x = [step + 1 for step in steps] if log else steps
+    colours = _colours(len(lines), in_order)
+    for colour, (label, line) in zip(colours, lines.items(), strict=True):
+        _add(figure, x, line, label, colour, DASHES[0])
+        if controls and label in controls:
+            _add(figure, x, controls[label], f"{label}, control", colour, DASHES[2])
+    for step, words in events:
+        figure.add_vline(step + 1 if log else step, line={"color": GREY, "dash": "dot", "width": 1})
+        at = np.log10(step + 1) if log else step
+        figure.add_annotation(x=at, y=1, yref="paper", text=words, showarrow=False, textangle=-90, xanchor="right")
+    framed(figure, title, subtitle).update_layout(legend_traceorder="normal")  # bands would turn it round
+    first = next(iter(lines.values()))
+    if first.units == "share":
+        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%", title="share")
+    else:
+        figure.update_yaxes(rangemode="tozero", title=first.units)
+    if not log:
+        return figure.update_xaxes(title="training step")
+    ticks = [step for step in (0, *(10**k for k in range(7))) if step <= steps[-1]]
+    return figure.update_xaxes(
+        title="training step (logarithmic)",
+        type="log",
+        tickvals=[tick + 1 for tick in (*ticks, steps[-1])],
+        ticktext=[f"{tick:,}" for tick in (*ticks, steps[-1])],
+    )
+
+
+def _add(figure: go.Figure, x: Sequence[int], line: Measurement, label: str, colour: str, dash: str) -> None:
+    assert line.dims == ("step",), f"{label}: a line over training has the single dim step, not {line.dims}"
+    if line.low is not None and line.high is not None and dash == DASHES[0]:
+        around = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+        figure.add_scatter(x=x, y=line.low, **around)
+        figure.add_scatter(x=x, y=line.high, fill="tonexty", fillcolor=_faint(colour), **around)
+    figure.add_scatter(
+        x=x,
+        y=line.values,
+        name=label,
+        mode="lines+markers",
+        line={"color": colour, "dash": dash, "width": 2.5 if dash == DASHES[0] else 1.5},
+        marker={"size": 5},
+        customdata=line.coords["step"],
+        hovertemplate="step %{customdata:,}: %{y}",
+    )
+
+
+def _colours(n: int, in_order: bool) -> list[str]:
+    if not in_order and n <= len(PALETTE):
+        return list(PALETTE[:n])
+    return sample_colorscale(SEQUENCE, list(np.linspace(DARKEST, LIGHTEST, n)))
+
+
+def _faint(colour: str) -> str:
+    if colour.startswith("rgb"):
+        return colour.replace("rgb(", "rgba(").replace(")", ", 0.15)")
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, 0.15)"
+
+
+def line_name(label: str) -> str:
+    """`layer blocks.0.hook_resid_mid` is `0 · mid`, `unit position` is `per position`; others as they are."""
+    dim, _, value = label.partition(" ")
+    if dim == "unit":
+        return f"per {value}"
+    return point_name(value) if dim in ("layer", "point") and value.startswith("blocks.") else label
