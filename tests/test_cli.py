@@ -39,7 +39,7 @@ def test_fields_are_nested_and_typed() -> None:
 def test_train_then_list_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "chain-chacal", "--out", str(tmp_path / "one"), "--quiet", *FAST]) == 0
     assert "workbench inspect" in capsys.readouterr().out
-    assert main(["list", "runs", "--root", str(tmp_path)]) == 0
+    assert main(["runs", "--root", str(tmp_path)]) == 0
     assert "one" in capsys.readouterr().out
 
 

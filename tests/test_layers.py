@@ -33,8 +33,9 @@ MAY_IMPORT = {
     "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
     "timeline": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "timeline"},
+    "collection": MODELLING | {"runs", "training"},
     "catalogue": MODELLING | {"runs", "training", "instruments", "mechanisms"},
-    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "sharing", "report", "catalogue"},
+    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "sharing", "report", "catalogue", "collection"},
     "__main__": {"cli"},
 }
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
 
-def describe(what: str, root: Path) -> str:
-    """One paragraph per name, for people. `root` is where runs are looked for."""
-    return _DESCRIBERS[what](root)
+def describe(what: str) -> str:
+    """One paragraph per name, for people."""
+    return _DESCRIBERS[what]()
 
 
-def _presets(_: Path) -> str:
+def _presets() -> str:
     from workbench.training import PRESETS, preset_config
 
     lines = []
@@ -29,7 +28,7 @@ def _presets(_: Path) -> str:
     return "\n".join(lines)
 
 
-def _fields(_: Path) -> str:
+def _fields() -> str:
     import dataclasses
 
     from workbench.models import DecoderConfig
@@ -52,54 +51,34 @@ def _fields(_: Path) -> str:
     return "\n".join([*run, *model, *rest])
 
 
-def _tasks(_: Path) -> str:
+def _tasks() -> str:
     from workbench.tasks import TASKS
 
     return _paragraphs((name, task.summary, task) for name, task in TASKS.items())
 
 
-def _variants(_: Path) -> str:
+def _variants() -> str:
     from workbench.models.attention import ATTENTION
 
     return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in ATTENTION.items())
 
 
-def _objectives(_: Path) -> str:
+def _objectives() -> str:
     from workbench.objectives import OBJECTIVES
 
     return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in OBJECTIVES.items())
 
 
-def _instruments(_: Path) -> str:
+def _instruments() -> str:
     from workbench.instruments import INSTRUMENTS
 
     return "\n".join(f"{name}: {_first_line(instrument)}" for name, instrument in INSTRUMENTS.items())
 
 
-def _mechanisms(_: Path) -> str:
+def _mechanisms() -> str:
     from workbench.mechanisms import MECHANISMS
 
     return "\n".join(f"{name}: {_first_line(mechanism)}" for name, mechanism in MECHANISMS.items())
-
-
-def _runs(root: Path) -> str:
-    from workbench.runs import scan_runs
-
-    found, problems = scan_runs(root)
-    lines = []
-    for run in found:
-        try:
-            metrics = run.metrics()
-        except ValueError as error:
-            problems.append(str(error))
-            continue
-        accuracy = metrics["accuracy"].dropna().tolist() if "accuracy" in metrics else []
-        figure = f"accuracy {accuracy[-1]:.1%}" if accuracy else "not evaluated"
-        stopped = "" if run.finished else "  (not finished)"
-        done = f"step {run.step()}/{run.config.steps}"
-        lines.append(f"{run.name:24} {run.config.task['name']:16} {done}  {figure}{stopped}")
-    lines += [f"cannot be read: {problem}" for problem in problems]
-    return "\n".join(lines) or f"there is no run under {root}; `workbench train PRESET --out {root}/NAME` makes one"
 
 
 def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
@@ -136,5 +115,4 @@ _DESCRIBERS = {
     "objectives": _objectives,
     "instruments": _instruments,
     "mechanisms": _mechanisms,
-    "runs": _runs,
 }

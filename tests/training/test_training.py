@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
-from workbench.catalogue import describe
+from workbench.collection import table
 from workbench.runs import list_runs, load_run
 from workbench.training import PRESETS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
@@ -211,8 +211,8 @@ class TestOpening:
     def test_damaged_metrics_do_not_hide_other_runs(self, run: Path) -> None:
         shutil.copytree(run, run.parent / "damaged")
         (run.parent / "damaged" / "metrics.jsonl").write_bytes(b"\xff\xfe{}\n\n")
-        text = describe("runs", run.parent)
-        assert text.startswith("run ") and "cannot be read" in text and "metrics.jsonl is corrupted" in text
+        frame, problems = table(run.parent)
+        assert frame["run"].tolist() == ["run"] and "metrics.jsonl is corrupted" in problems[0]
 
     def test_missing_weights(self, run: Path) -> None:
         (run / "weights.safetensors").unlink()

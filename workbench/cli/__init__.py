@@ -1,0 +1,29 @@
+"""The command line. Each command imports the libraries it needs, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.cli import commands
+from workbench.cli.fields import parse_fields
+from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, complain
+from workbench.cli.parser import make_parser
+
+__all__ = ["main", "parse_fields"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
+    try:
+        options, fields = make_parser().parse_known_args(arguments)
+        if fields and options.command not in (commands.train, commands.data):
+            raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
+        return options.command(options, fields) or 0
+    except ValueError as error:
+        return complain(error, BAD_INPUT)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
+    except Exception as error:
+        return complain(
+            error if isinstance(error, RuntimeError | OSError) else f"{type(error).__name__}: {error}", FAILED
+        )

@@ -1,0 +1,238 @@
+"""What each command does. Each imports the libraries it needs, and no other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.fields import parse_fields, setting
+from workbench.cli.output import FAILED, INTERRUPTED, complain, speaks
+
+
+def train(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.training import train as run_training
+    from workbench.training import train_seeds
+
+    said = {"progress": not options.quiet, "tensorboard": options.tensorboard, **parse_fields(fields)}
+    if options.seeds is None:
+        _say_trained([run_training(options.preset, options.out, **said)])
+    else:
+        _say_trained(train_seeds(options.preset, options.out, options.seeds, **said))
+
+
+def resume(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.runs import load_run
+    from workbench.training import resume as resume_training
+
+    if load_run(options.run).finished:
+        print(f"{options.run} is finished; there is nothing to resume")
+        return
+    _say_trained([resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)])
+
+
+def _say_trained(runs: Sequence[Any]) -> None:
+    if not speaks():
+        return
+    for run in runs:
+        if not run.finished:
+            print(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+            continue
+        found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
+        early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
+        print(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+    print(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
+
+
+def sweep(options: argparse.Namespace, _: list[str]) -> int:
+    from workbench.training.sweeps import output_folder, preview
+    from workbench.training.sweeps import sweep as run_sweep
+
+    out = output_folder(options.file, options.out)
+    if options.dry_run:
+        for run in preview(options.file, out).itertuples():
+            print(f"{run.status:10}  step {run.step}/{run.steps}  {out / run.run}")
+        return 0
+    results = run_sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
+    finished, failed = (results[results["status"] == status] for status in ("finished", "failed"))
+    print(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
+    if len(finished) + len(failed) < len(results):
+        print(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
+        return INTERRUPTED
+    if len(failed):
+        return complain(
+            f"failed: {', '.join(failed['run'])}; the results say why, and the same command tries again", FAILED
+        )
+    return 0
+
+
+def inspect(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.report import inspect as run_inspection
+
+    how = {"n": options.n, "seed": options.seed, "timeline": options.timeline}
+    report = run_inspection(options.runs, out=options.out, progress=not options.quiet, **how)
+    print(report.summary)
+    print(f"report: {report.html}")
+
+
+def explore(options: argparse.Namespace, _: list[str]) -> int:
+    import subprocess
+    from importlib.util import find_spec
+
+    if not options.root.is_dir():
+        raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
+    if not 1 <= options.port <= 65535:
+        raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
+    app = find_spec("app")
+    assert app is not None and app.submodule_search_locations, "the app is installed with workbench"
+    script = Path(next(iter(app.submodule_search_locations))) / "main.py"
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
+    command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
+    command += ["--browser.gatherUsageStats", "false", "--client.toolbarMode", "viewer"]
+    command += ["--", "--root", str(options.root.resolve())]
+    return subprocess.run(command, env=os.environ, check=False).returncode
+
+
+def data(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench import data as sequences
+    from workbench.tasks import make
+
+    if Path(options.task).suffix in sequences.FORMATS:
+        if fields:
+            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+        task, batches = sequences.read(options.task)
+        shown = next(batches)
+    else:
+        task = make(options.task, **parse_fields(fields))
+        condition = dict(setting(text) for text in options.where)
+        recipe = sequences.Recipe(task, options.count, options.seed, options.split, options.head, condition)
+        if options.out is not None:
+            _write_data(recipe, options)
+            return
+        shown = recipe.shard(0)
+    for index in range(min(options.count, len(shown))):
+        print(f"{index + 1}\n{sequences.show(task, shown, index)}\n")
+
+
+def _write_data(recipe: Any, options: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from workbench.data import write
+
+    progress = write(recipe, options.out, workers=options.workers)
+    with Progress(console=Console(stderr=True), disable=options.quiet) as bar:
+        job = bar.add_task(f"writing {options.out}", total=options.count)
+        for written in progress:
+            bar.update(job, completed=written)
+    print(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
+
+
+def export_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import export
+
+    print(f"exported {export(options.run, options.out)}; `workbench import` takes it anywhere")
+
+
+def import_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import unpack
+
+    _say_taken(unpack(options.file, options.out))
+
+
+def push_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import push
+
+    print(f"pushed {push(options.run, options.repo, private=options.private)}")
+
+
+def pull_run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.sharing import pull
+
+    _say_taken(pull(options.repo, options.out, revision=options.revision))
+
+
+def _say_taken(run: Any) -> None:
+    print(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")
+
+
+def runs(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.collection import compare, filtered, table
+    from workbench.runs import load_run
+
+    frame, problems = table(options.root)
+    if options.runs:
+        absent = [name for name in options.runs if name not in set(frame["run"])]
+        if absent:
+            load_run(options.root / absent[0])  # says what is wrong with it
+            raise ValueError(f"there is no run {absent[0]} directly under {options.root}")
+        frame = frame[frame["run"].isin(options.runs)]
+    frame = filtered(frame, options.where)
+    if options.sort:
+        if options.sort not in frame:
+            raise ValueError(f"no run has {options.sort!r} to sort by; try accuracy, loss, seconds, seed, task.name")
+        frame = frame.sort_values(options.sort, ascending=options.sort not in ("accuracy", "tokens_per_second"))
+    folders = [options.root / name for name in frame["run"]]
+    if options.delete:
+        _delete(folders, options.yes)
+    elif options.compare:
+        _print_table(compare([load_run(folder) for folder in folders]).reset_index(names=""))
+    elif len(frame):
+        _print_table(frame[["run", "task.name", "variants", "seed", "status", "step", *SHOWN]])
+    else:
+        print(
+            f"there is no such run under {options.root}; `workbench train PRESET --out {options.root}/NAME` makes one"
+        )
+    if not (options.runs or options.delete or options.compare):
+        for problem in problems:
+            print(f"cannot be read: {problem}")
+
+
+SHOWN = {"accuracy": "{:.1%}", "loss": "{:.4f}", "seconds": "{:.0f}", "tokens_per_second": "{:,.0f}"}
+
+
+def _print_table(frame: Any) -> None:
+    from pandas.api.types import is_numeric_dtype
+    from rich.console import Console
+    from rich.table import Table
+
+    def text(name: str, value: Any) -> str:
+        if isinstance(value, float) and value != value:
+            return "–"
+        row = {**SHOWN, "peak_megabytes": "{:,.0f}"}.get(name)
+        return row.format(value) if row and isinstance(value, int | float) else str(value)
+
+    table = Table(box=None, pad_edge=False)
+    for name in frame:
+        table.add_column(name.replace("_", " "), justify="right" if is_numeric_dtype(frame[name]) else "left")
+    for row in frame.to_dict("records"):
+        table.add_row(*(text(str(row.get("") or name), value) for name, value in row.items()))
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False).print(table)
+
+
+def _delete(folders: Sequence[Path], yes: bool) -> None:
+    from workbench.collection import Doomed
+
+    if not folders:
+        raise ValueError("no run was named to be deleted, and none meets the conditions")
+    doomed = [Doomed.of(folder) for folder in folders]
+    for one in doomed:
+        print(f"{one.path}  {one.bytes / 1e6:.1f} MB")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ValueError("deleting asks first, and there is nobody to ask; say --yes")
+        if input(f"delete {'these' if len(doomed) > 1 else 'this'} for good? [y/N] ").strip().lower() != "y":
+            print("nothing was deleted")
+            return
+    for one in doomed:
+        one.delete()
+    print(f"deleted {len(doomed)}")
+
+
+def list_names(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.catalogue import describe
+
+    print(describe(options.what))

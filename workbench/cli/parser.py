@@ -1,0 +1,140 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from workbench.cli import commands
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with its errors in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see `{self.prog} --help`")
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="workbench", description="Train small transformers on algorithmic tasks, then see how they do it."
+    )
+    sub = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
+
+    add = sub.add_parser(
+        "train",
+        help="train a preset and write a run folder",
+        description="Train a preset and write a run folder. Every field of the preset can be replaced: --steps 200 "
+        "--seed 1 --task.n 64 --model.attention standard --model.attention.gamma 0.8 "
+        "--objectives.seq_vcr.covariance_weight 0.1 … `workbench list fields` shows them all.",
+        usage="workbench train PRESET --out DIR [--FIELD VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("preset", metavar="PRESET", help="its name; `workbench list presets` shows them")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.add_argument("--seeds", type=int, metavar="N", help="N seeds at once as a stack: run folders DIR/seed-0 …")
+    add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=commands.train)
+
+    add = sub.add_parser("resume", help="go on training a run that was stopped or killed", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=commands.resume)
+
+    add = sub.add_parser(
+        "sweep",
+        help="train every run of a sweep file",
+        description="Train every combination that a sweep file asks for, beside a table of the results. Runs that are "
+        "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. README.md shows "
+        "a file.",
+        allow_abbrev=False,
+    )
+    add.add_argument("file", type=Path, metavar="SWEEP.toml", help="variants, settings and a grid")
+    add.add_argument("--out", type=Path, metavar="DIR", help="folder for runs and results (default: sweeps/SWEEP)")
+    add.add_argument("--workers", type=int, metavar="N", help="runs that train at a time (default: one a core)")
+    add.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    add.add_argument("--dry-run", action="store_true", help="say what there is to train, and train nothing")
+    add.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    add.set_defaults(command=commands.sweep)
+
+    add = sub.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
+    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
+    add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
+    add.add_argument("--timeline", action="store_true", help="measure every checkpoint too, and draw it over training")
+    add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
+    add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
+    add.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    add.set_defaults(command=commands.inspect)
+
+    add = sub.add_parser("explore", help="open the explorer in a browser", allow_abbrev=False)
+    add.add_argument("--root", type=Path, default=Path("runs"), help="folder that holds run folders (default: runs)")
+    add.add_argument("--port", type=int, default=8501)
+    add.add_argument("--headless", action="store_true", help="do not open a browser")
+    add.set_defaults(command=commands.explore)
+
+    add = sub.add_parser(
+        "data",
+        help="print or write a task's sequences",
+        description="Print a task's sequences as people read them, or write them to a .parquet or .jsonl file; given "
+        "such a file, print what is in it. Every setting of the task can be given: --q 9 --hints successor …; "
+        "`workbench list tasks` shows them all.",
+        usage="workbench data TASK|FILE [--count N] [--split train|test] [--out FILE] [--SETTING VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("task", metavar="TASK|FILE", help="a task's name, or a file that this command wrote")
+    add.add_argument("--count", type=int, default=3, help="how many sequences (default: 3)")
+    add.add_argument("--seed", type=int, default=0, help="their seed (default: 0)")
+    add.add_argument("--split", choices=("train", "test"), help="one side of the task's split (default: both)")
+    add.add_argument("--head", default="main", help="main, or a hint that the task has (default: main)")
+    add.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="narrow the draw: length=16")
+    add.add_argument("--out", type=Path, metavar="FILE", help="write them there instead of printing")
+    add.add_argument("--workers", type=int, default=0, help="processes that draw; the file is the same for any number")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(command=commands.data)
+
+    add = sub.add_parser("export", help="write a run as one folder or zip", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("out", type=Path, metavar="OUT", help="the folder to make, or the file if it ends in .zip")
+    add.set_defaults(command=commands.export_run)
+
+    add = sub.add_parser("import", help="make a run folder of what export wrote", allow_abbrev=False)
+    add.add_argument("file", type=Path, metavar="FILE", help="a zip or folder, of whoever: nothing in it is executed")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.set_defaults(command=commands.import_run)
+
+    add = sub.add_parser("push", help="upload a run to the Hugging Face Hub", allow_abbrev=False)
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("repo", metavar="REPO", help="OWNER/NAME; it is made if there is none")
+    add.add_argument("--private", action="store_true", help="nobody else sees it")
+    add.set_defaults(command=commands.push_run)
+
+    add = sub.add_parser("pull", help="download a run from the Hugging Face Hub", allow_abbrev=False)
+    add.add_argument("repo", metavar="REPO", help="OWNER/NAME")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.add_argument("--revision", metavar="REV", help="a branch, tag or commit (default: the latest)")
+    add.set_defaults(command=commands.pull_run)
+
+    add = sub.add_parser(
+        "runs",
+        help="list, filter, compare or delete runs",
+        description="List the runs under a folder, all or those named, or those that meet conditions on their "
+        "settings and figures: --where task.name=sorting --where 'accuracy>0.9'.",
+        allow_abbrev=False,
+    )
+    add.add_argument("runs", nargs="*", metavar="NAME", help="these runs alone")
+    add.add_argument("--root", type=Path, default=Path("runs"), help="the folder that holds them (default: runs)")
+    add.add_argument("--where", action="append", default=[], metavar="CONDITION", help="such as seed=0 or loss<0.1")
+    add.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
+    add.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
+    add.add_argument("--delete", action="store_true", help="delete them, after asking")
+    add.add_argument("--yes", action="store_true", help="with --delete: do not ask")
+    add.set_defaults(command=commands.runs)
+
+    add = sub.add_parser("list", help="say what exists", allow_abbrev=False)
+    kinds = ("presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms")
+    add.add_argument("what", choices=kinds, help="what to list")
+    add.set_defaults(command=commands.list_names)
+    return parser
