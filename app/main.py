@@ -27,7 +27,7 @@ def main() -> None:
             opened = state.opened(found[name])
             sidebar.facts(opened)
         except (ValueError, OSError) as error:
-            st.error(str(error))
+            st.error(state.plain(str(error)))
             return
         batch = sidebar.entry(opened.subject.task)
     if batch is None:

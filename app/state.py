@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,11 @@ def root() -> Path:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, default=Path("runs"))
     return parser.parse_known_args(sys.argv[1:])[0].root
+
+
+def plain(text: str) -> str:
+    """A text for what shows Markdown, which would make links and pictures of a stranger's names."""
+    return re.sub(r"([\\`*_\[\]<>$:~!|#&])", r"\\\1", text)
 
 
 @dataclass(frozen=True)

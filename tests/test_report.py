@@ -9,6 +9,7 @@ import pytest
 
 import workbench
 from workbench.report import Report, inspect
+from workbench.tasks import TEXTS
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}
 
@@ -107,7 +108,8 @@ OTHER_TASKS = {
 
 
 @pytest.mark.parametrize("name", OTHER_TASKS)
-def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path) -> None:
+def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TEXTS, str(Path(__file__).parent))
     task = {"name": name, **OTHER_TASKS[name]}
     run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, task=task, **{**SHORT, "steps": 3})
     report = inspect([run.path], n=16)

@@ -9,6 +9,7 @@ from inspect import signature
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 
 from workbench.capture import Capture, Subject, capture
@@ -80,7 +81,7 @@ def inspect_run(
     found: dict[str, list[Measurement]] = {name: [] for name in measures}
     controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
     batches = list(_test_batches(subject.task, n, seed))
-    what = f"inspecting {run.name}" + ("" if step is None else f" at step {step}")
+    what = f"inspecting {escape(run.name)}" + ("" if step is None else f" at step {step}")
     for batch in track(batches, what, console=Console(stderr=True), disable=not progress):
         seen = capture(hooked, subject, batch, names)
         unrelated = mismatched(seen, shuffle)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
+from workbench.validation import brief
+
 T = TypeVar("T")
 
 
@@ -15,8 +17,8 @@ def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
     Raises:
         ValueError: if there is no such name; the message says what exists and what was probably meant.
     """
-    if name in table:
+    if isinstance(name, str) and name in table:
         return table[name]
-    near = get_close_matches(str(name), table, n=1)
+    near = get_close_matches(brief(name, 100), table, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table))}")
+    raise ValueError(brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table))}"))

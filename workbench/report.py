@@ -24,6 +24,7 @@ from workbench.instruments import Measurement, attention_graph
 from workbench.instruments.projection import top_tokens
 from workbench.mechanisms import MECHANISMS
 from workbench.timeline import Timeline, follow, timeline_section
+from workbench.validation import harmless
 
 Cell = Callable[[Inspected], str]
 
@@ -94,7 +95,7 @@ def summarise(inspected: Sequence[Inspected]) -> str:
         table.add_column(one.run.name, justify="right", no_wrap=True)
     for label, cells in rows:
         table.add_row(label, *cells)
-    console = Console(file=StringIO(), width=70 + 40 * len(inspected), no_color=True)
+    console = Console(file=StringIO(), width=70 + 40 * len(inspected), no_color=True, markup=False)
     console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
@@ -214,8 +215,8 @@ def page(inspected: Sequence[Inspected], *, n: int, seed: int, timelines: Sequen
     )
     heads = "".join(f"<th>{escape(name)}</th>" for name in names)
     commands = "\n".join(
-        f"{one.run.name}: {one.run.config.preset or 'own config'}, task "
-        + ", ".join(f"{key}={value}" for key, value in one.run.config.task.items())
+        harmless(f"{one.run.name}: {one.run.config.preset or 'own config'}, task ")
+        + harmless(", ".join(f"{key}={value}" for key, value in one.run.config.task.items()))
         for one in inspected
     )
     made = f"n = {n} sequences per test condition, seed {seed}; workbench {version('workbench')}, "

@@ -10,22 +10,34 @@ resume/step-N.safetensors        the last two whole states of training: weights,
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from workbench import tasks
-from workbench.files import load_tensors, new_folder, read_metadata, save_tensors, write_atomically
+from workbench.files import (
+    check_contents,
+    load_tensors,
+    new_folder,
+    parse_json,
+    read_metadata,
+    read_shapes,
+    read_text,
+    save_tensors,
+    write_atomically,
+)
 from workbench.lookup import lookup
+from workbench.memory import most_memory
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
-from workbench.validation import one_line
+from workbench.validation import brief, harmless, in_one_line, one_line
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -33,6 +45,10 @@ if TYPE_CHECKING:
 FORMAT: Literal[1] = 1
 CONFIG, METRICS, WEIGHTS = "config.json", "metrics.jsonl", "weights.safetensors"
 CHECKPOINTS, STATES = "checkpoints", "resume"
+LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
+LARGEST_NUMBER = 2**53  # of anything that is counted: floats are exact up to here
+
+T = TypeVar("T")
 
 
 class RunConfig(BaseModel):
@@ -107,6 +123,9 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RunConfig:
+        for name, value in self:
+            if isinstance(value, int) and value > LARGEST_NUMBER and name != "seed":
+                raise ValueError(f"{name} must be at most {LARGEST_NUMBER}, not {value}")
         task = self.make_task()
         if self.model.d_vocab != len(task.vocabulary):
             raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
@@ -118,7 +137,9 @@ class RunConfig(BaseModel):
                 raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
-        for name, objective in self.make_objectives().items():
+        with torch.device("meta"):  # a config is read without taking the memory that it asks for
+            objectives = self.make_objectives()
+        for name, objective in objectives.items():
             if self.batch_size < objective.least_batch:
                 raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
         return self
@@ -152,7 +173,7 @@ def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any])
     """An objective by name. Raises ValueError in one line."""
     kind = lookup(OBJECTIVES, name, "objective")
     try:
-        return kind(model, **settings)
+        return kind(model, **kind.Settings(**settings).model_dump())
     except ValidationError as error:
         raise ValueError(f"objective {name}: {one_line(error, kind.Settings)}") from None
 
@@ -178,7 +199,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.path.resolve().name
+        """The folder's name, without what a terminal or a page would obey."""
+        return harmless(self.path.resolve().name)
 
     def task(self) -> Task:
         return self.config.make_task()
@@ -188,6 +210,7 @@ class Run:
         """Whether training came to its end."""
         return (self.path / WEIGHTS).is_file()
 
+    @in_one_line()
     def model(self, step: int | None = None) -> Decoder:
         """The trained model in evaluation mode, on the CPU; of a checkpoint if `step` is given.
 
@@ -196,13 +219,15 @@ class Run:
         Raises:
             ValueError: in one line, if the weights are damaged or there are none.
         """
-        model = Decoder(self.config.model).to(self.config.dtype)
         if step is not None:
-            load_weights(model, self.path / CHECKPOINTS / f"step-{step}.safetensors")
-        elif self.finished:
-            load_weights(model, self.path / WEIGHTS)
-        else:
-            self._load_last_state(model)
+            return self._load(self.path / CHECKPOINTS / f"step-{step}.safetensors")
+        return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
+
+    def _load(self, path: Path, prefix: str = "") -> Decoder:
+        """The model with a file's weights; what does not fit is refused before it takes memory."""
+        check_shapes(self.config, path, prefix)
+        model = Decoder(self.config.model).to(self.config.dtype)
+        load_weights(model, path, prefix)
         return model.eval()
 
     @property
@@ -211,15 +236,13 @@ class Run:
         latest = self.path / WEIGHTS if self.finished else next(iter(states(self.path)), None)
         return latest.stat().st_mtime_ns if latest is not None else 0
 
-    def _load_last_state(self, model: Decoder) -> None:
+    def _load_last_state(self) -> Decoder:
         problems = []
         for path in states(self.path):
             try:
-                load_weights(model, path, prefix=MODEL)
+                return self._load(path, MODEL)
             except ValueError as error:
                 problems.append(str(error))
-            else:
-                return
         why = f" ({problems[0]})" if problems else ""
         raise ValueError(f"{self.path} has no weights yet{why}; `workbench resume {self.path}` goes on training")
 
@@ -231,13 +254,16 @@ class Run:
 
     def checkpoints(self) -> list[int]:
         """Steps that have a checkpoint, in order."""
-        names = [p.stem.removeprefix("step-") for p in (self.path / CHECKPOINTS).glob("step-*.safetensors")]
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(step_of(p) for p in (self.path / CHECKPOINTS).glob("step-*.safetensors") if step_of(p) >= 0)
 
+    @in_one_line()
     def step(self) -> int:
-        """The step at which the latest weights were saved."""
+        """The step at which the latest weights were saved. Raises ValueError if they do not say."""
         if self.finished:
-            return int(read_metadata(self.path / WEIGHTS).get("step", -1))
+            said = read_metadata(self.path / WEIGHTS).get("step", "")
+            if not said.isdecimal() or int(said[:20]) > LARGEST_NUMBER:
+                raise ValueError(f"{self.path / WEIGHTS} does not say its step, but {said!r}")
+            return int(said)
         return max((step_of(path) for path in states(self.path)), default=0)
 
     def metrics(self) -> pd.DataFrame:
@@ -246,8 +272,8 @@ class Run:
         Steps done twice, because training was killed and resumed from before them, are there once, as last done.
         """
         rows = [row for row in self.log() if "event" not in row]
-        last = {row.get("step"): row for row in rows}
-        return pd.DataFrame([last[step] for step in sorted(last, key=lambda step: -1 if step is None else step)])
+        last = {row["step"]: row for row in rows}
+        return pd.DataFrame([last[step] for step in sorted(last)])
 
     def record(self) -> dict[str, Any]:
         """What the run was last trained with (versions, git commit, device, threads, processes) and, of a finished run,
@@ -259,6 +285,7 @@ class Run:
                 record |= {key: value for key, value in row.items() if key not in ("event", "problems")}
         return record
 
+    @in_one_line()
     def log(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl as they were written, events (`{"event": "resumed", "step": 200}`) among them.
 
@@ -266,29 +293,37 @@ class Run:
             ValueError: if a line before the last is damaged.
         """
         path = self.path / METRICS
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is corrupted: it is not text") from None
+        lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
         rows = []
         for number, line in enumerate(lines, 1):
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except json.JSONDecodeError:
                 if number < len(lines):
                     raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
                 continue
-            if not isinstance(row, dict):
+            except ValueError as error:
+                raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
+            if not _is_row(row):
                 raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
             rows.append(row)
         return rows
 
 
+def _is_row(row: Any) -> bool:
+    """Whether this can be a line of metrics.jsonl: an event, or a step and its figures."""
+    if not isinstance(row, dict) or "event" in row:
+        return isinstance(row, dict)
+    return isinstance(row.get("step"), int) and all(isinstance(value, int | float) for value in row.values())
+
+
+@in_one_line()
 def load_run(path: str | Path) -> Run:
-    """Open a run folder, finished or not.
+    """Open a run folder, finished or not, whoever wrote it: nothing in it is run, or leads to files elsewhere.
 
     Raises:
-        ValueError: in one line, if the folder or its config is missing or damaged, or its final weights are.
+        ValueError: in one line, if the folder or its config is missing or damaged, or its final weights are; if a link
+            in the folder leads out of it, or its task reads files that it may not (see `tasks.check_files`).
     """
     path = Path(path)
     if not path.is_dir():
@@ -297,6 +332,7 @@ def load_run(path: str | Path) -> Run:
         inside = ", ".join(run.name for run in list_runs(path)[:5])
         hint = f"; it contains the runs {inside}" if inside else ""
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
+    check_contents(path)
     run = Run(path, _read_config(path / CONFIG))
     if run.finished:
         read_metadata(path / WEIGHTS)
@@ -313,8 +349,11 @@ def list_runs(root: str | Path) -> list[Run]:
 def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
     """The runs directly under a folder, by name; and why those that cannot be opened cannot."""
     found, problems = [], []
+    inside = os.path.realpath(root)
     for config in sorted(Path(root).glob(f"[!.]*/{CONFIG}")):
         try:
+            if not Path(os.path.realpath(config.parent)).is_relative_to(inside):
+                raise ValueError(brief(f"{config.parent} is a link that leads out of {root}"))
             found.append(load_run(config.parent))
         except ValueError as error:
             problems.append(str(error))
@@ -325,9 +364,11 @@ def create(path: str | Path, config: RunConfig) -> Path:
     """Start a run folder with its config; it appears whole or not at all.
 
     Raises:
-        ValueError: if the path already holds something; nothing is ever overwritten.
+        ValueError: if the path already holds something (nothing is ever overwritten), or the run could not be opened
+            from there (see `tasks.check_files`).
     """
     path = Path(path)
+    tasks.check_files(config.task, path)
     check_free(path)
     with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
@@ -359,22 +400,40 @@ def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tens
 
 
 def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
-    """Fill a model with a file's weights. Raises ValueError in one line if they are damaged or not this model's."""
+    """Fill a model with a file's weights, which `check_shapes` said fit. Raises ValueError if they are damaged."""
     tensors, _ = load_tensors(path)
     fill_model(model, tensors, path, prefix)
 
 
-def fill_model(model: Decoder, tensors: Mapping[str, torch.Tensor], path: Path, prefix: str = "") -> None:
-    """Fill a model with the tensors under this prefix. Raises ValueError if they are not this model's."""
-    weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if model.config.tied and "unembedding.weight" not in weights and "token_embedding.weight" in weights:
-        weights["unembedding.weight"] = weights["token_embedding.weight"]
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
+    """Raise ValueError unless a file's header lists the weights of such a run's model, no more and no less.
+
+    No memory is taken for what the config, or the header, says is there.
+    """
+    found, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
+    if path.stat().st_size < n_parameters * config.dtype.itemsize:
+        raise ValueError(f"{path} does not fit its config: it is too small for {n_parameters:,} parameters")
+    with torch.device("meta"):
+        model = Decoder(config.model)
+    kind = f"F{8 * config.dtype.itemsize}"
+    expected = {name: (kind, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
-            want, got = expected.get(name, "nothing"), found.get(name, "nothing")
+            want, got = (" ".join(map(str, listed.get(name, ["nothing"]))) for listed in (expected, found))
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
+
+
+def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:
+    """What is listed under this prefix, the unembedding as well where the embedding serves as such."""
+    weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    if config.tied and "token_embedding.weight" in weights:
+        weights.setdefault("unembedding.weight", weights["token_embedding.weight"])
+    return weights
+
+
+def fill_model(model: Decoder, tensors: Mapping[str, torch.Tensor], path: Path, prefix: str = "") -> None:
+    """Fill a model with the tensors under this prefix, which `check_shapes` said fit it."""
+    weights = _under(prefix, tensors, model.config)
     if model.config.tied and not torch.equal(weights["unembedding.weight"], weights["token_embedding.weight"]):
         raise ValueError(f"{path} does not fit its config: tied is true, but embedding and unembedding differ")
     model.load_state_dict(weights)
@@ -391,18 +450,23 @@ def states(run: Path) -> list[Path]:
 def step_of(path: Path) -> int:
     """The step in a file's name, or −1."""
     number = path.stem.removeprefix("step-")
-    return int(number) if number.isdigit() else -1
+    return int(number) if number.isascii() and number.isdecimal() else -1
 
 
 def _read_config(path: Path) -> RunConfig:
+    text = read_text(path, LONGEST_CONFIG)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        data = parse_json(text)
+    except json.JSONDecodeError:
         raise ValueError(f"{path} is corrupted: it is not JSON") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is corrupted: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else None
         raise ValueError(f"{path} is of format {found!r}; this version reads format {FORMAT}")
     try:
+        if isinstance(data.get("task"), dict):
+            tasks.check_files(data["task"], path.parent)
         return parse_config(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.state import Opened
+from app.state import Opened, plain
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
@@ -42,14 +42,14 @@ def entry(task: Task) -> Batch | None:
         try:
             return task.parse(text or example)
         except ValueError as error:
-            st.error(str(error))
+            st.error(plain(str(error)))
             return None
     number = st.number_input("Sample number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
     condition = _condition(task)
     try:
         return task.sample(1, generator(number, "explorer sample"), split="test", **condition)
     except ValueError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None
 
 

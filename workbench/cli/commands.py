@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.fields import parse_fields, setting
-from workbench.cli.output import FAILED, INTERRUPTED, complain, speaks
+from workbench.cli.output import FAILED, INTERRUPTED, complain, say, speaks
 
 
 def train(options: argparse.Namespace, fields: list[str]) -> None:
@@ -29,7 +29,7 @@ def resume(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.training import resume as resume_training
 
     if load_run(options.run).finished:
-        print(f"{options.run} is finished; there is nothing to resume")
+        say(f"{options.run} is finished; there is nothing to resume")
         return
     _say_trained([resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)])
 
@@ -39,12 +39,12 @@ def _say_trained(runs: Sequence[Any]) -> None:
         return
     for run in runs:
         if not run.finished:
-            print(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+            say(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
             continue
         found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
         early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
-        print(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
-    print(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
+        say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+    say(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
 
 
 def sweep(options: argparse.Namespace, _: list[str]) -> int:
@@ -54,13 +54,13 @@ def sweep(options: argparse.Namespace, _: list[str]) -> int:
     out = output_folder(options.file, options.out)
     if options.dry_run:
         for run in preview(options.file, out).itertuples():
-            print(f"{run.status:10}  step {run.step}/{run.steps}  {out / run.run}")
+            say(f"{run.status:10}  step {run.step}/{run.steps}  {out / run.run}")
         return 0
     results = run_sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
     finished, failed = (results[results["status"] == status] for status in ("finished", "failed"))
-    print(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
+    say(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
     if len(finished) + len(failed) < len(results):
-        print(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
+        say(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
         return INTERRUPTED
     if len(failed):
         return complain(
@@ -74,8 +74,8 @@ def inspect(options: argparse.Namespace, _: list[str]) -> None:
 
     how = {"n": options.n, "seed": options.seed, "timeline": options.timeline}
     report = run_inspection(options.runs, out=options.out, progress=not options.quiet, **how)
-    print(report.summary)
-    print(f"report: {report.html}")
+    say(report.summary)
+    say(f"report: {report.html}")
 
 
 def explore(options: argparse.Namespace, _: list[str]) -> int:
@@ -114,7 +114,7 @@ def data(options: argparse.Namespace, fields: list[str]) -> None:
             return
         shown = recipe.shard(0)
     for index in range(min(options.count, len(shown))):
-        print(f"{index + 1}\n{sequences.show(task, shown, index)}\n")
+        say(f"{index + 1}\n{sequences.show(task, shown, index)}\n")
 
 
 def _write_data(recipe: Any, options: argparse.Namespace) -> None:
@@ -128,13 +128,13 @@ def _write_data(recipe: Any, options: argparse.Namespace) -> None:
         job = bar.add_task(f"writing {options.out}", total=options.count)
         for written in progress:
             bar.update(job, completed=written)
-    print(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
+    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
 
 
 def export_run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.sharing import export
 
-    print(f"exported {export(options.run, options.out)}; `workbench import` takes it anywhere")
+    say(f"exported {export(options.run, options.out)}; `workbench import` takes it anywhere")
 
 
 def import_run(options: argparse.Namespace, _: list[str]) -> None:
@@ -146,7 +146,7 @@ def import_run(options: argparse.Namespace, _: list[str]) -> None:
 def push_run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.sharing import push
 
-    print(f"pushed {push(options.run, options.repo, private=options.private)}")
+    say(f"pushed {push(options.run, options.repo, private=options.private)}")
 
 
 def pull_run(options: argparse.Namespace, _: list[str]) -> None:
@@ -156,7 +156,7 @@ def pull_run(options: argparse.Namespace, _: list[str]) -> None:
 
 
 def _say_taken(run: Any) -> None:
-    print(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")
+    say(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")
 
 
 def runs(options: argparse.Namespace, _: list[str]) -> None:
@@ -183,12 +183,10 @@ def runs(options: argparse.Namespace, _: list[str]) -> None:
     elif len(frame):
         _print_table(frame[["run", "task.name", "variants", "seed", "status", "step", *SHOWN]])
     else:
-        print(
-            f"there is no such run under {options.root}; `workbench train PRESET --out {options.root}/NAME` makes one"
-        )
+        say(f"there is no such run under {options.root}; `workbench train PRESET --out {options.root}/NAME` makes one")
     if not (options.runs or options.delete or options.compare):
         for problem in problems:
-            print(f"cannot be read: {problem}")
+            say(f"cannot be read: {problem}")
 
 
 SHOWN = {"accuracy": "{:.1%}", "loss": "{:.4f}", "seconds": "{:.0f}", "tokens_per_second": "{:,.0f}"}
@@ -199,11 +197,13 @@ def _print_table(frame: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from workbench.validation import harmless
+
     def text(name: str, value: Any) -> str:
         if isinstance(value, float) and value != value:
             return "–"
         row = {**SHOWN, "peak_megabytes": "{:,.0f}"}.get(name)
-        return row.format(value) if row and isinstance(value, int | float) else str(value)
+        return row.format(value) if row and isinstance(value, int | float) else harmless(str(value))
 
     table = Table(box=None, pad_edge=False)
     for name in frame:
@@ -220,19 +220,19 @@ def _delete(folders: Sequence[Path], yes: bool) -> None:
         raise ValueError("no run was named to be deleted, and none meets the conditions")
     doomed = [Doomed.of(folder) for folder in folders]
     for one in doomed:
-        print(f"{one.path}  {one.bytes / 1e6:.1f} MB")
+        say(f"{one.path}  {one.bytes / 1e6:.1f} MB")
     if not yes:
         if not sys.stdin.isatty():
             raise ValueError("deleting asks first, and there is nobody to ask; say --yes")
         if input(f"delete {'these' if len(doomed) > 1 else 'this'} for good? [y/N] ").strip().lower() != "y":
-            print("nothing was deleted")
+            say("nothing was deleted")
             return
     for one in doomed:
         one.delete()
-    print(f"deleted {len(doomed)}")
+    say(f"deleted {len(doomed)}")
 
 
 def list_names(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.catalogue import describe
 
-    print(describe(options.what))
+    say(describe(options.what))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from workbench.validation import brief, harmless
+
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 
@@ -15,5 +17,10 @@ def speaks() -> bool:
 
 def complain(message: object, code: int) -> int:
     if speaks():
-        print(f"workbench: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"workbench: {brief(message)}", file=sys.stderr)
     return code
+
+
+def say(text: object = "") -> None:
+    """Print text that strangers may have had a hand in."""
+    print("\n".join(map(harmless, str(text).split("\n"))))

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.lookup import lookup
 from workbench.models.attention import ATTENTION, Attention
+from workbench.validation import one_line
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=2**31)]
+MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", validate_default=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False))
 class DecoderConfig:
     """The shape of a `Decoder`. Frozen; an unknown field is an error.
 
@@ -26,14 +28,14 @@ class DecoderConfig:
         ValueError: if a field is unknown or out of range (pydantic's ValidationError, which is a ValueError).
     """
 
-    n_layers: Positive
+    n_layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
     d_model: Positive
     n_heads: Positive
     d_vocab: Positive
     n_ctx: Positive
     attention: Any = Field(default="standard", description="a variant, or one per layer")
-    d_head: int | None = Field(default=None, ge=1, description="width of a head; by default d_model / n_heads")
-    d_mlp: int | None = Field(default=None, ge=1, description="width of the MLP; by default 4 d_model")
+    d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
+    d_mlp: Positive | None = Field(default=None, description="width of the MLP; by default 4 d_model")
     positions: Literal["learned", "none"] = "learned"
     activation: Literal["gelu", "relu"] = "gelu"
     norm: Literal["layernorm", "none"] = "layernorm"
@@ -70,6 +72,17 @@ class DecoderConfig:
         object.__setattr__(self, "d_head", self.d_head or self.d_model // self.n_heads)
         object.__setattr__(self, "d_mlp", self.d_mlp or 4 * self.d_model)
 
+    @property
+    def n_parameters(self) -> int:
+        """The numbers that a decoder of this shape learns, but for the few that an attention variant may add."""
+        assert self.d_head is not None and self.d_mlp is not None
+        d, width = self.d_model, self.n_heads * self.d_head
+        norm = 2 * d * (self.norm == "layernorm")
+        layer = (4 * d * width + 3 * width + d) + (2 * d * self.d_mlp + self.d_mlp + d) + 2 * norm
+        tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
+        heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
+        return self.n_layers * layer + norm + tables * d + heads
+
     def attention_layer(self, layer: int) -> Attention:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
@@ -87,4 +100,7 @@ def _variant(layer: Any) -> dict[str, Any]:
     if unknown:
         exists = ", ".join(kind.Settings.model_fields) or "no setting"
         raise ValueError(f"{kind.name} attention has no setting {sorted(unknown)[0]!r}; there is: {exists}")
-    return {"variant": kind.name, **kind.Settings(**settings).model_dump()}
+    try:
+        return {"variant": kind.name, **kind.Settings(**settings).model_dump()}
+    except ValidationError as error:
+        raise ValueError(f"{kind.name} attention: {one_line(error, kind.Settings)}") from None

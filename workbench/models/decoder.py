@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from workbench.lookup import lookup
+from workbench.memory import check_memory
 from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
 from workbench.models.config import DecoderConfig
@@ -126,10 +127,14 @@ class Decoder(nn.Module):
         config: the shape.
         generator: draws the initial weights (GPT-2's: normal with 0.02, smaller for what writes to the residual);
             without it PyTorch's global generator does.
+
+    Raises:
+        ValueError: if it is larger than this machine's memory.
     """
 
     def __init__(self, config: DecoderConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
+        check_memory(4 * config.n_parameters, f"a model of {config.n_parameters:,} parameters")
         self.config = config
         self.token_embedding = nn.Embedding(config.d_vocab, config.d_model)
         self.position_embedding = nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None

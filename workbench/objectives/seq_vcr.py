@@ -228,7 +228,7 @@ class SeqVCR(base.Objective):
         eta: float = Field(1e-3, gt=0, description="η, inside the square root")
         layer: int | None = Field(None, description="whose resid_post (−1 is the last); by default the logits")
         projection: int | None = Field(
-            None, ge=1, description="width of a learned projection; by default there is none"
+            None, ge=1, le=2**20, description="width of a learned projection; by default there is none"
         )
         over: Over = Field("batch", description="a covariance per position, or one over batch and length")
         scored_only: bool = Field(False, description="leave out the positions that the loss mask leaves out")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from workbench.files import check_contents
 from workbench.lookup import lookup
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct
@@ -30,6 +34,9 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
+TEXTS = "WORKBENCH_TEXTS"  # the environment variable that says where texts may be read
+
+
 def make(name: str, **settings: Any) -> Task:
     """A task by name.
 
@@ -43,4 +50,26 @@ def make(name: str, **settings: Any) -> Task:
         raise ValueError(f"task {name}: {one_line(error, kind)}") from None
 
 
-__all__ = ["TASKS", "Batch", "Task", "Truth", "Vocabulary", "correct", "make"]
+def check_files(task: Mapping[str, Any], run: Path) -> None:
+    """Refuse a task that reads files from elsewhere than beside the run it is of: a stranger may have named them.
+
+    The user's own texts elsewhere are in the folders that the environment variable `WORKBENCH_TEXTS` lists.
+
+    Args:
+        task: its name and settings, unchecked.
+        run: the run folder.
+
+    Raises:
+        ValueError: naming the file.
+    """
+    kind = TASKS.get(str(task.get("name")))
+    beside = Path(os.path.realpath(run)).parent
+    allowed = [beside, *(Path(os.path.realpath(text)) for text in os.environ.get(TEXTS, "").split(os.pathsep) if text)]
+    for path in (task[field] for field in (kind.files if kind else ()) if isinstance(task.get(field), str)):
+        if not any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in allowed):
+            raise ValueError(f"{task['name']} reads {path}, which is not in {beside}; allow its folder with {TEXTS}=…")
+        if Path(path).is_dir():
+            check_contents(Path(path))
+
+
+__all__ = ["TASKS", "TEXTS", "Batch", "Task", "Truth", "Vocabulary", "check_files", "correct", "make"]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.seeds import numpy_generator
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
 
 _MARKS = (*OPERATORS, "(", ")", "=", "</pause_start>", "<pause>", "</pause_end>", "PAD")
@@ -49,7 +49,7 @@ class Arithmetic(Task):
     min_operators: int | None = Field(None, ge=1, description="fewest; by default all have as many")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
     thought: Literal["history", "leftmost"] = Field("history", description="order of the chain of thought")
-    n_pause: int = Field(7, ge=0, description="pause tokens between their delimiters, in mode pause")
+    n_pause: int = Field(7, ge=0, le=LONGEST, description="pause tokens between their delimiters, in mode pause")
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Arithmetic:

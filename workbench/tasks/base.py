@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from workbench.lookup import lookup
+from workbench.memory import check_memory
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 
 MAX_ROUNDS = 64
+LONGEST = 2**16  # tokens, symbols, numbers: a setting decides how much a task makes at once
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Task(BaseModel, ABC):
     To add one: subclass in a file of its own under `workbench/tasks/` and add one entry to `TASKS`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     """The task's entry in `TASKS`."""
@@ -150,6 +152,8 @@ class Task(BaseModel, ABC):
     """The label by which accuracy is broken down (`hop`, `length`, `digit`)."""
     unit: ClassVar[Literal["sequence", "position"]]
     """What counts as one answer: a whole sequence, or each scored position."""
+    files: ClassVar[tuple[str, ...]] = ()
+    """Settings that name files on this machine."""
 
     @property
     @abstractmethod
@@ -164,6 +168,11 @@ class Task(BaseModel, ABC):
     def heads(self) -> dict[str, int]:
         """Extra output heads beside `main`, each with an auxiliary task (a hint): name -> number of classes."""
         return {}
+
+    @property
+    def bytes_each(self) -> int:
+        """Memory that drawing one sequence takes, at least: its tokens, targets and mask."""
+        return 17 * self.n_ctx
 
     @property
     def conditions(self) -> tuple[dict[str, Any], ...]:
@@ -190,17 +199,19 @@ class Task(BaseModel, ABC):
             condition: narrows the draw (see `conditions`).
 
         Raises:
-            ValueError: if there is no such head, split or condition, or if they cannot be met together.
+            ValueError: if there is no such head, split or condition, if they cannot be met together, or if so many
+                do not fit in memory.
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
         if head != "main":
             lookup(self.heads, head, f"{self.name} hint")
+        share = {"train": 1 - 1 / TEST_ONE_IN, "test": 1 / TEST_ONE_IN}.get(split or "", 1.0)
+        check_memory(int(n / share) * self.bytes_each, f"drawing {n:,} sequences of {self.name}")
         if split is None:
             return replace(self.draw(n, generator, head=head, **condition), head=head)
         if split not in SPLITS:
             raise ValueError(f"unknown split {split!r}; there is: {', '.join(SPLITS)}")
-        share = 1 / TEST_ONE_IN if split == "test" else 1 - 1 / TEST_ONE_IN
         parts: list[Batch] = []
         for _ in range(MAX_ROUNDS):
             missing = n - sum(map(len, parts))

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 from workbench.tasks.boxes_story import Story, Style, answer, read
 from workbench.tasks.boxes_world import ABSENT, OBJECTS, WORDS, World
 
@@ -52,8 +52,8 @@ class Boxes(Task):
     style: Style = Field("default", description="the paper's two versions; decides what is left open below")
     n_boxes: int | None = Field(None, ge=2, le=26, description="default 7, advanced 8")
     n_objects: int = Field(100, ge=2, le=100, description="different items")
-    min_operations: int | None = Field(None, ge=0, description="default 32, advanced 1")
-    max_operations: int | None = Field(None, ge=0, description="default 32, advanced 31")
+    min_operations: int | None = Field(None, ge=0, le=LONGEST, description="default 32, advanced 1")
+    max_operations: int | None = Field(None, ge=0, le=LONGEST, description="default 32, advanced 31")
     capacity: int = Field(3, ge=1, description="most items in a box")
     filled: Literal["any", "half_start", "half_always"] | None = Field(
         None, description="boxes that hold something: any number, or half at the start or always (advanced: always)"

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Truth, Vocabulary
 from workbench.tasks.lengths import Skew, TaskWithLengths
 
 _DELIMITER, _CARRY, _PAD = 10, 11, 12
@@ -40,9 +40,11 @@ class Increment(TaskWithLengths):
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
 
-    min_length: int = Field(2, ge=1, description="fewest digits in training")
-    max_length: int = Field(10, ge=1, description="most digits in training")
-    test_max_length: int | None = Field(None, ge=1, description="most digits in a test; by default max_length")
+    min_length: int = Field(2, ge=1, le=LONGEST, description="fewest digits in training")
+    max_length: int = Field(10, ge=1, le=LONGEST, description="most digits in training")
+    test_max_length: int | None = Field(
+        None, ge=1, le=LONGEST, description="most digits in a test; by default max_length"
+    )
     skew: Skew = Field("paper", description="80 % of lengths equally in 2..4 and 20 % in the rest, or all equally")
     nines: float = Field(0.1, ge=0, le=1, description="share of sequences that end in a run of nines")
     reversed: bool = Field(True, description="write the answer lowest digit first, as the paper does")

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Task
+from workbench.tasks.base import LONGEST, Task
 
 Skew = Literal["uniform", "paper"]
 
@@ -45,9 +45,11 @@ def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: in
 class TaskWithLengths(Task):
     """What tasks have in common that train on some lengths, test on longer ones, and may have hints."""
 
-    min_length: int = Field(2, ge=1, description="shortest training sequence")
-    max_length: int = Field(16, ge=1, description="longest training sequence")
-    test_max_length: int | None = Field(None, ge=1, description="longest test sequence; by default max_length")
+    min_length: int = Field(2, ge=1, le=LONGEST, description="shortest training sequence")
+    max_length: int = Field(16, ge=1, le=LONGEST, description="longest training sequence")
+    test_max_length: int | None = Field(
+        None, ge=1, le=LONGEST, description="longest test sequence; by default max_length"
+    )
     skew: Skew = "uniform"
     hints: tuple[str, ...] = Field((), description="auxiliary tasks to train on too")
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.seeds import numpy_generator
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 from workbench.tasks.lengths import tested_lengths
 
 _MARKS = ("####", "||", "</pause_start>", "<pause>", "</pause_end>", "PAD")
@@ -43,11 +43,11 @@ class LongestIncreasingSubsequence(Task):
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
 
-    length: int = Field(50, ge=2, description="most numbers in a sequence")
+    length: int = Field(50, ge=2, le=LONGEST, description="most numbers in a sequence")
     min_length: int | None = Field(None, ge=2, description="fewest; by default all have as many")
-    values: int = Field(250, ge=4, description="numbers are below this")
+    values: int = Field(250, ge=4, le=4 * LONGEST, description="numbers are below this")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
-    n_pause: int = Field(4, ge=0, description="pause tokens between their delimiters, in mode pause")
+    n_pause: int = Field(4, ge=0, le=LONGEST, description="pause tokens between their delimiters, in mode pause")
 
     @model_validator(mode="after")
     def _settings_fit(self) -> LongestIncreasingSubsequence:

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 
 _WORDS = (*"0123456789", "*", "####", "||", "+", "(", ")", "</pause_start>", "<pause>", "</pause_end>")
 _TIMES, _ANSWER, _THOUGHT, _PLUS, _OPEN, _CLOSE, _PAUSE_START, _PAUSE, _PAUSE_END = range(10, 19)
@@ -41,15 +41,15 @@ class Multiplication(Task):
     group: ClassVar[str] = "digit"
     unit: ClassVar[Literal["position"]] = "position"
 
-    digits: int = Field(2, ge=1, le=256, description="digits of each operand")
+    digits: int = Field(2, ge=1, le=100, description="digits of each operand")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
-    n_pause: int = Field(2, ge=0, description="pause tokens between their delimiters, in mode pause")
+    n_pause: int = Field(2, ge=0, le=LONGEST, description="pause tokens between their delimiters, in mode pause")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         return Vocabulary(_WORDS)
 
-    @property
+    @cached_property
     def n_ctx(self) -> int:
         """Every sequence has this length."""
         one = torch.ones(1, self.digits, dtype=torch.long)

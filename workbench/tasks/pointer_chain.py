@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 
 
 class PointerChain(Task):
@@ -44,7 +44,7 @@ class PointerChain(Task):
     group: ClassVar[str] = "hop"
     unit: ClassVar[Literal["position"]] = "position"
 
-    n: int = Field(64, ge=2, description="tokens in a sequence")
+    n: int = Field(64, ge=2, le=LONGEST, description="tokens in a sequence")
     k: int = Field(8, ge=1, description="tokens in a block; divides n")
     reading: Literal["chain", "root"] = Field("chain", description="predict the chain's positions, or its root's value")
 
@@ -61,6 +61,11 @@ class PointerChain(Task):
     @property
     def n_ctx(self) -> int:
         return self.n
+
+    @property
+    def bytes_each(self) -> int:
+        """Each position has every ancestor and, in reading `chain`, a set of positions."""
+        return self.n * (17 + 8 * (self.n // self.k) + self.n * (self.reading == "chain"))
 
     @property
     def groups(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from workbench.tasks.base import Batch, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Batch, Truth, Vocabulary
 from workbench.tasks.lengths import Skew, TaskWithLengths
 
 
@@ -47,7 +47,7 @@ class Sorting(TaskWithLengths):
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
 
-    q: int = Field(32, ge=2, description="alphabet size: symbols are 1..q")
+    q: int = Field(32, ge=2, le=LONGEST, description="alphabet size: symbols are 1..q")
     skew: Skew = Field(
         "uniform", description="lengths equally likely, or 80 % equally in the shortest quarter and 20 % in the rest"
     )

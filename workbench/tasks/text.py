@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,6 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.validation import brief
 
 _EIGHTHS = 8
 _BYTES_PER_TOKEN = 4  # how much text is read for each token that a tokenizer may make of it
@@ -28,6 +30,9 @@ class Text(Task):
 
         the quick brown fox     (n_ctx=19, one token a byte; all but the last position are scored)
 
+    A run reads only texts that lie beside its folder, or in the folders that the environment variable `WORKBENCH_TEXTS`
+    lists: whoever wrote its config may not be who opens it.
+
     A block of text is on one side of the split, and so are blocks that repeat it.
 
     Labels: `eighth` (of the context, 0..7, where scored). There is no graph.
@@ -37,9 +42,10 @@ class Text(Task):
     summary: ClassVar[str] = "the next token of a text on this machine"
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
+    files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 
     path: str = Field(description="a text file, or the folder of a data set saved by Hugging Face's datasets")
-    block: int = Field(128, ge=2, description="tokens in a sequence: the context")
+    block: int = Field(128, ge=2, le=2**20, description="tokens in a sequence: the context")
     tokenizer: str | None = Field(None, description="a tokenizers JSON file; by default tokens are bytes")
     column: str = Field("text", description="the column of a data set that holds its text")
 
@@ -62,7 +68,7 @@ class Text(Task):
         try:
             return Tokenizer.from_file(str(self.tokenizer))
         except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"{self.tokenizer} is not a tokenizers JSON file: {error}") from None
+            raise ValueError(f"{self.tokenizer} is not a tokenizers JSON file: {brief(error)}") from None
 
     @cached_property
     def _source(self) -> _File | _DataSet:
@@ -150,15 +156,23 @@ class _DataSet:
         import datasets
         import pyarrow.compute as pc
 
+        several = path / "dataset_dict.json"
         try:
-            found = datasets.load_from_disk(str(path))
-        except (FileNotFoundError, ValueError) as error:
-            raise ValueError(f"text cannot read {path} as a saved data set: {error}") from None
-        if isinstance(found, datasets.DatasetDict):
-            raise ValueError(f"{path} holds several data sets; give the folder of one: {', '.join(found)}")
+            splits = json.loads(several.read_text(encoding="utf-8"))["splits"] if several.is_file() else []
+            if not splits:
+                parts = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
+                if any(Path(part["filename"]).name != part["filename"] for part in parts):
+                    raise ValueError("its parts are not in its folder")
+                found = datasets.Dataset.load_from_disk(str(path)).with_format(None)
+        except Exception as error:  # a damaged one may raise anything
+            raise ValueError(f"text cannot read {path} as a saved data set: {brief(error)}") from None
+        if splits:
+            raise ValueError(f"{path} holds several data sets; give the folder of one: {', '.join(map(str, splits))}")
         if column not in found.column_names:
             raise ValueError(f"{path} has no column {column!r}; there is: {', '.join(found.column_names)}")
-        self.rows, self.column, self.size = found, column, size
+        if getattr(found.features[column], "dtype", None) not in ("string", "large_string"):
+            raise ValueError(f"{path} has no text in its column {column!r}")  # pictures and sounds may be fetched
+        self.rows, self.column, self.size = found.select_columns([column]), column, size
         lengths = np.concatenate(
             [pc.binary_length(chunk).fill_null(0).to_numpy() for chunk in found.data.column(column).chunks]
         )

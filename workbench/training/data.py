@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -20,7 +21,8 @@ def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[
     wanted = sizes(config)
     order = turns(config.mixture, config.steps) if config.mixing == "alternate" else None
     draw = partial(_training_batches, task, config.seed, wanted, order)
-    return in_order(draw, range(first, config.steps), config.workers)
+    workers = min(config.workers, os.cpu_count() or 1)  # more draw no faster, and a config may ask for any number
+    return in_order(draw, range(first, config.steps), workers)
 
 
 def _training_batches(task: Task, seed: int, wanted: dict[str, int], order: list[str] | None, step: int) -> Batches:

@@ -16,12 +16,12 @@ from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.seeds import generator
 from workbench.training.data import Batches, training_batches
-from workbench.training.member import Member, TrainingError
+from workbench.training.member import Member
 from workbench.training.presets import preset_config
 from workbench.training.processes import Processes
 from workbench.training.progress import Progress
 from workbench.training.schedule import learning_rate
-from workbench.training.state import Figures, forget_states, last_whole, only_writer
+from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_writer
 from workbench.training.step import Step
 
 
@@ -49,18 +49,26 @@ def train(
 
     Raises:
         ValueError: if the preset, a field or a value is wrong, or `out` is taken; nothing is written then.
-        TrainingError: if the loss stops being finite; the weights from before that step are saved.
+        TrainingError: if the loss stops being finite, or the disk is full; what was trained until then is kept.
     """
     config = preset_config(config, overrides)
     processes = Processes.started(config.device)
     member = Member(config, Path(out), processes, tensorboard)
-    processes.do(lambda: runs.create(member.path, config))
+    processes.do(lambda: create(member))
     with ExitStack() as held:
         processes.do(lambda: held.enter_context(only_writer(member.path)))
         held.enter_context(deterministic(config.seed, processes.rank))
         run_alone(member, progress)
     processes.wait()
     return member.opened()
+
+
+def create(member: Member) -> None:
+    """Make a run's folder. Raises ValueError if its place is taken, TrainingError if the disk is full."""
+    try:
+        runs.create(member.path, member.config)
+    except OSError as error:
+        raise cannot_write(member.path, error) from None
 
 
 def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> Run:
@@ -86,8 +94,8 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         if not processes.do(lambda: _goes_on(run, held)):
             return run
         held.enter_context(deterministic(run.config.seed, processes.rank))
+        state, problems = processes.do(lambda: last_whole(run))
         member = Member(run.config, run.path, processes, tensorboard)
-        state, problems = processes.agree(last_whole(run.path) if processes.main else None)
         if state is not None:
             member.learner.restore(state, processes.rank)
         run_alone(member, progress, problems, resumed=True)
@@ -169,10 +177,7 @@ def train_members(
                 if not (member.done or stopped):
                     member.finish()
     except OSError as error:
-        raise TrainingError(
-            f"cannot write {error.filename or first.path}: {error.strerror}; step {first.saved} is kept, and "
-            f"`workbench resume {first.path}` goes on from there"
-        ) from None
+        raise cannot_write(first.path, error) from None
     if failures:
         raise TrainingError("; ".join(failures))
 

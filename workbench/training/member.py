@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from workbench import runs
+from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.seeds import generator
@@ -21,19 +22,16 @@ from workbench.training.schedule import checkpoint_steps, learning_rate, sizes
 from workbench.training.state import Figures, Learner, Log, forget_states
 
 
-class TrainingError(RuntimeError):
-    """Training could not go on; the message says where it stopped and what was kept."""
-
-
 class Member:
     """One run while it trains; where several train together, one of them."""
 
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
         """Raises ValueError if the config cannot be trained so; nothing is written."""
+        check_size(config, processes.device)
         self.config, self.path, self.processes = config, path, processes
         self.task = config.make_task()
         self.learner = make_learner(config, processes.device)
-        self._check_sizes()
+        self._check_shares()
         self.evaluation = Evaluation(self.task, config)
         self.board = path / "tensorboard" if tensorboard and processes.main else None
         if tensorboard:
@@ -43,7 +41,7 @@ class Member:
         self.done = False
         self.shown: dict[str, float] = {}
 
-    def _check_sizes(self) -> None:
+    def _check_shares(self) -> None:
         for head, n in sizes(self.config).items():
             if n % self.processes.count:
                 raise ValueError(
@@ -173,6 +171,18 @@ class Member:
     def opened(self) -> Run:
         """The run folder, opened; on processes that do not write, as it will be found where the main one wrote it."""
         return runs.load_run(self.path) if self.processes.main else Run(self.path, self.config)
+
+
+def check_size(config: RunConfig, device: torch.device) -> None:
+    """Raise ValueError if not even the least that training keeps fits in memory.
+
+    That is weights, gradients and two moments (on a CPU: of a GPU's memory only the weights pass through here); logits
+    and residuals of a batch; the sequences of an evaluation.
+    """
+    model, task = config.model, config.make_task()
+    numbers = model.n_parameters * (4 if device.type == "cpu" else 1)
+    numbers += config.batch_size * task.n_ctx * (model.d_vocab + model.n_layers * model.d_model)
+    check_memory(4 * numbers + config.eval_size * task.bytes_each, "training this config")
 
 
 def make_learner(config: RunConfig, device: torch.device) -> Learner:

@@ -13,6 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from workbench.tasks import Batch
+from workbench.validation import brief
+
+DEVICES = ("cpu", "cuda", "mps")
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,9 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+        if device.type not in DEVICES:
+            raise RuntimeError("others compute nothing, or not everything")
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise ValueError(f"device {name!r} is not available here; there is: auto, cpu") from None
+    except (RuntimeError, AssertionError, UnicodeError):
+        raise ValueError(brief(f"device {name!r} is not available here; there is: auto, cpu")) from None
     return device

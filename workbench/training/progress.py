@@ -18,7 +18,7 @@ class Progress:
 
     def __init__(self, steps: int, show: bool) -> None:
         self.steps = steps
-        self.console = Console(stderr=True, quiet=not show)
+        self.console = Console(stderr=True, quiet=not show, markup=False)
         self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),

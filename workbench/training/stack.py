@@ -16,7 +16,7 @@ from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.data import Batches, training_batches
-from workbench.training.loop import deterministic, train_members
+from workbench.training.loop import create, deterministic, train_members
 from workbench.training.member import Member, make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.processes import Processes
@@ -63,7 +63,7 @@ def train_seeds(
         runs.check_free(member.path)
     with ExitStack() as held:
         for member in members:
-            runs.create(member.path, member.config)
+            create(member)
             held.enter_context(only_writer(member.path))
         held.enter_context(deterministic(config.seed))
         streams = [training_batches(member.task, member.config) for member in members]

@@ -18,11 +18,29 @@ from torch import Tensor, nn
 
 from workbench import runs
 from workbench.files import load_tensors, save_tensors
+from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.objectives import Objective
+from workbench.runs import Run
 from workbench.training.processes import Processes
+from workbench.validation import brief, in_one_line
 
 KEPT = 2  # states: the last, and the one before in case the last is damaged
+
+
+PROGRESS = ("step", "seconds", "tokens", "figures", "best", "scaler")  # of a learner, beside its tensors
+
+
+class TrainingError(RuntimeError):
+    """Training could not go on; the message says where it stopped and what was kept."""
+
+
+def cannot_write(run: Path, error: OSError) -> TrainingError:
+    """What to say where the disk takes no more."""
+    step = max(map(runs.step_of, runs.states(run)), default=None)
+    kept = "no state was kept yet" if step is None else f"step {step} is kept"
+    then = f"`workbench resume {run}` goes on from there" if (run / runs.CONFIG).is_file() else "nothing was written"
+    return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
 
 
 Figures = dict[str, Tensor | float]
@@ -78,45 +96,63 @@ class Learner:
             tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value).cpu() for key, value in values.items()}
         for rank, state in enumerate(everywhere):
             tensors |= {f"random.{rank}.{kind}": value for kind, value in state.items()}
-        progress = {
-            "step": self.step,
-            "seconds": self.seconds,
-            "tokens": self.tokens,
-            "figures": {name: float(figure) for name, figure in self.figures.items()},
-            "best": self.best,
-            "scaler": self.scaler.state_dict(),
-        }
+        self.figures = {name: float(figure) for name, figure in self.figures.items()}
+        progress = {name: getattr(self, name) for name in PROGRESS} | {"scaler": self.scaler.state_dict()}
         metadata = {name: json.dumps(value) for name, value in progress.items()}
         save_tensors(run / runs.STATES / f"step-{self.step}.safetensors", tensors, metadata)
         for old in runs.states(run)[KEPT:]:
             old.unlink()
 
+    @in_one_line()
     def restore(self, state: State, rank: int) -> None:
-        """Take on a state. Raises ValueError if it is of another run."""
-        runs.fill_model(self.model, state.tensors, state.path, runs.MODEL)
-        try:
-            self._restore(state, rank)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{state.path} is no state of this run: {error}") from None
-
-    def _restore(self, state: State, rank: int) -> None:
-        tensors = state.tensors
+        """Take on a state. Raises ValueError if it is of another run, or no state that training can go on from."""
+        tensors, progress = state.tensors, self._check(state)
+        runs.fill_model(self.model, tensors, state.path, runs.MODEL)
         for name, objective in self.objectives.items():
             objective.load_state_dict(_under(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in _under("optimizer.", tensors).items():
             index, _, what = key.partition(".")
-            if value.shape not in ((), self.parameters[int(index)].shape):
-                raise ValueError(f"{key} is of another shape than its parameter")
             moments.setdefault(int(index), {})[what] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         random = _under(f"random.{rank}.", tensors)
-        if random:  # there is none for a process that was not there before
-            self.set_random_state(random)
-        for name in ("step", "seconds", "tokens", "figures", "best"):
-            setattr(self, name, json.loads(state.metadata[name]))
-        self.scaler.load_state_dict(json.loads(state.metadata["scaler"]))
+        try:
+            if random:  # there is none for a process that was not there before
+                self.set_random_state(random)
+            self.scaler.load_state_dict(progress.pop("scaler"))
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise ValueError(f"{state.path} is no state of this run: {error}") from None
+        for name, value in progress.items():
+            setattr(self, name, value)
+
+    def _check(self, state: State) -> dict[str, Any]:
+        """How far a state is, once it is sure to hold what training needs: anyone can write one."""
+        wrong = f"{state.path} is no state of this run"
+        tensors = {k: x for k, x in state.tensors.items() if not k.startswith((runs.MODEL, "random."))}
+        expected: dict[str, Tensor] = {}
+        for name, objective in self.objectives.items():
+            expected |= runs.weights_of(objective, f"objective.{name}.")
+        for index, parameter in enumerate(self.parameters):
+            moments = {f"optimizer.{index}.{key}": parameter for key in ("exp_avg", "exp_avg_sq")}
+            if moments.keys() & tensors.keys():  # a parameter that had no gradient yet has none of them
+                expected |= moments | {f"optimizer.{index}.step": torch.zeros(())}
+        for key in sorted(expected.keys() | tensors.keys()):
+            want, got = expected.get(key), tensors.get(key)
+            if want is None or got is None or (want.dtype, want.shape) != (got.dtype, got.shape):
+                raise ValueError(f"{wrong}: {key} is missing, or not as its config has it")
+        try:
+            progress = {name: json.loads(state.metadata[name]) for name in PROGRESS}
+        except (KeyError, ValueError, RecursionError):
+            raise ValueError(f"{wrong}: it does not say how far it is") from None
+        step, figures = progress["step"], progress["figures"]
+        numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
+        numbers += figures.values() if isinstance(figures, dict) else [None]
+        if not all(isinstance(number, int | float) for number in numbers) or step != runs.step_of(state.path):
+            raise ValueError(f"{wrong}: it does not say how far it is")
+        done = [float(x) for key, x in tensors.items() if key.startswith("optimizer.") and key.endswith(".step")]
+        if not all(0 <= steps <= step for steps in done):
+            raise ValueError(f"{wrong}: its optimizer has done other steps")
+        return progress
 
 
 @dataclass(frozen=True)
@@ -128,14 +164,22 @@ class State:
     metadata: Mapping[str, str]
 
 
-def last_whole(run: Path) -> tuple[State | None, list[str]]:
-    """The last state that is whole, if there is one; and what is wrong with later ones."""
+@in_one_line()
+def last_whole(run: Run) -> tuple[State | None, list[str]]:
+    """The last state that is whole, if there is one; and what is wrong with later ones.
+
+    Raises:
+        ValueError: if it is of another model than the run's config says; nothing of that size was made yet.
+    """
     problems: list[str] = []
-    for path in runs.states(run):
+    for path in runs.states(run.path):
         try:
-            return State(path, *load_tensors(path)), problems
+            state = State(path, *load_tensors(path))
         except ValueError as error:
-            problems.append(str(error))
+            problems.append(brief(error))
+            continue
+        runs.check_shapes(run.config, path, runs.MODEL)
+        return state, problems
     return None, problems
 
 
@@ -152,7 +196,8 @@ class Log:
     """metrics.jsonl, appended to line by line; a line that a kill cut short is taken off first."""
 
     def __init__(self, path: Path) -> None:
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self.path, self.file = path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        check_memory(os.fstat(self.file).st_size, str(path))
         written = path.read_bytes()
         os.ftruncate(self.file, written.rfind(b"\n") + 1)
         os.lseek(self.file, 0, os.SEEK_END)
@@ -165,8 +210,12 @@ class Log:
 
     def write(self, row: Mapping[str, Any]) -> None:
         line = (json.dumps(row) + "\n").encode()
-        while line:
-            line = line[os.write(self.file, line) :]
+        try:
+            while line:
+                line = line[os.write(self.file, line) :]
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     def sync(self) -> None:
         """Make sure that what was written survives a power cut."""
@@ -175,13 +224,17 @@ class Log:
 
 @contextmanager
 def only_writer(run: Path) -> Iterator[None]:
-    """Hold the run folder, or raise ValueError if another process that lives does."""
-    lock = FileLock(run / runs.STATES / ".lock", timeout=0)
+    """Hold the run folder.
+
+    Raises:
+        ValueError: if another process that lives holds it.
+        TrainingError: if the disk is full.
+    """
     try:
-        lock.acquire()
+        lock = FileLock(run / runs.STATES / ".lock", timeout=0).acquire()
     except Timeout:
         raise ValueError(f"{run} is being trained by another process; wait for it, or stop it first") from None
-    try:
+    except OSError as error:
+        raise cannot_write(run, error) from None
+    with lock:
         yield
-    finally:
-        lock.release()

@@ -1,0 +1,27 @@
+"""How much memory there is, asked before it is taken: a config can ask for any amount in a few characters."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise ValueError if something needs more bytes than this machine, or its container, has."""
+    if needed > most_memory():
+        raise ValueError(f"{what} needs at least {_said(needed)} of memory; this machine has {_said(most_memory())}")
+
+
+@cache
+def most_memory() -> int:
+    """The bytes of memory that this process can ever have."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return machine
+
+
+def _said(size: int) -> str:
+    return f"{-(-size // 10**9):,} GB"
