@@ -25,14 +25,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench
-from workbench.catalogue import describe
 from workbench.cli import main
+from workbench.collection import table
 from workbench.files import load_tensors, save_tensors
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.runs import Run, list_runs, load_run, scan_runs
 from workbench.tasks import TEXTS
-from workbench.training import TrainingError, loop
+from workbench.training import TrainingError
+from workbench.training.step import Step
 from workbench.validation import brief, harmless
 
 ROOT = Path(__file__).parents[1]
@@ -85,15 +86,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """`runs/`, where cases are put; `originals/`, a finished run and a killed one; `outside/`, not to be touched."""
     place = tmp_path_factory.mktemp("safety")
     workbench.train("chain-chacal", out=place / "originals" / "finished", progress=False, **TINY)
-    step = loop._Training.train_step
+    step = Step.__call__
 
-    def killed(self: Any, batch: Any) -> Any:
+    def killed(self: Step, *arguments: Any) -> Any:
         if self.learner.step == 5:
             raise KeyboardInterrupt
-        return step(self, batch)
+        return step(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop._Training, "train_step", killed)
+        patch.setattr(Step, "__call__", killed)
         with pytest.raises(KeyboardInterrupt):
             workbench.train("chain-chacal", out=place / "originals" / "killed", progress=False, **TINY)
     assert load_run(place / "originals" / "killed").step() == 4
@@ -153,9 +154,9 @@ def open_it(folder: Path, on_command_line: bool) -> None:
                 prints(["resume", str(folder), "--quiet"])
             else:
                 answers(lambda: workbench.resume(folder, progress=False))
-    assert all(line.isprintable() for line in describe("runs", folder.parent).split("\n"))
+    assert all(problem.isprintable() for problem in table(folder.parent)[1])
     if on_command_line:
-        prints(["list", "runs", "--root", str(folder.parent)])
+        prints(["runs", "--root", str(folder.parent)])
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -581,7 +582,7 @@ class TestNames:
     ) -> None:
         shutil.copytree(hostile, hostile.with_name("two\nlines"))
         (hostile.with_name("two\nlines") / "config.json").write_text("{")
-        assert main(["list", "runs", "--root", str(hostile.parent)]) == 0
+        assert main(["runs", "--root", str(hostile.parent)]) == 0
         assert main(["resume", str(hostile)]) == 0
         assert main(["resume", str(hostile.with_name("two\nlines"))]) == 2
         for text in capsys.readouterr():

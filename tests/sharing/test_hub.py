@@ -115,7 +115,7 @@ def test_sizes_are_checked_before_anything_is_downloaded(
 def test_what_is_pulled_is_held_to_what_is_unpacked(hub: Any, trained: Run, tmp_path: Path) -> None:
     files = files_of(trained.path)
     hub.put("you/run", {**files, "weights.safetensors": b"\x80\x04cos\nsystem\n."})
-    refused(hub, tmp_path / "run", "weights.safetensors is not a safetensors file")
+    refused(hub, tmp_path / "run", "weights.safetensors is truncated or corrupted")
     config = json.loads(files["config.json"])
     config["task"] = {"name": "text", "path": "/etc/passwd"}
     hub.put("you/run", {**files, "config.json": json.dumps(config).encode()})

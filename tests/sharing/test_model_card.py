@@ -71,7 +71,7 @@ def test_it_says_what_was_trained_and_how_well(trained: Run) -> None:
 
 def test_a_run_never_evaluated_has_a_card(trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.path, tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "accuracy": "<b>"}\n')
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
     assert "was not measured" in card(load_run(tmp_path / "run"))
     (tmp_path / "run" / "metrics.jsonl").unlink()
     assert "was not measured" in card(load_run(tmp_path / "run"))

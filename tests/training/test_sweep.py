@@ -62,7 +62,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
 def test_the_documented_file_means_what_it_says() -> None:
     assert sweeps.__doc__ is not None
     example = "\n".join(line for line in sweeps.__doc__.splitlines() if line.startswith("    ") or not line)
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
     assert len(read_plan(tomllib.loads(readme.partition("```toml")[2].partition("```")[0])).runs) == 3 * 2 + 3
     runs = read_plan(tomllib.loads(example)).runs
     assert len(runs) == 3 * 2 + 3 * 2 * 2
@@ -214,8 +214,8 @@ def test_a_sweep_trains_each_run_once(
         assert [row[name] for name in ("step", "loss", "accuracy", "seconds")] == [
             last[name] for name in ("step", "loss", "accuracy", "seconds")
         ]
-    assert main(["list", "runs", "--root", str(out)]) == 0
-    assert capsys.readouterr().out.count("accuracy") == 4
+    assert main(["runs", "--root", str(out)]) == 0
+    assert capsys.readouterr().out.count("finished") == 4
 
     before = contents(out)
     with monkeypatch.context() as patch:

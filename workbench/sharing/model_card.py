@@ -33,7 +33,11 @@ _TRAINING = (
     "beta2",
     "clip",
     "precision",
+    "mixture",
+    "mixing",
+    "accumulate",
 )
+COSTS = ("step", "seconds", "tokens", "tokens_per_second", "peak_megabytes")
 _LIMITATIONS = (
     "## Limitations",
     "",
@@ -61,6 +65,7 @@ def card(run: Run, repo_id: str | None = None) -> str:
         *_section("Model", shape),
         *_section("Objectives", {name: settings or "default" for name, settings in config.objectives.items()}),
         *_section("Training", {**{name: getattr(config, name) for name in _TRAINING}, "optimizer": "AdamW"}),
+        *_section("What it was trained with, and what it cost", dict(_record(run))),
         *_how_measured(run),
         *_how_to_load(run, repo_id),
         *_LIMITATIONS,
@@ -99,6 +104,15 @@ def _value(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return escape(value if isinstance(value, str) else json.dumps(value))
+
+
+def _record(run: Run) -> Iterable[tuple[str, Any]]:
+    record = run.record()
+    versions = record.get("versions")
+    if isinstance(versions, Mapping):
+        yield from versions.items()
+    for name in ("commit", "device_name", "threads", "processes", *COSTS):
+        yield name.replace("_", " "), record.get(name)
 
 
 def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:
