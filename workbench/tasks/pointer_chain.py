@@ -91,9 +91,14 @@ class PointerChain(Task):
 
     def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
         scored = (torch.arange(tokens.shape[1]) >= self.k).expand_as(tokens)
-        ancestors = self.ancestors(tokens)
         if self.reading == "root":
-            return Batch(tokens, self._labels(tokens, ancestors)["root"].clamp(min=0), scored)
+            root = tokens.clone()
+            for start in range(self.k, tokens.shape[1], self.k):  # each block reads the roots of the block before
+                block = slice(start, start + self.k)
+                root[:, block] = root.gather(1, tokens[:, block])
+            root[:, : self.k] = 0
+            return Batch(tokens, root, scored)
+        ancestors = self.ancestors(tokens)
         members = torch.zeros(*tokens.shape, self.n + 1, dtype=torch.bool)
         members.scatter_(2, torch.where(ancestors < 0, self.n, ancestors), True)
         return Batch(tokens, members[..., : self.n], scored)
