@@ -89,8 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "chain-standard": merge(_CHAIN, {"model": {"attention": "standard"}}),
     "sort-standard": _SORT,
     "sort-tempered": merge(_SORT, {"model": {"attention": "tempered"}}),
-    # Where the hint says that a symbol's successor is the next larger one even if there are copies of it, it contradicts
-    # sorting, which then stays at 60 %.
+    # `copies` as sorting has them: told instead that the next larger symbol follows one with copies, it stays at 60 %.
     "sort-hints": merge(_SORT, {"task": {"hints": ["successor"], "copies": "itself"}, "steps": 4000}),
     "multiply-vanilla": _MULTIPLY,
     "multiply-seqvcr": merge(_MULTIPLY, {"objectives": {"seq_vcr": {}}}),
