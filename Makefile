@@ -25,7 +25,7 @@ test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
 
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture; do \
+	for name in tasks attention seq_vcr entropy capture training; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
 

@@ -35,9 +35,8 @@ def chance(task: Task, batch: Batch) -> float:
 @torch.no_grad()
 def shares(model: workbench.Decoder, task: Task, batch: Batch) -> tuple[float, float]:
     """Right answers as the task counts them, and whole answers that are right."""
-    right = torch.cat(
-        [correct(model(batch[i : i + 100].tokens), batch[i : i + 100]) for i in range(0, len(batch), 100)]
-    )
+    parts = [batch[start : start + 100] for start in range(0, len(batch), 100)]
+    right = torch.cat([correct(model(part.tokens), part) for part in parts])
     whole = ((right == 1) | ~batch.loss_mask).all(-1).float().mean().item()
     return whole if task.unit == "sequence" else right[batch.loss_mask].mean().item(), whole
 
