@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import workbench
+from workbench.inspection import inspect_run
 from workbench.report import Report, inspect
 from workbench.tasks import TEXTS
 
@@ -115,3 +116,38 @@ def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path, monkeypat
     report = inspect([run.path], n=16)
     assert "accuracy, per" in report.summary and report.html.stat().st_size > 10_000
     assert ("gold paths" in report.summary) == (name != "text")
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    root = tmp_path_factory.mktemp("timeline")
+    kept = {"steps": 60, "checkpoint_every": 20, "checkpoint_at": [0.03], "eval_every": 10}
+    for preset in ("chain-chacal", "sort-standard"):
+        workbench.train(preset, out=root / preset, progress=False, **SHORT | kept)
+    return inspect([root / "chain-chacal", root / "sort-standard"], out=root / "report", n=32, timeline=True)
+
+
+def test_a_timeline_measures_each_checkpoint_as_that_model_is(followed: Report) -> None:
+    for line, last in zip(followed.timelines, followed.inspected, strict=True):
+        assert line.steps == sorted({0, 20, 40, 60} | set(line.run.checkpoints())) and line.steps[-1] == 60
+        for name, measurement in line.measured.items():
+            assert measurement.dims[0] == "step" and list(measurement.coords["step"]) == line.steps
+            end = last.gold_mass if name == "gold_mass" else last.measured[name]
+            assert end is not None
+            assert (measurement.values[-1] == end.values).all() or pd.isna(end.values).any()
+        at_20 = inspect_run(line.run, n=32, seed=0, step=20, head=last.shown_head).measured["entropy"]
+        assert line.measured["entropy"].select(step=20).values.tolist() == at_20.values.tolist()
+
+
+def test_a_timeline_is_in_the_report_with_its_events_and_on_disk(followed: Report) -> None:
+    html = followed.html.read_text(encoding="utf-8")
+    assert "<h2>Over training: chain-chacal" in html and "<h2>Over training: sort-standard" in html
+    assert "accuracy \\u2265 3%" in html or "accuracy ≥ 3%" in html
+    table = pd.read_parquet(followed.html.parent / "data" / "chain-chacal" / "timeline" / "accuracy.parquet")
+    assert set(table["step"].astype(int)) == set(followed.timelines[0].steps)
+
+
+def test_a_run_without_checkpoints_has_no_timeline_and_says_how_to_get_one(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no checkpoints to draw a timeline of; train it with --checkpoint_count 20"):
+        inspect([root / "chain-chacal"], out=tmp_path / "report", n=8, timeline=True)
+    assert not (tmp_path / "report").exists()

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from workbench import figures, runs
 from workbench.figures.style import point_name
+from workbench.files import write_atomically
 from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import Measurement, attention_graph
 from workbench.instruments.projection import top_tokens
@@ -82,7 +83,7 @@ def inspect(
         for name, measurement in followed.all().items():
             measurement.save(data, name)
     html = folder / "report.html"
-    runs.write_atomically(html, page(inspected, n=n, seed=seed, timelines=timelines).encode())
+    write_atomically(html, page(inspected, n=n, seed=seed, timelines=timelines).encode())
     return Report(inspected, summarise(inspected), html, timelines)
 
 

@@ -86,10 +86,8 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         ValueError: if there is no run, its config or states do not fit, or another process is training it.
         TrainingError: as `train`.
     """
-    processes = Processes.started("cpu")
+    processes = Processes.started(_device_for(path))
     run = processes.do(lambda: runs.load_run(path))
-    if processes.count == 1 or not run.finished:
-        processes = Processes.started(run.config.device)
     with ExitStack() as held:
         if not processes.do(lambda: _goes_on(run, held)):
             return run
@@ -101,6 +99,15 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         run_alone(member, progress, problems, resumed=True)
     processes.wait()
     return member.opened()
+
+
+def _device_for(path: str | Path) -> str:
+    """Where to go on with a run: a finished one needs no device; what cannot be opened, the main process says."""
+    try:
+        run = runs.load_run(path)
+    except ValueError:
+        return "cpu"
+    return "cpu" if run.finished else run.config.device
 
 
 def _goes_on(run: Run, held: ExitStack) -> bool:

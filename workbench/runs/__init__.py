@@ -1,0 +1,64 @@
+"""Runs on disk.
+
+config.json                      what was asked for, strict and versioned
+metrics.jsonl                    one line per logged step; after a resume, steps that were done twice are there twice
+weights.safetensors              the final weights; there when training is finished
+checkpoints/step-N.safetensors   weights on the way
+resume/step-N.safetensors        the last two whole states of training: weights, optimizer, random numbers
+"""
+
+from __future__ import annotations
+
+from workbench.runs.config import RunConfig, even_mixture, make_objective, make_task, parse_config
+from workbench.runs.folder import (
+    CONFIG,
+    LONGEST_CONFIG,
+    METRICS,
+    Run,
+    check_free,
+    create,
+    list_runs,
+    load_run,
+    scan_runs,
+)
+from workbench.runs.weights import (
+    CHECKPOINTS,
+    MODEL,
+    STATES,
+    WEIGHTS,
+    check_shapes,
+    fill_model,
+    load_weights,
+    save_weights,
+    states,
+    step_of,
+    weights_of,
+)
+
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "LONGEST_CONFIG",
+    "METRICS",
+    "MODEL",
+    "STATES",
+    "WEIGHTS",
+    "Run",
+    "RunConfig",
+    "check_free",
+    "check_shapes",
+    "create",
+    "even_mixture",
+    "fill_model",
+    "list_runs",
+    "load_run",
+    "load_weights",
+    "make_objective",
+    "make_task",
+    "parse_config",
+    "save_weights",
+    "scan_runs",
+    "states",
+    "step_of",
+    "weights_of",
+]

@@ -1,0 +1,158 @@
+"""All that decides a run, as plain data that is checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from workbench import tasks
+from workbench.lookup import lookup
+from workbench.models import DecoderConfig
+from workbench.objectives import OBJECTIVES, Objective
+from workbench.tasks import Task
+from workbench.validation import one_line
+
+FORMAT: Literal[1] = 1
+LARGEST_NUMBER = 2**53  # of anything that is counted: floats are exact up to here
+
+
+class RunConfig(BaseModel):
+    """All that decides a run: the same config on the same machine trains the same weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    format: Literal[1] = Field(FORMAT, description="version of the run folder's format")
+    preset: str | None = Field(None, description="the preset it was made from")
+    seed: int = Field(0, ge=0)
+    task: dict[str, Any] = Field(description="a task's name and settings")
+    model: DecoderConfig = Field(description="the model's shape; d_vocab, n_ctx and heads come from the task")
+    objectives: dict[str, dict[str, Any]] = Field(
+        default={"next_token": {}}, description="objective -> its settings; the loss is their sum"
+    )
+    steps: int = Field(1000, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
+    warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
+    weight_decay: float = Field(0.0, ge=0)
+    beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    mixture: dict[str, float] = Field(
+        default={}, description="output head -> its share of training; by default main and each hint equally"
+    )
+    mixing: Literal["alternate", "together"] = Field(
+        "alternate", description="heads take turns, a batch each; or divide every batch among them"
+    )
+    accumulate: int = Field(
+        1, ge=1, description="parts that a batch is computed in, to save memory; the same gradient, a third slower"
+    )
+    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        "float32", description="bfloat16 and float16 run under autocast, float16 with its loss scaled"
+    )
+    workers: int = Field(0, ge=0, description="processes that draw the batches (the same for any number)")
+    device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
+    log_every: int = Field(20, ge=1, description="steps between lines of metrics.jsonl")
+    eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
+    eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
+    eval_conditions: bool = Field(False, description="evaluate each of the task's test conditions (lengths) too")
+    eval_decoded: int = Field(
+        0, ge=0, description="held-out questions answered by greedy decoding at each evaluation, for edit distance"
+    )
+    stop_at: float | None = Field(None, gt=0, le=1, description="stop at the first evaluation with this accuracy")
+    save_every: int = Field(100, ge=1, description="steps between states that a killed run is resumed from")
+    checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
+    checkpoint_count: int | None = Field(None, ge=2, description="checkpoints at logarithmically spaced steps")
+    checkpoint_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        (), description="accuracies: a checkpoint at the first evaluation with each"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit_model_to_task(cls, data: Any) -> Any:
+        """Fill in what the task decides about the model, so that one change of the task changes both."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
+            return data
+        task = make_task(data["task"])
+        data = {**data, "task": {"name": task.name, **task.model_dump(mode="json")}}
+        data["mixture"] = data.get("mixture") or even_mixture(task)
+        model = data.get("model")
+        if isinstance(model, Mapping):
+            data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
+        return data
+
+    @field_validator("task")
+    @classmethod
+    def _task_is_whole(cls, value: dict[str, Any]) -> dict[str, Any]:
+        make_task(value)
+        return value
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> RunConfig:
+        for name, value in self:
+            if isinstance(value, int) and value > LARGEST_NUMBER and name != "seed":
+                raise ValueError(f"{name} must be at most {LARGEST_NUMBER}, not {value}")
+        task = self.make_task()
+        if self.model.d_vocab != len(task.vocabulary):
+            raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
+        if self.model.n_ctx < task.n_ctx:
+            raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+        for head, share in self.mixture.items():
+            lookup({"main": None, **task.heads}, head, f"{task.name} head")
+            if share <= 0:
+                raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
+        if not self.objectives:
+            raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
+        with torch.device("meta"):  # a config is read without taking the memory that it asks for
+            objectives = self.make_objectives()
+        for name, objective in objectives.items():
+            if self.batch_size < objective.least_batch:
+                raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
+        return self
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def make_task(self) -> Task:
+        return make_task(self.task)
+
+    def make_objectives(self) -> dict[str, Objective]:
+        """The objectives with fresh parameters."""
+        return {name: make_objective(name, self.model, settings) for name, settings in self.objectives.items()}
+
+
+def even_mixture(task: Task) -> dict[str, float]:
+    """The main task and every hint, equally."""
+    return dict.fromkeys(("main", *task.heads), 1.0)
+
+
+def make_task(spec: Mapping[str, Any]) -> Task:
+    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError in one line."""
+    if "name" not in spec:
+        raise ValueError(f"task needs a name; there is: {', '.join(tasks.TASKS)}")
+    return tasks.make(spec["name"], **{key: value for key, value in spec.items() if key != "name"})
+
+
+def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any]) -> Objective:
+    """An objective by name. Raises ValueError in one line."""
+    kind = lookup(OBJECTIVES, name, "objective")
+    try:
+        return kind(model, **kind.Settings(**settings).model_dump())
+    except ValidationError as error:
+        raise ValueError(f"objective {name}: {one_line(error, kind.Settings)}") from None
+
+
+def parse_config(data: Any) -> RunConfig:
+    """A `RunConfig` from plain data.
+
+    Raises:
+        ValueError: in one line, naming the field, what it was, and what exists.
+    """
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(one_line(error, RunConfig)) from None
