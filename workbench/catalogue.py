@@ -24,7 +24,7 @@ def _presets() -> str:
         layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
         shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
         losses = " + ".join(config.objectives)
-        lines.append(f"{name:18} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+        lines.append(f"{name:21} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,11 +101,12 @@ class Member:
             self.finish()
 
     def _latest(self) -> dict[str, float]:
-        """The latest figures, the mean over the processes."""
+        """The latest figures, the mean over the processes; of float16's skipped steps those that are numbers."""
         device = self.processes.device
         values = [torch.as_tensor(value, device=device).double().clone() for value in self.learner.figures.values()]
         self.processes.average(values)
-        return {name: float(value) for name, value in zip(self.learner.figures, values, strict=True)}
+        means = zip(self.learner.figures, map(float, values), strict=True)
+        return {name: mean for name, mean in means if math.isfinite(mean)}
 
     def _evaluate(self, row: dict[str, float]) -> bool:
         """Add an evaluation to the row; whether the run has reached its target."""
