@@ -36,6 +36,19 @@ def test_fields_are_nested_and_typed() -> None:
     }
 
 
+def test_a_variant_and_its_settings_may_come_in_any_order() -> None:
+    for order in (["attention=chacal", "attention.gamma=0.8"], ["attention.gamma=0.8", "attention=chacal"]):
+        assert parse_fields([f"--model.{field}" for field in order]) == {
+            "model": {"attention": {"variant": "chacal", "gamma": 0.8}}
+        }
+    for wrong, said in (
+        (["--steps", "--seed", "1"], "--steps needs a value"),
+        (["--seed=1", "--seed=2"], "given twice"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            parse_fields(wrong)
+
+
 def test_train_then_list_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "chain-chacal", "--out", str(tmp_path / "one"), "--quiet", *FAST]) == 0
     assert "workbench inspect" in capsys.readouterr().out
@@ -62,7 +75,7 @@ def test_list_describes_every_kind_with_its_defaults(what: str, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "chain-chakal", "--out", "OUT"], "there is: chain-chacal"),
+        (["train", "chain-chakal", "--out", "OUT"], "did you mean 'chain-chacal'"),
         (["train", "chain-chacal"], "--out"),
         (["train", "chain-chacal", "--out", "OUT", "--task.n", "9"], "k"),
         (["train", "chain-chacal", "--out", "OUT", "--stepz", "9"], "steps"),

@@ -60,11 +60,21 @@ def test_runs_are_chosen_by_settings_and_figures(trained: Path) -> None:
             chosen(trained, wrong)
 
 
+def test_numbers_are_compared_as_numbers_or_not_at_all(trained: Path) -> None:
+    assert chosen(trained, "stop_at>0.5") == chosen(trained, "checkpoint_every<50") == []  # they have none
+    assert chosen(trained, "stop_at=null") == ["a", "b", "c"]
+    for wrong in ("accuracy<90%", "seconds<5s", "preset>x"):
+        with pytest.raises(ValueError, match=r"is a number, such as 0\.9"):
+            chosen(trained, wrong)
+    with pytest.raises(ValueError, match="a condition is like"):
+        chosen(trained, "accuracy>")
+
+
 def test_a_comparison_shows_what_differs_and_nothing_else(trained: Path) -> None:
     frame = compare([load_run(trained / name) for name in "ab"])
     assert list(frame) == ["a", "b"]
     settings = [name for name in frame.index if name not in ("status", "step", "accuracy", "loss")]
-    assert settings[:3] == ["preset", "seed", "model.attention"] and "model.n_layers" not in settings
+    assert settings[:3] == ["preset", "seed", "model.attention.variant"] and "model.n_layers" not in settings
     with pytest.raises(ValueError, match="two or more runs of different names are compared, not a"):
         compare([load_run(trained / "a")])
 
@@ -80,7 +90,8 @@ def test_the_command_lists_sorts_and_compares(trained: Path, capsys: pytest.Capt
         "c",
     ]
     assert "model.attention" in said("a", "b", "--compare")
-    assert "there is no such run" in said("--where", "seed=7")
+    assert "meets that" in said("--where", "seed=7")
+    assert [line.split()[0] for line in said("--sort", "model.attention.gamma").splitlines()] == ["run", *"abc"]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +102,8 @@ def test_the_command_lists_sorts_and_compares(trained: Path, capsys: pytest.Capt
         (["--where", "colour=red"], "no run has 'colour'"),
         (["a", "--delete"], "nobody to ask; say --yes"),
         (["--where", "seed=7", "--delete", "--yes"], "no run was named to be deleted"),
+        (["--delete", "--yes"], "no run was named to be deleted; name some"),
+        (["--where", "accuracy<10%", "--delete", "--yes"], "is a number"),
         (["a", "--compare"], "two or more runs"),
     ],
 )
@@ -120,7 +133,10 @@ def test_a_run_in_training_and_a_link_are_not_deleted(root: Path, capsys: pytest
     (root / "a" / "resume").mkdir()
     with only_writer(root / "a"):
         assert main(["runs", "--root", str(root), "a", "--delete", "--yes"]) == 2
-    assert "is being trained" in capsys.readouterr().err and (root / "a" / "config.json").exists()
+        assert main(["runs", "--root", str(root), "b", "a", "c", "--delete", "--yes"]) == 2
+        assert main(["runs", "--root", str(root), "a"]) == 0
+    said = capsys.readouterr()
+    assert "is being trained" in said.err and len(list(root.glob("*/config.json"))) == 3  # all or none
     (root / "link").symlink_to(root / "b")
     assert main(["runs", "--root", str(root), "link", "--delete", "--yes"]) == 2
     assert (root / "b" / "config.json").exists()

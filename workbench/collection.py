@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
-from workbench.training.state import only_writer
+from workbench.training.state import TrainingError, only_writer
 
 FIGURES = ("accuracy", "loss")
 COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
@@ -33,7 +33,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 def table(root: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """A row for each run directly under a folder, by name, and why others cannot be read.
 
-    Columns: `run`, `status` (`finished`, `stopped`), `step`, the latest `accuracy` and `loss`, what it cost
+    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest `accuracy` and `loss`, what it cost
     (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every setting of its config
     under its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
     """
@@ -53,7 +53,7 @@ def row_of(run: Run) -> dict[str, Any]:
     latest = {name: metrics[name].dropna().tolist()[-1:] if name in metrics else [] for name in FIGURES}
     return {
         "run": run.name,
-        "status": "finished" if run.finished else "stopped",
+        "status": _status(run),
         "step": run.step(),
         **{name: values[0] if values else float("nan") for name, values in latest.items()},
         **{name: record.get(name, float("nan")) for name in COSTS},
@@ -62,9 +62,27 @@ def row_of(run: Run) -> dict[str, Any]:
     }
 
 
+def _status(run: Run) -> str:
+    if run.finished:
+        return "finished"
+    if not (run.path / STATES / ".lock").exists():
+        return "stopped"
+    try:
+        with only_writer(run.path):
+            return "stopped"
+    except (ValueError, TrainingError):
+        return "training"
+
+
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"task": {"n": 8}}` as `("task.n", 8)`. Something with its defaults alone is there as True."""
+    """`{"task": {"n": 8}}` as `("task.n", 8)`. Something with its defaults alone is there as True.
+
+    Of attention it is `model.attention.NAME` where all layers are the same, else `model.attention.0.NAME` and so on.
+    """
     for name, value in settings.items():
+        if name == "attention" and isinstance(value, list | tuple) and value:
+            same = all(layer == value[0] for layer in value)
+            value = value[0] if same else {str(number): layer for number, layer in enumerate(value)}
         if isinstance(value, Mapping):
             if prefix == "objectives." and not value:
                 yield f"{prefix}{name}", True
@@ -80,14 +98,14 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         ValueError: if a condition is none, or names no column.
     """
     for condition in conditions:
-        parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*", condition)
+        parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?\S)\s*", condition)
         if parts is None:
             raise ValueError(f"a condition is like task.name=sorting or accuracy>0.9, not {condition!r}")
         name, sign, text = parts.groups()
         if name not in frame:
             known = ", ".join(sorted(frame, key=lambda column: -_likeness(name, column))[:8])
             raise ValueError(f"no run has {name!r}; there is: {known}, …")
-        frame = frame[[_meets(value, sign, text) for value in frame[name]]]
+        frame = frame[[_meets(name, value, sign, text) for value in frame[name]]]
     return frame
 
 
@@ -95,14 +113,36 @@ def _likeness(name: str, column: str) -> int:
     return len(set(name.lower()) & set(column.lower())) + 20 * (name.split(".")[-1] in column)
 
 
-def _meets(value: Any, sign: str, text: str) -> bool:
+def _meets(name: str, value: Any, sign: str, text: str) -> bool:
     try:
         wanted = json.loads(text)
     except json.JSONDecodeError:
         wanted = text
-    if isinstance(wanted, str) or not isinstance(value, int | float):
-        value, wanted = str(value), text
-    return bool(OPERATORS[sign](value, wanted))
+    if sign in ("=", "!="):
+        return (
+            bool(OPERATORS[sign](value, wanted))
+            if _number(value) and _number(wanted)
+            else bool(OPERATORS[sign](_plain(value), text))
+        )
+    if not _number(wanted):
+        raise ValueError(f"{name}{sign}{text}: what is {sign} is a number, such as 0.9, not {text!r}")
+    return _number(value) and bool(OPERATORS[sign](value, wanted))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows by a column, the best first where more is better. Raises ValueError if there is no such column."""
+    if column not in frame:
+        raise ValueError(f"no run has {column!r} to sort by; try accuracy, loss, seconds, seed, task.name")
+    key = None if pd.api.types.is_numeric_dtype(frame[column]) else (lambda values: values.map(str))
+    return frame.sort_values(column, ascending=column not in ("accuracy", "tokens_per_second"), key=key)
 
 
 def compare(runs: Sequence[Run]) -> pd.DataFrame:
@@ -137,11 +177,15 @@ class Doomed:
             load_run(path)  # says what is wrong
         return Doomed(path, sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink()))
 
-    def delete(self) -> None:
-        """Delete it; it vanishes at once. Raises ValueError if it is being trained."""
-        with ExitStack() as held:
-            if (self.path / STATES).is_dir():
-                held.enter_context(only_writer(self.path))
-            going = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-            self.path.rename(going)
-        shutil.rmtree(going)
+
+def delete(doomed: Sequence[Doomed]) -> None:
+    """Delete run folders, each at once. Raises ValueError, before any is gone, if one is being trained."""
+    with ExitStack() as held:
+        for one in doomed:
+            if (one.path / STATES).is_dir():
+                held.enter_context(only_writer(one.path))
+        going = [(one.path, one.path.with_name(f".{one.path.name}.{secrets.token_hex(4)}")) for one in doomed]
+        for path, out_of_sight in going:
+            path.rename(out_of_sight)
+    for _, out_of_sight in going:
+        shutil.rmtree(out_of_sight)

@@ -72,7 +72,7 @@ def follow(last: Inspected, *, n: int, seed: int, progress: bool = False) -> Tim
     if last.gold_mass is not None:
         for target, of in ((measured, "gold_mass"), (controls, "gold_mass_control")):
             target["gold_mass"] = Measurement.stack([getattr(one, of) for one in inspected], "step", steps)
-    return Timeline(run, steps, measured, controls, list(_events(run)))
+    return Timeline(run, steps, measured, controls, list(dict.fromkeys(_events(run))))
 
 
 def _events(run: Run) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench
-from workbench.runs import Run, load_run
+from workbench.files import load_tensors
+from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
 from workbench.tasks.answers import Answers, edit_distance
 from workbench.training import preset_config
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
-from workbench.training.schedule import checkpoint_steps, learning_rate, turns
+from workbench.training.schedule import is_checkpoint, learning_rate, turns
 
 SORT: dict[str, Any] = {
     "task": {"q": 8, "max_length": 4, "test_max_length": 6},
@@ -56,7 +61,7 @@ def test_hints_take_turns_in_any_ratio() -> None:
 @given(st.lists(st.floats(0.05, 20), min_size=1, max_size=4), st.integers(1, 300))
 def test_turns_are_as_often_as_their_shares_at_every_moment(shares: list[float], steps: int) -> None:
     named = {str(i): share for i, share in enumerate(shares)}
-    order = turns(named, steps)
+    order = list(islice(turns(named), steps))
     for name, share in named.items():
         assert abs(order.count(name) - steps * share / sum(shares)) < len(shares)
 
@@ -107,6 +112,36 @@ def test_changing_the_task_changes_its_default_mixture_with_it(tmp_path: Path) -
     assert preset_config(run.config, {"task": {"hints": "fill"}}).mixture == {"main": 1.0, "fill": 1.0}
     chosen = preset_config(run.config, {"task": {"hints": "fill"}, "mixture": {"main": 3, "fill": 1}})
     assert preset_config(chosen, {"seed": 1}).mixture == {"main": 3, "fill": 1}
+
+
+def test_the_order_in_which_a_mixture_is_written_means_nothing(tmp_path: Path) -> None:
+    turned = {"task": HINTS, "mixture": {"successor": 1, "main": 1}, "eval_every": 4, "eval_decoded": 4}
+    run = trained(tmp_path / "run", **turned, stop_at=1.0)
+    assert list(run.config.mixture) == ["main", "successor"]
+    best = best_in_a_state(tmp_path / "again", **turned)
+    assert best == run.metrics()["accuracy"].max()
+    with pytest.raises(ValueError, match="are about the main task, which mixture leaves out"):
+        trained(tmp_path / "hint", task=HINTS, mixture={"successor": 1}, stop_at=0.5)
+    with pytest.raises(ValueError, match="eval_decoded=64 is more than the eval_size=32"):
+        trained(tmp_path / "more", eval_decoded=64)
+
+
+def best_in_a_state(folder: Path, **changes: Any) -> float:
+    """The best accuracy that a state of such a run holds."""
+    from workbench.training.step import Step
+
+    step = Step.__call__
+
+    def stopped(self: Step, *arguments: Any) -> Any:
+        if self.learner.step == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "__call__", stopped)
+        run = trained(folder, **changes, save_every=100)
+    (path,) = states(run.path)
+    return json.loads(load_tensors(path)[1]["best"])
 
 
 def test_evaluation_breaks_accuracy_down_and_its_parts_make_the_whole(tmp_path: Path) -> None:
@@ -190,7 +225,7 @@ def test_checkpoints_by_schedule_and_by_event(tmp_path: Path) -> None:
         level = event["passed"][-1]
         assert accuracy[event["step"]] >= level and (accuracy.loc[: event["step"] - 1] < level).all()
     scheduled = {0, 1, 3, 11, 36, 120}
-    assert checkpoint_steps(run.config) == scheduled
+    assert {step for step in range(121) if is_checkpoint(run.config, step)} == scheduled
     assert set(run.checkpoints()) == scheduled | {event["step"] for event in events}
     fresh = workbench.Decoder(run.config.model, workbench.generator(0, "weights")).state_dict()
     assert all(torch.equal(fresh[name], tensor) for name, tensor in run.model(0).state_dict().items())

@@ -254,6 +254,23 @@ def test_a_run_whose_states_are_all_damaged_starts_afresh_and_says_so(undisturbe
     assert same(folder, undisturbed) and event["step"] == 0 and len(event["problems"]) == 2
 
 
+def test_states_that_are_damaged_do_not_push_out_those_that_come_after(undisturbed: Path, tmp_path: Path) -> None:
+    folder = stopped(undisturbed, tmp_path / "run")
+    for path in states(folder):
+        path.write_bytes(path.read_bytes()[:-1])
+    again = in_a_process_of_its_own(_resume_until_write, folder, 3)
+    again.join()
+    assert [path.name for path in states(folder)] == ["step-14.safetensors", "step-7.safetensors"]
+    assert load_run(folder).model() is not None
+    resumed(folder)
+    assert same(folder, undisturbed)
+
+
+def _resume_until_write(folder: Path, at: int) -> None:
+    files.write_atomically = Deadly(at)  # type: ignore[assignment]
+    _resume(folder)
+
+
 def test_states_of_another_model_are_refused_not_trained_over(undisturbed: Path, tmp_path: Path) -> None:
     folder = stopped(undisturbed, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())

@@ -96,6 +96,8 @@ def test_a_run_whose_loss_breaks_does_not_take_the_others_with_it(tmp_path: Path
     kept = load_run(tmp_path / "stack" / "seed-1")
     assert not kept.finished and kept.step() == 5
     assert torch.equal(kept.model().unembedding.weight, weights["before"])
+    with pytest.raises(TrainingError, match="not finite at step 6"):  # it goes on from there, and is as broken
+        workbench.resume(kept.path, progress=False)
     for seed in (0, 2):
         run = load_run(tmp_path / "stack" / f"seed-{seed}")
         a, b = run.model().state_dict(), whole[seed].model().state_dict()
@@ -108,8 +110,8 @@ def test_a_run_whose_loss_breaks_does_not_take_the_others_with_it(tmp_path: Path
         (2, {"model": {"dropout": 0.1}}, "dropout draws other numbers"),
         (2, {"accumulate": 2}, "accumulate saves the memory"),
         (2, {"precision": "float16"}, "float16 scales the loss"),
-        ([1, 1], {}, r"different numbers, not \[1, 1\]"),
-        (0, {}, "one or more"),
+        ([1, 1], {}, r"a seed is there twice in \[1, 1\]"),
+        (0, {}, "there is no seed"),
     ],
 )
 def test_what_cannot_be_stacked_is_refused_before_anything_is_written(
@@ -127,4 +129,6 @@ def test_seeds_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "seed-0: accuracy" in said and f"inspect {tmp_path}/runs/seed-0 {tmp_path}/runs/seed-1" in said
     assert json.loads((tmp_path / "runs" / "seed-1" / "config.json").read_text())["seed"] == 1
     assert main(["train", "chain-chacal", "--out", str(tmp_path / "runs"), "--seeds", "3", *fields]) == 2
-    assert "already exists" in capsys.readouterr().err and not (tmp_path / "runs" / "seed-2").exists()
+    assert "already exists" in capsys.readouterr().err
+    assert main(["train", "chain-chacal", "--out", str(tmp_path / "runs" / "seed-0"), "--seeds", "2", *fields]) == 2
+    assert "is a run itself" in capsys.readouterr().err and not (tmp_path / "runs" / "seed-2").exists()

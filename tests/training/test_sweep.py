@@ -239,14 +239,14 @@ def kill_once_saved(job: Job, process: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_worker_that_is_killed_loses_one_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Deadly(local.Processes):
+    class Deadly(local.Workers):
         def start(self, job: Job) -> None:
             super().start(job)
             if job.attempts == 0 or job.name.endswith("seed=1"):
                 threading.Thread(target=kill_once_saved, args=(job, self.running[-1][1])).start()
 
     settings = {**TINY, "steps": 400, "log_every": 100, "save_every": 20}
-    monkeypatch.setattr(driver, "Processes", Deadly)
+    monkeypatch.setattr(driver, "Workers", Deadly)
     out = tmp_path / "out"
     frame = workbench.sweep(fields(settings, grid={"seed": [0, 1]}, retries=1), out, workers=2, progress=False)
     assert frame["status"].tolist() == ["finished", "failed"] and frame["attempts"].tolist() == [2, 2]

@@ -13,38 +13,45 @@ from workbench.cli.fields import parse_fields, setting
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, speaks
 
 
-def train(options: argparse.Namespace, fields: list[str]) -> None:
+def train(options: argparse.Namespace, fields: list[str]) -> int:
+    from workbench.training import preset_config, train_seeds
     from workbench.training import train as run_training
-    from workbench.training import train_seeds
 
-    said = {"progress": not options.quiet, "tensorboard": options.tensorboard, **parse_fields(fields)}
+    config = preset_config(options.preset, parse_fields(fields))
+    how = {"progress": not options.quiet, "tensorboard": options.tensorboard}
     if options.seeds is None:
-        _say_trained([run_training(options.preset, options.out, **said)])
-    else:
-        _say_trained(train_seeds(options.preset, options.out, options.seeds, **said))
+        return _say_trained([run_training(config, options.out, **how)])
+    return _say_trained(train_seeds(config, options.out, options.seeds, **how))
 
 
-def resume(options: argparse.Namespace, _: list[str]) -> None:
+def resume(options: argparse.Namespace, _: list[str]) -> int:
     from workbench.runs import load_run
     from workbench.training import resume as resume_training
 
-    if load_run(options.run).finished:
-        say(f"{options.run} is finished; there is nothing to resume")
-        return
-    _say_trained([resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)])
+    finished = load_run(options.run).finished
+    run = resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)
+    if not finished:
+        return _say_trained([run])
+    say(f"{options.run} is finished; there is nothing to resume")
+    return 0
 
 
-def _say_trained(runs: Sequence[Any]) -> None:
+def _say_trained(runs: Sequence[Any]) -> int:
+    """Say what came of runs; the exit code, which tells whoever goes on from there whether they are finished."""
+    stopped = [run for run in runs if not run.finished]
     if not speaks():
-        return
+        return INTERRUPTED if stopped else 0
     for run in runs:
-        if not run.finished:
+        if run in stopped:
             say(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
             continue
         found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
         early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
         say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+    if stopped:
+        return INTERRUPTED
     say(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
+    return 0
 
 
 def sweep(options: argparse.Namespace, _: list[str]) -> int:
@@ -160,21 +167,24 @@ def _say_taken(run: Any) -> None:
 
 
 def runs(options: argparse.Namespace, _: list[str]) -> None:
-    from workbench.collection import compare, filtered, table
+    from workbench.collection import compare, filtered, in_order, table
     from workbench.runs import load_run
 
+    if not options.root.is_dir():
+        raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
+    if options.delete and not (options.runs or options.where):
+        raise ValueError("no run was named to be deleted; name some, or say which with --where")
     frame, problems = table(options.root)
-    if options.runs:
-        absent = [name for name in options.runs if name not in set(frame["run"])]
-        if absent:
-            load_run(options.root / absent[0])  # says what is wrong with it
-            raise ValueError(f"there is no run {absent[0]} directly under {options.root}")
-        frame = frame[frame["run"].isin(options.runs)]
-    frame = filtered(frame, options.where)
-    if options.sort:
-        if options.sort not in frame:
-            raise ValueError(f"no run has {options.sort!r} to sort by; try accuracy, loss, seconds, seed, task.name")
-        frame = frame.sort_values(options.sort, ascending=options.sort not in ("accuracy", "tokens_per_second"))
+    names = [name.rstrip("/") for name in options.runs]
+    absent = [name for name in names if name not in set(frame["run"])]
+    if absent:
+        load_run(options.root / absent[0])  # says what is wrong with it
+        raise ValueError(f"there is no run {absent[0]} directly under {options.root}")
+    if names:
+        frame = frame[frame["run"].isin(names)]
+    frame = filtered(frame, options.where) if len(frame) else frame
+    if options.sort and len(frame):
+        frame = in_order(frame, options.sort)
     folders = [options.root / name for name in frame["run"]]
     if options.delete:
         _delete(folders, options.yes)
@@ -183,7 +193,7 @@ def runs(options: argparse.Namespace, _: list[str]) -> None:
     elif len(frame):
         _print_table(frame[["run", "task.name", "variants", "seed", "status", "step", *SHOWN]])
     else:
-        say(f"there is no such run under {options.root}; `workbench train PRESET --out {options.root}/NAME` makes one")
+        say(f"no run under {options.root} meets that" if options.where else f"there is no run under {options.root}")
     if not (options.runs or options.delete or options.compare):
         for problem in problems:
             say(f"cannot be read: {problem}")
@@ -214,7 +224,7 @@ def _print_table(frame: Any) -> None:
 
 
 def _delete(folders: Sequence[Path], yes: bool) -> None:
-    from workbench.collection import Doomed
+    from workbench.collection import Doomed, delete
 
     if not folders:
         raise ValueError("no run was named to be deleted, and none meets the conditions")
@@ -227,8 +237,7 @@ def _delete(folders: Sequence[Path], yes: bool) -> None:
         if input(f"delete {'these' if len(doomed) > 1 else 'this'} for good? [y/N] ").strip().lower() != "y":
             say("nothing was deleted")
             return
-    for one in doomed:
-        one.delete()
+    delete(doomed)
     say(f"deleted {len(doomed)}")
 
 

@@ -19,15 +19,21 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
         name, given, text = rest.pop(0).partition("=")
         if not name.startswith("--"):
             raise ValueError(f"unrecognised argument {name!r}; fields are given as --name value")
-        if not given and not rest:
+        if not given and (not rest or rest[0].startswith("--")):
             raise ValueError(f"{name} needs a value")
-        value = value_of(text if given else rest.pop(0))
         *parents, last = name.removeprefix("--").replace("-", "_").split(".")
         inner = fields
         for parent in parents:
+            if isinstance(inner.get(parent), str):  # a variant's name, and now one of its settings
+                inner[parent] = {"variant": inner[parent]}
             inner = inner.setdefault(parent, {})
             if not isinstance(inner, dict):
-                raise ValueError(f"{name} is given twice, as a value and as a group of fields")
+                raise ValueError(f"{name} is given, and {parent} as a value too")
+        value = value_of(text if given else rest.pop(0))
+        if isinstance(inner.get(last), dict) and isinstance(value, str):
+            value = {**inner[last], "variant": value}
+        elif last in inner:
+            raise ValueError(f"{name} is given twice")
         inner[last] = value
     return fields
 

@@ -48,8 +48,8 @@ def make_parser() -> Parser:
         "sweep",
         help="train every run of a sweep file",
         description="Train every combination that a sweep file asks for, beside a table of the results. Runs that are "
-        "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. README.md shows "
-        "a file.",
+        "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. "
+        "docs/training.md shows a file.",
         allow_abbrev=False,
     )
     add.add_argument("file", type=Path, metavar="SWEEP.toml", help="variants, settings and a grid")

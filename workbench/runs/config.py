@@ -77,7 +77,10 @@ class RunConfig(BaseModel):
             return data
         task = make_task(data["task"])
         data = {**data, "task": {"name": task.name, **task.model_dump(mode="json")}}
-        data["mixture"] = data.get("mixture") or even_mixture(task)
+        mixture = data.get("mixture") or even_mixture(task)
+        if isinstance(mixture, Mapping):  # main first, whatever the order it was written in
+            mixture = dict(sorted(mixture.items(), key=lambda share: share[0] != "main"))
+        data["mixture"] = mixture
         model = data.get("model")
         if isinstance(model, Mapping):
             data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
@@ -103,6 +106,12 @@ class RunConfig(BaseModel):
             lookup({"main": None, **task.heads}, head, f"{task.name} head")
             if share <= 0:
                 raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
+        if "main" not in self.mixture and (self.stop_at or self.checkpoint_at or self.eval_decoded):
+            raise ValueError(
+                "stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out"
+            )
+        if self.eval_decoded > self.eval_size:
+            raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
         with torch.device("meta"):  # a config is read without taking the memory that it asks for

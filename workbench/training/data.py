@@ -18,18 +18,24 @@ Batches = tuple[Batch, ...]
 
 def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[Batches]:
     """The batches from step `first` to the run's end, drawn here or by the config's worker processes."""
-    wanted = sizes(config)
-    order = turns(config.mixture, config.steps) if config.mixing == "alternate" else None
-    draw = partial(_training_batches, task, config.seed, wanted, order)
     workers = min(config.workers, os.cpu_count() or 1)  # more draw no faster, and a config may ask for any number
-    return in_order(draw, range(first, config.steps), workers)
+    draw = partial(_training_batches, task, config.seed)
+    return in_order(draw, _wanted(config, first), workers)
 
 
-def _training_batches(task: Task, seed: int, wanted: dict[str, int], order: list[str] | None, step: int) -> Batches:
-    heads = wanted if order is None else [order[step]]
+def _wanted(config: RunConfig, first: int) -> Iterator[tuple[int, dict[str, int]]]:
+    """Each step with how many sequences of which heads it has."""
+    of_heads, turn = sizes(config), turns(config.mixture, first)
+    for step in range(first, config.steps):
+        head = next(turn) if config.mixing == "alternate" else None
+        yield step, of_heads if head is None else {head: of_heads[head]}
+
+
+def _training_batches(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:
+    step, wanted = step_and_sizes
     return tuple(
-        task.sample(wanted[head], generator(seed, "train", step, *_purpose(head)), split="train", head=head)
-        for head in heads
+        task.sample(n, generator(seed, "train", step, *_purpose(head)), split="train", head=head)
+        for head, n in wanted.items()
     )
 
 

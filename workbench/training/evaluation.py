@@ -33,7 +33,7 @@ class Evaluation:
                 self.conditions[name] = task.sample(config.eval_size, draws, split="test", **condition)
         self.answers: Answers | None = None
         if config.eval_decoded:
-            self.answers = Answers.of(next(iter(self.held_out.values()))[: config.eval_decoded])
+            self.answers = Answers.of(self.held_out["main"][: config.eval_decoded])
 
     @torch.no_grad()
     def __call__(self, model: Decoder, device: torch.device) -> dict[str, float]:

@@ -152,7 +152,7 @@ def train_members(
     config, failures, stopped = first.config, [], False
     try:
         with ExitStack() as opened:
-            bar = opened.enter_context(Progress(config.steps, show and processes.main))
+            bar = opened.enter_context(Progress(config.steps, show and processes.main, first.learner.step))
             stop = opened.enter_context(Interrupts())
             for problem in problems:
                 bar.say(problem)

@@ -19,7 +19,7 @@ from workbench.training.data import Batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.processes import Processes
 from workbench.training.record import peak_megabytes, surroundings
-from workbench.training.schedule import checkpoint_steps, learning_rate, sizes
+from workbench.training.schedule import is_checkpoint, learning_rate, sizes
 from workbench.training.state import Figures, Learner, Log, forget_states
 
 
@@ -37,8 +37,6 @@ class Member:
         self.board = path / "tensorboard" if tensorboard and processes.main else None
         if tensorboard:
             _writer_class()
-        self.checkpoints = checkpoint_steps(config)
-        self.saved = 0
         self.done = False
         self.shown: dict[str, float] = {}
 
@@ -55,7 +53,7 @@ class Member:
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log for as long as the run trains; an untrained model is the first checkpoint."""
-        self.saved, step = self.learner.step, self.learner.step
+        step = self.learner.step
         self.log: Log | None = None
         self.writer: Any = None
         if not self.processes.main:
@@ -67,7 +65,7 @@ class Member:
             self.log.write({**event, **said})
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
-            if step == 0 in self.checkpoints:
+            if step == 0 and is_checkpoint(self.config, 0):
                 self._checkpoint()
             try:
                 yield
@@ -94,7 +92,7 @@ class Member:
             self.log.write({"step": learner.step, "seconds": round(seconds, 3), **row})
             for name, value in row.items() if self.writer is not None else ():
                 self.writer.add_scalar(name, value, learner.step)
-        if learner.step in self.checkpoints:
+        if is_checkpoint(config, learner.step):
             self._checkpoint()
         if reached and not last:
             self._event({"event": "target", "step": learner.step, "accuracy": learner.best})
@@ -102,11 +100,8 @@ class Member:
 
     def _latest(self) -> dict[str, float]:
         """The latest figures, the mean over the processes; of float16's skipped steps those that are numbers."""
-        device = self.processes.device
-        values = [torch.as_tensor(value, device=device).double().clone() for value in self.learner.figures.values()]
-        self.processes.average(values)
-        means = zip(self.learner.figures, map(float, values), strict=True)
-        return {name: mean for name, mean in means if math.isfinite(mean)}
+        means = self.processes.means(self.learner.figures)
+        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
     def _evaluate(self, row: dict[str, float]) -> bool:
         """Add an evaluation to the row; whether the run has reached its target."""
@@ -115,7 +110,7 @@ class Member:
         if self.processes.main:
             found = self.evaluation(learner.model, learner.device)
             row |= found
-            accuracy = next(iter(found.values()))
+            accuracy = found.get("accuracy", -1.0)
             passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
             learner.best = max(learner.best, accuracy)
             if passed:
@@ -138,7 +133,6 @@ class Member:
         if self.log is not None:
             self.log.sync()
         self.learner.save(self.path, self.processes)
-        self.saved = self.learner.step
 
     def fail(self) -> str:
         """End where the loss is not finite; why, and what was kept."""

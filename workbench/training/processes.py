@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,7 @@ class Processes:
                 return Processes(0, 1, pick_device(device))
             from accelerate import PartialState
 
+            pick_device(device)  # one that is not there is refused
             state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
             atexit.register(state.destroy_process_group)  # threads that still listen would abort the process
             return Processes(state.process_index, state.num_processes, state.device)
@@ -74,6 +75,12 @@ class Processes:
         for tensor, mean in zip(tensors, whole.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(mean.view_as(tensor))
 
+    def means(self, figures: Mapping[str, Tensor | float]) -> dict[str, float]:
+        """Figures, each its mean over the processes."""
+        values = [torch.as_tensor(value, device=self.device).double().clone() for value in figures.values()]
+        self.average(values)
+        return dict(zip(figures, map(float, values), strict=True))
+
     def agree(self, value: Any) -> Any:
         """What the main process has."""
         if self.count == 1:
@@ -83,18 +90,18 @@ class Processes:
         return shared[0]
 
     def do(self, action: Callable[[], Any]) -> Any:
-        """What the main process's action returns, or raises ValueError on every process if it does there."""
+        """What the main process's action returns, or raises on every process, if it does there."""
         if self.count == 1:
             return action()
         result, problem = None, None
         if self.main:
             try:
                 result = action()
-            except ValueError as error:
-                problem = str(error)
+            except Exception as error:
+                problem = error
         result, problem = self.agree((result, problem))
         if problem is not None:
-            raise ValueError(problem)
+            raise problem
         return result
 
     def any(self, here: bool) -> bool:

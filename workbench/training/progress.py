@@ -16,8 +16,8 @@ SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Shows how far training is, on standard error."""
 
-    def __init__(self, steps: int, show: bool) -> None:
-        self.steps = steps
+    def __init__(self, steps: int, show: bool, first: int = 0) -> None:
+        self.steps, self.first = steps, first
         self.console = Console(stderr=True, quiet=not show, markup=False)
         self.bar = Bar(
             TextColumn("{task.description}"),
@@ -34,7 +34,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         self.bar.start()
-        self.id = self.bar.add_task("training", total=self.steps, figures="")
+        self.id = self.bar.add_task("training", total=self.steps, completed=self.first, figures="")
         return self
 
     def __exit__(
@@ -51,7 +51,7 @@ class Progress:
         now = time.perf_counter()
         if not self.console.is_terminal and (now - self.last_line > SECONDS_BETWEEN_LINES or step == self.steps):
             self.last_line = now
-            left = (now - self.started) / step * (self.steps - step)
+            left = (now - self.started) / max(1, step - self.first) * (self.steps - step)
             self.console.print(f"step {step}/{self.steps}  {text}  {left:.0f} s left", highlight=False)
 
     def say(self, text: str) -> None:

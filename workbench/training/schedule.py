@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 
 from workbench.runs import RunConfig
 
@@ -30,15 +31,15 @@ def _one_cycle(step: int, steps: int) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * done))
 
 
-def turns(shares: Mapping[str, float], steps: int) -> list[str]:
-    """Whose turn each step is: every name as often as its share says, as evenly spread as can be."""
-    total, credit, order = sum(shares.values()), dict.fromkeys(shares, 0.0), []
-    for _ in range(steps):
+def turns(shares: Mapping[str, float], first: int = 0) -> Iterator[str]:
+    """Whose turn each step is, from one on: every name as often as its share says, as evenly spread as can be."""
+    total, credit = sum(shares.values()), dict.fromkeys(shares, 0.0)
+    for step in count():
         credit = {name: credit[name] + share for name, share in shares.items()}
         turn = max(credit, key=lambda name: credit[name])
         credit[turn] -= total
-        order.append(turn)
-    return order
+        if step >= first:
+            yield turn
 
 
 def sizes(config: RunConfig) -> dict[str, int]:
@@ -62,14 +63,19 @@ def sizes(config: RunConfig) -> dict[str, int]:
     return found
 
 
-def checkpoint_steps(config: RunConfig) -> frozenset[int]:
-    """The steps after which weights are kept for the timeline; 0 is before training."""
-    steps: set[int] = set()
-    if config.checkpoint_every:
-        steps |= set(range(0, config.steps + 1, config.checkpoint_every))
-    if config.checkpoint_count:
-        exponents = (i / (config.checkpoint_count - 1) for i in range(config.checkpoint_count))
-        steps |= {round(config.steps**exponent) for exponent in exponents}
-    if steps or config.checkpoint_at:
-        steps.add(0)
-    return frozenset(steps)
+def keeps_checkpoints(config: RunConfig) -> bool:
+    return bool(config.checkpoint_every or config.checkpoint_count or config.checkpoint_at)
+
+
+def is_checkpoint(config: RunConfig, step: int) -> bool:
+    """Whether weights are kept for the timeline after a step by schedule; 0 is before training."""
+    if step == 0:
+        return keeps_checkpoints(config)
+    if config.checkpoint_every and step % config.checkpoint_every == 0:
+        return True
+    if not config.checkpoint_count:
+        return False
+    # The i-th of them is at steps^(i / (count - 1)): the nearest i is asked for.
+    last = config.checkpoint_count - 1
+    near = round(last * math.log(step) / math.log(config.steps)) if config.steps > 1 else last
+    return any(0 <= i <= last and round(config.steps ** (i / last)) == step for i in (near - 1, near, near + 1))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench import runs
+from workbench.objectives import Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.data import Batches, training_batches
@@ -59,6 +60,7 @@ def train_seeds(
         raise ValueError("a stack of seeds trains in one process; start it without torchrun")
     configs = [config.model_copy(update={"seed": seed}) for seed in wanted]
     members = [Member(one, Path(out) / f"seed-{one.seed}", processes, tensorboard) for one in configs]
+    runs.check_no_run(Path(out))
     for member in members:
         runs.check_free(member.path)
     with ExitStack() as held:
@@ -72,8 +74,10 @@ def train_seeds(
 
 
 def _why_not(config: RunConfig, seeds: Sequence[int]) -> str | None:
-    if not seeds or len(set(seeds)) < len(seeds):
-        return f"seeds are one or more different numbers, not {seeds}"
+    if not seeds:
+        return "there is no seed; ask for 1 or more"
+    if len(set(seeds)) < len(seeds):
+        return f"a seed is there twice in {seeds}"
     if config.model.dropout:
         return "dropout draws other numbers for a stack than for a run; set model.dropout to 0"
     if config.accumulate > 1:
@@ -91,14 +95,13 @@ class _Loss(nn.Module):
 
     def __init__(self, learner: Learner) -> None:
         super().__init__()
-        self.model, self.terms = learner.model, learner.objectives
-        self.objectives = nn.ModuleDict(learner.objectives)
+        self.model, self.terms = learner.model, nn.ModuleDict(learner.objectives)
         self.keep = needed(learner.objectives)
 
     def forward(self, tokens: Tensor, targets: Tensor, loss_mask: Tensor, head: str) -> Any:
         batch = Batch(tokens, targets, loss_mask, head)
         logits, kept = self.model(tokens, head, keep=self.keep)
-        loss, figures = total_loss(self.terms, logits, kept, batch)
+        loss, figures = total_loss(cast(Mapping[str, Objective], self.terms), logits, kept, batch)
         return loss, {name: torch.as_tensor(figure, device=loss.device) for name, figure in figures.items()}
 
 
@@ -127,16 +130,16 @@ class StackedStep:
             self._backward(batches, len(batches[0]) / total, found)
         norms = self._clip()
         broken = [i for i, norm in enumerate(norms.tolist()) if norm != norm or norm == float("inf")]
-        before = {i: self._copy(i) for i in broken}
+        undone = {i: self._undo(i) for i in broken}
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate
         self.optimizer.step()
         self._link()
-        for tensor, value in (pair for copy in before.values() for pair in copy):
-            tensor.copy_(value)
+        for undo in undone.values():
+            undo()
         for figures, norm in zip(found, norms, strict=True):
             figures |= {"gradient_norm": norm, "learning_rate": rate}
-        return [None if i in before else figures for i, figures in enumerate(found)]
+        return [None if i in undone else figures for i, figures in enumerate(found)]
 
     def _backward(self, batches: Sequence[Batch], share: float, found: list[Figures]) -> None:
         """Add the gradients of all runs; what their losses were goes into `found`."""
@@ -199,11 +202,19 @@ class StackedStep:
                     key: value[i] if value.ndim else value for key, value in state.items()
                 }
 
-    def _copy(self, i: int) -> list[tuple[Tensor, Tensor]]:
-        """All that a step changes of one run, each tensor with its value."""
-        state = self.learners[i].optimizer.state.values()
-        tensors = [p.data for p in self.own[i].values()] + [x for one in state for x in one.values() if x.ndim]
-        return [(tensor, tensor.clone()) for tensor in tensors]
+    def _undo(self, i: int) -> Callable[[], None]:
+        """What puts one run back to where it is now; its count of steps is then its own, not the stack's."""
+        states = list(self.learners[i].optimizer.state.values())
+        tensors = [p.data for p in self.own[i].values()] + [x for state in states for x in state.values() if x.ndim]
+        before, counts = [tensor.clone() for tensor in tensors], [state["step"].clone() for state in states]
+
+        def undo() -> None:
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)
+            for state, count in zip(states, counts, strict=True):
+                state["step"] = count
+
+        return undo
 
 
 def _groups(batches: Sequence[Batch], most: int) -> list[list[int]]:

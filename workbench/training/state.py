@@ -87,6 +87,7 @@ class Learner:
     def save(self, run: Path, processes: Processes) -> None:
         """Write the whole state; training that goes on from it is bit for bit the training that never stopped."""
         everywhere = processes.gather(self.random_state())
+        self.figures = {**processes.means(self.figures)}
         if not processes.main:
             return
         tensors = runs.weights_of(self.model, runs.MODEL)
@@ -96,12 +97,12 @@ class Learner:
             tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value).cpu() for key, value in values.items()}
         for rank, state in enumerate(everywhere):
             tensors |= {f"random.{rank}.{kind}": value for kind, value in state.items()}
-        self.figures = {name: float(figure) for name, figure in self.figures.items()}
         progress = {name: getattr(self, name) for name in PROGRESS} | {"scaler": self.scaler.state_dict()}
         metadata = {name: json.dumps(value) for name, value in progress.items()}
         save_tensors(run / runs.STATES / f"step-{self.step}.safetensors", tensors, metadata)
-        for old in runs.states(run)[KEPT:]:
-            old.unlink()
+        kept = [path for path in runs.states(run) if runs.step_of(path) <= self.step][:KEPT]
+        for other in set(runs.states(run)) - set(kept):  # older ones, and damaged ones from beyond this step
+            other.unlink()
 
     @in_one_line()
     def restore(self, state: State, rank: int) -> None:

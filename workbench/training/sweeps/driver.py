@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from workbench.training.sweeps.attempt import Crew, Ended
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.jobs import Job, results, survey, write_results
-from workbench.training.sweeps.local import Processes
+from workbench.training.sweeps.local import Workers
 from workbench.training.sweeps.plan import read_plan
 from workbench.training.sweeps.table import Board
 
@@ -56,7 +56,7 @@ def sweep(
         raise ValueError(f"workers must be at least 1, not {workers}")
     jobs = survey(plan, out)
     unfinished = [job for job in jobs if job.status == "waiting"]
-    crew: Crew = Processes(workers or _cores()) if ray is None or not unfinished else Cluster(ray)
+    crew: Crew = Workers(workers or _cores()) if ray is None or not unfinished else Cluster(ray)
     try:
         with _only_sweep(out):
             with Board(jobs, crew, progress and bool(unfinished)) as board:

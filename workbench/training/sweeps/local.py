@@ -19,7 +19,7 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 
 @dataclass
-class Processes:
+class Workers:
     """Up to so many processes at a time, each making one attempt; see `__main__` for what they are told and how."""
 
     workers: int
