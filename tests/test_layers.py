@@ -10,13 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Each room with the rooms it may import beside itself. Rooms further down may use rooms further up, never the reverse.
-FOUNDATION = {"files", "lookup", "memory", "seeds", "validation", "vmap"}
+FOUNDATION = {"files", "lookup", "memory", "seeds", "settings", "validation", "vmap"}
 MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
 MAY_IMPORT = {
     "files": {"memory"},
     "lookup": {"validation"},
     "memory": set(),
     "seeds": set(),
+    "settings": set(),
     "validation": set(),
     "vmap": set(),
     "tasks": FOUNDATION,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import re
 import secrets
@@ -16,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
+from workbench.settings import as_text, value_of
 from workbench.training.state import TrainingError, only_writer
 
 FIGURES = ("accuracy", "loss")
@@ -114,15 +114,12 @@ def _likeness(name: str, column: str) -> int:
 
 
 def _meets(name: str, value: Any, sign: str, text: str) -> bool:
-    try:
-        wanted = json.loads(text)
-    except json.JSONDecodeError:
-        wanted = text
+    wanted = value_of(text)
     if sign in ("=", "!="):
         return (
             bool(OPERATORS[sign](value, wanted))
             if _number(value) and _number(wanted)
-            else bool(OPERATORS[sign](_plain(value), text))
+            else bool(OPERATORS[sign](as_text(value), text))
         )
     if not _number(wanted):
         raise ValueError(f"{name}{sign}{text}: what is {sign} is a number, such as 0.9, not {text!r}")
@@ -131,10 +128,6 @@ def _meets(name: str, value: Any, sign: str, text: str) -> bool:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:

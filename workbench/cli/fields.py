@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
+
+from workbench.settings import place, value_of
 
 
 def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
@@ -21,14 +22,7 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"unrecognised argument {name!r}; fields are given as --name value")
         if not given and (not rest or rest[0].startswith("--")):
             raise ValueError(f"{name} needs a value")
-        *parents, last = name.removeprefix("--").replace("-", "_").split(".")
-        inner = fields
-        for parent in parents:
-            if isinstance(inner.get(parent), str):  # a variant's name, and now one of its settings
-                inner[parent] = {"variant": inner[parent]}
-            inner = inner.setdefault(parent, {})
-            if not isinstance(inner, dict):
-                raise ValueError(f"{name} is given, and {parent} as a value too")
+        inner, last = place(fields, name.removeprefix("--").replace("-", "_"))
         value = value_of(text if given else rest.pop(0))
         if isinstance(inner.get(last), dict) and isinstance(value, str):
             value = {**inner[last], "variant": value}
@@ -36,13 +30,6 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"{name} is given twice")
         inner[last] = value
     return fields
-
-
-def value_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from workbench.files import write_atomically
 from workbench.runs import Run, RunConfig, load_run
-from workbench.training.sweeps.plan import Plan, Planned, as_text
+from workbench.settings import as_text
+from workbench.training.sweeps.plan import Plan, Planned
 
 RESULTS = "results.parquet"
 

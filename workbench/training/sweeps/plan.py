@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workbench.runs import RunConfig
+from workbench.settings import as_text, place
 from workbench.training.presets import PRESETS, preset_config
 from workbench.validation import one_line
 
@@ -163,14 +163,7 @@ def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """`("task.n", 8)` as `{"task": {"n": 8}}`; the last of a name wins, and a name stands for its settings."""
     nested: dict[str, Any] = {}
     for name, value in fields:
-        *parents, last = name.split(".")
-        inner = nested
-        for parent in parents:
-            if isinstance(inner.get(parent), str):
-                inner[parent] = {"variant": inner[parent]}
-            inner = inner.setdefault(parent, {})
-            if not isinstance(inner, dict):
-                raise ValueError(f"{name} is given, and {parent} as {inner!r} too")
+        inner, last = place(nested, name)
         inner[last] = deepcopy(value)
     return nested
 
@@ -186,8 +179,3 @@ def _name(variant: str, choice: Mapping[str, Any]) -> str:
     if safe == text and len(text) <= LONGEST_NAME:
         return text
     return f"{safe[: LONGEST_NAME - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def as_text(value: Any) -> str:
-    """A value as it is written in names and tables."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
