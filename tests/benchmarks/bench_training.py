@@ -6,12 +6,15 @@ python tests/benchmarks/bench_training.py --write    and put them into README.md
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from harness import Table, main, milliseconds, ratios, rounds, spread
@@ -19,67 +22,76 @@ from harness import Table, main, milliseconds, ratios, rounds, spread
 import workbench
 from workbench.models import Decoder
 from workbench.seeds import generator
-from workbench.training import preset_config, train_seeds
-from workbench.training.data import training_batches
+from workbench.training import loop, preset_config, train_seeds
+from workbench.training.data import Batches, training_batches
 
-STEPS, ROUNDS = 200, 5
+STEPS, ROUNDS, BLOCK = 240, 9, 24
 SEEDS, STACK_STEPS, STACK_ROUNDS = 8, 60, 5
 TOO_LATE = 10**6  # steps: never
 
 
-def bare(preset: str) -> Callable[[], None]:
+def bare(preset: str) -> Iterator[None]:
     """The step that anyone would write: forward, cross-entropy, backward, clip, AdamW; the batches already drawn."""
     config = preset_config(preset, {"steps": STEPS})
     batches = [batch for (batch,) in training_batches(config.make_task(), config)]
     model = Decoder(config.model, generator(0))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    for batch in itertools.cycle(batches):
+        logits = model(batch.tokens)[batch.loss_mask]
+        loss = torch.nn.functional.cross_entropy(logits, batch.targets[batch.loss_mask])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        yield
 
-    def steps() -> None:
-        for batch in batches:
-            logits = model(batch.tokens)[batch.loss_mask]
-            loss = torch.nn.functional.cross_entropy(logits, batch.targets[batch.loss_mask])
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
 
-    return steps
+class Turns:
+    """Hands the loop its batches, and lets the bare steps take turns with it, a block of each.
+
+    What slows the machine for a second slows both, so that a few percent can be told apart.
+    """
+
+    def __init__(self, steps: Iterator[None]) -> None:
+        self.steps, self.seconds = steps, 0.0
+
+    def __call__(self, *arguments: Any) -> Iterator[Batches]:
+        for number, batches in enumerate(training_batches(*arguments)):
+            if number % BLOCK == 0:
+                start = time.perf_counter()
+                for _ in range(BLOCK):
+                    next(self.steps)
+                self.seconds += time.perf_counter() - start
+            yield batches
+
+
+def both(preset: str, steps: Iterator[None], **changes: Any) -> tuple[float, float]:
+    """Milliseconds of the loop's steps by its own clock, and of as many bare ones."""
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(loop, "training_batches", Turns(steps)) as turns:
+        made = workbench.train(preset, out=Path(folder) / "run", progress=False, steps=STEPS, **changes)
+        return (made.record()["seconds"] - turns.seconds) * 1e3, turns.seconds * 1e3
 
 
 def loop_table() -> Table:
     table = Table(
         "loop", f"{STEPS} steps of", "bare", "`workbench.train`, evaluation left out", "over bare", "as it comes"
     )
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-
-        def train(preset: str, spent: list[float], **changes: Any) -> Callable[[], None]:
-            def run() -> None:
-                shutil.rmtree(place / "run", ignore_errors=True)
-                made = workbench.train(preset, out=place / "run", progress=False, steps=STEPS, **changes)
-                spent.append(made.record()["seconds"] * 1e3)
-
-            return run
-
-        for preset in ("chain-chacal", "chain-standard"):
-            loop: list[float] = []
-            comes: list[float] = []
-            without = train(preset, loop, eval_every=TOO_LATE, eval_size=1)
-            taken = rounds({"bare": bare(preset), "loop": without, "as it comes": train(preset, comes)}, ROUNDS)
-            taken |= {
-                "loop": loop[1:],
-                "as it comes": comes[1:],
-            }  # by the loop's own clock: it is made once, not a step
-            over = [100 * (ratio - 1) for ratio in ratios(taken, "loop", "bare")]
-            whole = [100 * (ratio - 1) for ratio in ratios(taken, "as it comes", "bare")]
-            table.add(
-                preset,
-                milliseconds(taken["bare"]),
-                milliseconds(taken["loop"]),
-                f"{statistics.median(over):+.1f} %",
-                f"{statistics.median(whole):+.1f} %",
-            )
-            table.ask(f"{preset}: the loop over the bare step, %", statistics.median(over), most=5)
+    for preset in ("chain-chacal", "chain-standard"):
+        steps = bare(preset)
+        both(preset, steps)  # to warm up
+        without, comes = [], []
+        for _ in range(ROUNDS):
+            without.append(both(preset, steps, eval_every=TOO_LATE, eval_size=1))
+            comes.append(both(preset, steps))
+        over, whole = ([100 * (ours / theirs - 1) for ours, theirs in taken] for taken in (without, comes))
+        table.add(
+            preset,
+            milliseconds([theirs for _, theirs in without]),
+            milliseconds([ours for ours, _ in without]),
+            f"{spread(over)} %",
+            f"{spread(whole)} %",
+        )
+        table.ask(f"{preset}: the loop over the bare step, %", statistics.median(over), most=5)
     return table
 
 

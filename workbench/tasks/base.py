@@ -222,7 +222,9 @@ class Task(BaseModel, ABC):
         else:
             given = "".join(f", {name}={value}" for name, value in condition.items())
             raise ValueError(f"{self.name} has hardly any {split} example{given}; ask for larger ones")
-        batch = Batch.cat(parts, self.pad)
+        batch = parts[0] if len(parts) == 1 else Batch.cat(parts, self.pad)
+        if self.pad < 0:
+            return replace(batch, head=head)
         width = int(self.lengths(batch.tokens).max())
         return Batch(batch.tokens[:, :width], batch.targets[:, :width], batch.loss_mask[:, :width], head)
 
@@ -268,6 +270,8 @@ class Task(BaseModel, ABC):
 
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of real tokens of each sequence: what comes before the padding on its right."""
+        if self.pad < 0:
+            return torch.full(tokens.shape[:1], tokens.shape[1], device=tokens.device)
         real = (tokens != self.pad).long()
         return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 from workbench.runs import RunConfig
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 from workbench.tasks.stream import in_order
 from workbench.training.schedule import sizes, turns
+
+AT_ONCE = 16
 
 Batches = tuple[Batch, ...]
 """What one step trains on: a batch for each output head that has a part in it."""
@@ -20,7 +23,14 @@ def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[
     """The batches from step `first` to the run's end, drawn here or by the config's worker processes."""
     workers = min(config.workers, os.cpu_count() or 1)  # more draw no faster, and a config may ask for any number
     draw = partial(_training_batches, task, config.seed)
-    return in_order(draw, _wanted(config, first), workers)
+    drawn = in_order(draw, _wanted(config, first), workers)
+    return drawn if workers else _some_at_once(drawn)
+
+
+def _some_at_once(batches: Iterator[Batches]) -> Iterator[Batches]:
+    """The same batches, drawn a few steps ahead: between two optimizer steps each alone takes twice the time."""
+    while some := list(islice(batches, AT_ONCE)):
+        yield from some
 
 
 def _wanted(config: RunConfig, first: int) -> Iterator[tuple[int, dict[str, int]]]:
