@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "data": FOUNDATION | {"tasks"},
     "runs": MODELLING,
     "training": MODELLING | {"runs"},
+    "ground_truth": MODELLING | {"runs"},
     "sharing": MODELLING | {"runs"},
     "capture": MODELLING | {"runs"},
     "capture_store": MODELLING | {"capture"},
@@ -36,8 +37,9 @@ MAY_IMPORT = {
     "timeline": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "timeline"},
     "collection": MODELLING | {"runs", "training"},
-    "catalogue": MODELLING | {"runs", "training", "instruments", "mechanisms"},
-    "cli": FOUNDATION | {"tasks", "data", "runs", "training", "sharing", "report", "catalogue", "collection"},
+    "catalogue": MODELLING | {"runs", "training", "ground_truth", "instruments", "mechanisms"},
+    "cli": FOUNDATION
+    | {"tasks", "data", "runs", "training", "ground_truth", "sharing", "report", "catalogue", "collection"},
     "__main__": {"cli"},
 }
 

@@ -69,6 +69,12 @@ def _objectives() -> str:
     return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in OBJECTIVES.items())
 
 
+def _compiled() -> str:
+    from workbench.ground_truth import COMPILED
+
+    return _paragraphs((name, _first_line(kind), kind) for name, kind in COMPILED.items())
+
+
 def _instruments() -> str:
     from workbench.instruments import INSTRUMENTS
 
@@ -113,6 +119,7 @@ _DESCRIBERS = {
     "tasks": _tasks,
     "variants": _variants,
     "objectives": _objectives,
+    "compiled": _compiled,
     "instruments": _instruments,
     "mechanisms": _mechanisms,
 }

@@ -184,6 +184,8 @@ def _shape(one: Inspected) -> str:
 
 
 def _trained(one: Inspected) -> str:
+    if not one.run.config.steps:
+        return f"no step ({one.run.config.preset or 'own config'}, seed {one.run.config.seed})"
     return f"{one.run.step()} of {one.run.config.steps} steps, seed {one.run.config.seed}"
 
 

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
     try:
         options, fields = make_parser().parse_known_args(arguments)
-        if fields and options.command not in (commands.train, commands.data):
+        if fields and options.command not in (commands.train, commands.data, commands.compile_model):
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         return options.command(options, fields) or 0
     except ValueError as error:

@@ -45,6 +45,9 @@ def _say_trained(runs: Sequence[Any]) -> int:
         if run in stopped:
             say(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
             continue
+        if not run.config.steps:
+            say(f"made {run.path}: a model as it was initialised")
+            continue
         found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
         early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
         say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
@@ -74,6 +77,13 @@ def sweep(options: argparse.Namespace, _: list[str]) -> int:
             f"failed: {', '.join(failed['run'])}; the results say why, and the same command tries again", FAILED
         )
     return 0
+
+
+def compile_model(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.ground_truth import compile_run
+
+    run = compile_run(options.model, options.out, parse_fields(fields))
+    say(f"made {run.path}: {run.config.preset}, {run.config.task['name']}\nnext: workbench inspect {run.path}")
 
 
 def inspect(options: argparse.Namespace, _: list[str]) -> None:

@@ -60,6 +60,18 @@ def make_parser() -> Parser:
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")
     add.set_defaults(command=commands.sweep)
 
+    add = sub.add_parser(
+        "compile",
+        help="write a model whose mechanism is known as a run folder",
+        description="Write a model whose weights are worked out, not learned, as a run folder to try instruments on. "
+        "`workbench list compiled` shows them and their settings: --q 100 --form layernorm …",
+        usage="workbench compile NAME --out DIR [--SETTING VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("model", metavar="NAME", help="sorter or chaser")
+    add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
+    add.set_defaults(command=commands.compile_model)
+
     add = sub.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
     add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
@@ -134,7 +146,7 @@ def make_parser() -> Parser:
     add.set_defaults(command=commands.runs)
 
     add = sub.add_parser("list", help="say what exists", allow_abbrev=False)
-    kinds = ("presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms")
+    kinds = ("presets", "fields", "tasks", "variants", "objectives", "compiled", "instruments", "mechanisms")
     add.add_argument("what", choices=kinds, help="what to list")
     add.set_defaults(command=commands.list_names)
     return parser

@@ -20,6 +20,7 @@ from workbench.runs.folder import (
     create,
     list_runs,
     load_run,
+    save_run,
     scan_runs,
 )
 from workbench.runs.weights import (
@@ -58,6 +59,7 @@ __all__ = [
     "make_objective",
     "make_task",
     "parse_config",
+    "save_run",
     "save_weights",
     "scan_runs",
     "states",

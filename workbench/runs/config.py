@@ -32,7 +32,7 @@ class RunConfig(BaseModel):
     objectives: dict[str, dict[str, Any]] = Field(
         default={"next_token": {}}, description="objective -> its settings; the loss is their sum"
     )
-    steps: int = Field(1000, ge=1)
+    steps: int = Field(1000, ge=0, description="optimizer steps; 0 leaves the model as it was initialised")
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"

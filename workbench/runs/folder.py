@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from dataclasses import dataclass
@@ -9,13 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import torch
 
 from workbench import tasks
 from workbench.files import check_contents, new_folder, parse_json, read_metadata, read_text, write_atomically
 from workbench.memory import most_memory
 from workbench.models import Decoder
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, parse_config
-from workbench.runs.weights import CHECKPOINTS, MODEL, STATES, WEIGHTS, check_shapes, load_weights, states, step_of
+from workbench.runs.weights import (
+    CHECKPOINTS,
+    MODEL,
+    STATES,
+    WEIGHTS,
+    check_shapes,
+    load_weights,
+    save_weights,
+    states,
+    step_of,
+)
 from workbench.tasks import Task
 from workbench.validation import brief, harmless, in_one_line
 
@@ -210,6 +222,36 @@ def create(path: str | Path, config: RunConfig) -> Path:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         (made / STATES).mkdir()
     return path
+
+
+def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None = None) -> Run:
+    """Write a decoder of whatever origin as a finished run, to be opened and inspected like one that was trained here.
+
+    Its config says 0 steps: nothing in it tells how the weights came to be.
+
+    Args:
+        path: the run folder to make.
+        model: the decoder, in float32 or float64.
+        task: what it is to be inspected on; its vocabulary and heads must be the model's.
+        preset: what to call its origin.
+
+    Raises:
+        ValueError: if task and model do not fit, the weights are of another type, or the path already holds something.
+    """
+    dtypes = {parameter.dtype for parameter in model.parameters()}
+    precision = {torch.float32: "float32", torch.float64: "float64"}.get(dtypes.pop()) if len(dtypes) == 1 else None
+    if precision is None:
+        raise ValueError("a run keeps weights in float32 or float64, all of them in one; convert the model first")
+    shape = {field.name: getattr(model.config, field.name) for field in dataclasses.fields(model.config)}
+    named = {"name": task.name, **task.model_dump(mode="json")}
+    config = parse_config({"preset": preset, "task": named, "model": shape, "steps": 0, "precision": precision})
+    path = Path(path)
+    tasks.check_files(config.task, path)
+    check_free(path)
+    with new_folder(path) as made:
+        write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
+        save_weights(model, made / WEIGHTS, 0)
+    return load_run(path)
 
 
 def check_no_run(folder: Path) -> None:

@@ -156,7 +156,7 @@ class Member:
                 "step": learner.step,
                 "seconds": round(learner.seconds, 3),
                 "tokens": learner.tokens,
-                "tokens_per_second": round(learner.tokens / learner.seconds, 1),
+                "tokens_per_second": round(learner.tokens / max(learner.seconds, 1e-9), 1),
                 "peak_megabytes": round(peak_megabytes(learner.device), 1),
             }
         )

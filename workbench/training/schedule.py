@@ -27,7 +27,7 @@ def _one_cycle(step: int, steps: int) -> float:
     if step <= top and top > 0:
         start, end, done = ONE_CYCLE_START, 1.0, step / top
     else:
-        start, end, done = 1.0, ONE_CYCLE_END, (step - top) / (steps - top)
+        start, end, done = 1.0, ONE_CYCLE_END, (step - top) / max(steps - top, 1)
     return end + (start - end) / 2 * (1 + math.cos(math.pi * done))
 
 
