@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-Z = 1.96  # two-sided 95 % of a normal
+from workbench.instruments import statistics
+
+SEED = "seed"  # the dim of several runs that differ in their seed alone
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Measurement:
         coords: for each dim, the label of each index (for example hook names for `layer`).
         units: `nats`, `share`, `inner product`, ...
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
-        low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds.
+        low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
         n: number of examples behind each value, same shape, where `values` is a statistic.
         labels: what each value belongs to, same shape, where that is itself a finding (the token of each rank).
         caption: what the numbers show, and what they do not.
@@ -121,25 +123,22 @@ class Measurement:
     def mean(self, dim: str = "example") -> Measurement:
         """The mean over `dim`, leaving out NaN, with its 95 % interval and the n behind each value.
 
-        The interval is normal, except where every value behind a share is 0 or 1: there it is Wilson's, which keeps
-        its width at 0 % and 100 %. Intervals of shares stay within [0, 1]. Too few values to tell: NaN.
+        The interval is from a bootstrap (BCa) over examples; over seeds, of which there are a handful, Student's. Where
+        every value behind a share is 0, or every one is 1, it is Wilson's, which keeps its width. Intervals of shares
+        stay within [0, 1]. Too few values to tell: NaN.
         """
-        axis = self.axis(dim)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            n = np.sum(~np.isnan(self.values), axis=axis)
-            values = np.nansum(self.values, axis=axis) / n
-            spread = np.nansum((self.values - np.expand_dims(values, axis)) ** 2, axis=axis) / (n - 1)
-            half = Z * np.sqrt(spread / n)
-            low, high = values - half, values + half
-            if self.units == "share":
-                binary = np.all(np.isnan(self.values) | np.isin(self.values, (0, 1)), axis=axis)
-                wilson_low, wilson_high = wilson(values, n)
-                low = np.where(binary, wilson_low, low).clip(0, 1)
-                high = np.where(binary, wilson_high, high).clip(0, 1)
+        values = np.moveaxis(self.values, self.axis(dim), -1)
+        centre, n = statistics.mean(values)
+        if dim == SEED:
+            low, high = statistics.student(values)
+        else:
+            low, high = (statistics.share_interval if self.units == "share" else statistics.bootstrap)(values)
+        if self.units == "share":
+            low, high = low.clip(0, 1), high.clip(0, 1)
         dims = tuple(d for d in self.dims if d != dim)
         coords = {d: self.coords[d] for d in dims}
         return replace(
-            self, values=np.asarray(values), dims=dims, coords=coords, low=low, high=high, n=np.asarray(n), labels=None
+            self, values=np.asarray(centre), dims=dims, coords=coords, low=low, high=high, n=np.asarray(n), labels=None
         )
 
     def frame(self) -> pd.DataFrame:
@@ -162,14 +161,9 @@ class Measurement:
         }
 
     def save(self, folder: Path, stem: str) -> None:
-        """Write `stem.parquet` and `stem.json` into `folder`."""
-        self.frame().to_parquet(folder / f"{stem}.parquet", index=False)
+        """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`: the same rows."""
+        frame = self.frame()
+        frame.to_parquet(folder / f"{stem}.parquet", index=False)
+        frame.to_csv(folder / f"{stem}.csv", index=False)
         text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
         (folder / f"{stem}.json").write_text(text, encoding="utf-8")
-
-
-def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's 95 % score interval of a share of n yes-or-no outcomes."""
-    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return centre - half, centre + half
