@@ -4,12 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import workbench
 from workbench.inspection import inspect_run
 from workbench.report import Report, inspect
+from workbench.report.groups import shown
+from workbench.report.sections import sections
 from workbench.tasks import TEXTS
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}
@@ -47,7 +50,13 @@ def test_report_is_one_file_that_needs_nothing_else(side_by_side: Report) -> Non
     html = side_by_side.html.read_text(encoding="utf-8")
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="http', html)
     assert html.count('class="plotly-graph-div"') >= 8
-    for title in ("Accuracy", "Entropy", "Mechanisms", "Attention against the task's graph: chain-chacal"):
+    for title in (
+        "Accuracy",
+        "Matrix entropy",
+        "Mechanisms",
+        "The two runs compared",
+        "Attention on one sequence: chain-chacal",
+    ):
         assert f"<h2>{title}" in html.replace("&#x27;", "'")
 
 
@@ -58,8 +67,12 @@ def test_numbers_on_disk_agree_with_each_other_and_with_the_summary(side_by_side
     for stem in stems:
         rows = json.loads((data / f"{stem}.json").read_text(encoding="utf-8"))["rows"]
         table = pd.read_parquet(data / f"{stem}.parquet")
-        assert len(rows) == len(table)
+        assert len(rows) == len(table) == len(pd.read_csv(data / f"{stem}.csv"))
         pd.testing.assert_series_equal(pd.DataFrame(rows)["value"].astype(float), table["value"], atol=1e-12)
+        examples = data / "examples" / f"{stem}.parquet"
+        if examples.exists() and set(table.columns) > {"value", "low"}:
+            whole = pd.read_parquet(examples)["value"].mean()
+            assert whole == pytest.approx(np.average(table["value"], weights=table["n"]), nan_ok=True)
     mass = pd.read_parquet(data / "gold_mass.parquet")
     assert f"{mass['value'][0]:.1%}" in side_by_side.summary
 
@@ -92,11 +105,77 @@ def test_tasks_of_different_kinds_share_a_report(root: Path) -> None:
 def test_unusable_input_writes_nothing(root: Path) -> None:
     with pytest.raises(ValueError, match="n=2"):
         inspect([root / "chain-chacal"], out=root / "never", n=1)
-    with pytest.raises(ValueError, match="told apart"):
+    with pytest.raises(ValueError, match="named twice"):
         inspect([root / "chain-chacal", root / "chain-chacal"], out=root / "never")
     with pytest.raises(ValueError, match="no run folder"):
         inspect([root / "chain-chacal", root / "missing"], out=root / "never")
+    for wrong, said in (
+        ({"only": ["entropi"]}, "did you mean 'entropy'"),
+        ({"only": ["minimum"]}, "nothing that was asked for can be measured; minimum: "),
+        ({"settings": {"entropy": {"alfa": 2}}}, "entropy has no setting 'alfa'; there is: alpha"),
+        ({"settings": {"entropy": {"alpha": -1}}}, "alpha > 0"),
+        ({"export": ["pdf"]}, "there is: html, svg, png"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            inspect([root / "chain-chacal"], out=root / "never", n=8, **wrong)  # type: ignore[arg-type]
     assert not (root / "never").exists()
+
+
+def test_only_what_is_asked_for_is_measured_with_its_settings(root: Path, tmp_path: Path) -> None:
+    settings = {"entropy": {"alpha": 2.0, "centre": True}}
+    report = inspect([root / "chain-chacal"], out=tmp_path, n=8, only=["entropy"], settings=settings)
+    (one,) = report.inspected
+    assert list(one.measured) == ["entropy"] and one.measured["entropy"].settings["alpha"] == 2
+    assert "α = 2, centred" in report.summary and "accuracy" not in report.summary
+
+
+def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("kaleido")
+    report = inspect(
+        [root / "chain-chacal"], out=tmp_path, n=8, only=["accuracy", "entropy"], export=["html", "svg", "png"]
+    )
+    assert {path.suffix for path in report.figures} == {".html", ".svg", ".png"}
+    assert len({path.stem for path in report.figures}) * 3 == len(report.figures)
+    assert all(path.stat().st_size > 1000 for path in report.figures)
+    (drawn,) = (part for part in sections(report.inspected) if part.title.startswith("Accuracy"))
+    table = pd.read_csv(tmp_path / "data" / "chain-chacal" / "accuracy.csv")
+    line = drawn.drawn[0].data[0]
+    assert list(line.y) == pytest.approx(table["value"].tolist()) and list(map(int, line.x)) == table["hop"].tolist()
+    assert list(line.error_y.array) == pytest.approx((table["high"] - table["value"]).tolist())
+    shown = json.loads(
+        re.search(r"Plotly.newPlot\(\s*\"[^\"]+\",\s*(\[.*?\}\]),\s*\{", page_of(tmp_path), re.S).group(1)
+    )  # type: ignore[union-attr]
+    assert shown[0]["name"] == "chain-chacal"
+
+
+def page_of(folder: Path) -> str:
+    (path,) = (folder / "figures").glob("accuracy-by-hop-1.html")
+    return path.read_text(encoding="utf-8")
+
+
+def test_seeds_of_one_config_are_taken_together(tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        workbench.train("chain-chacal", out=tmp_path / f"seed-{seed}", progress=False, seed=seed, **SHORT)
+    workbench.train("chain-standard", out=tmp_path / "other" / "seed-0", progress=False, **SHORT)
+    paths = [*(tmp_path / f"seed-{seed}" for seed in (0, 1, 2)), tmp_path / "other" / "seed-0"]
+    report = inspect(paths, out=tmp_path / "report", n=8)
+    (together,) = (one for one in shown(report.inspected) if not one.alone)
+    assert [one.run.config.seed for one in together.members] == [0, 1, 2]
+    own = [float(one.measured["overall"].select(unit="position").values) for one in report.inspected[:3]]
+    pooled = together.measured["overall"].select(unit="position")
+    assert pooled.values == pytest.approx(np.mean(own)) and pooled.n == 3
+    assert "mean of seeds 0, 1, 2" in report.summary and together.name in report.summary
+    assert (tmp_path / "report" / "data" / together.name / "accuracy.csv").is_file()
+    assert report.differences is None
+
+
+def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> None:
+    differences = side_by_side.differences
+    assert differences is not None and len(differences) > 10
+    row = differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
+    first, second = (float(one.measured["overall"].select(unit="position").values) for one in side_by_side.inspected)
+    assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
+    assert "adjusted for" in side_by_side.summary
 
 
 OTHER_TASKS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -78,13 +79,19 @@ def _compiled() -> str:
 def _instruments() -> str:
     from workbench.instruments import INSTRUMENTS
 
-    return "\n".join(f"{name}: {_first_line(instrument)}" for name, instrument in INSTRUMENTS.items())
+    return "\n".join(_measured(name, instrument, instrument.measure) for name, instrument in INSTRUMENTS.items())
 
 
 def _mechanisms() -> str:
     from workbench.mechanisms import MECHANISMS
 
-    return "\n".join(f"{name}: {_first_line(mechanism)}" for name, mechanism in MECHANISMS.items())
+    return "\n".join(_measured(name, claim, claim.score) for name, claim in MECHANISMS.items())
+
+
+def _measured(name: str, module: Any, function: Callable[..., Any]) -> str:
+    """An instrument or mechanism with the settings that its function takes."""
+    taken = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+    return "\n".join([f"{name}: {_first_line(module)}", *(f"  {p.name} = {p.default}" for p in taken)])
 
 
 def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:

@@ -1,11 +1,12 @@
-"""Everything that is measured of a run: every instrument and mechanism that applies, on held-out data."""
+"""Everything that is measured of a run: every instrument and mechanism that applies, with its controls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -13,15 +14,26 @@ from rich.markup import escape
 from rich.progress import track
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import INSTRUMENTS, Measurement, attention_graph, mismatched
+from workbench.instruments import INSTRUMENTS, NULLS, Instrument, Measurement, attention_graph
 from workbench.instruments.projection import top_tokens
-from workbench.mechanisms import MECHANISMS
+from workbench.lookup import lookup
+from workbench.mechanisms import MECHANISMS, Mechanism
+from workbench.models.nulls import untrained
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
+from workbench.validation import harmless
+
+if TYPE_CHECKING:
+    from workbench.models.hooked import HookedDecoder
 
 BATCH = 64
+TESTED = 64  # sequences of each condition that causal tests are made on
 MOST_HOPS = 8  # of longer paths the first so many hops are measured
+UNTRAINED = "untrained"
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Of each instrument or mechanism, the settings that are not the default ones."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +42,13 @@ class Inspected:
 
     Attributes:
         run: the run.
-        measured: instrument or mechanism -> its mean over examples, with interval and n.
-        controls: the same measures on activations beside the truth of other examples.
+        name: what to call it.
+        examples: instrument or mechanism -> what was measured, with its dim `example`.
+        measured: the same, the mean over examples, with interval and n.
+        controls: the same name -> null (`mismatched`, `untrained`, …) -> the mean under it.
+        causal: mechanism -> its causal test, the mean over examples.
+        conditions: the task's test condition of each example.
+        left_out: what does not apply -> why.
         gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph.
         gold_mass_control: the same head's mass on the gold paths of other examples.
         example: a capture of a single sequence, to draw.
@@ -39,8 +56,13 @@ class Inspected:
     """
 
     run: Run
+    name: str
+    examples: dict[str, Measurement]
     measured: dict[str, Measurement]
-    controls: dict[str, Measurement]
+    controls: dict[str, dict[str, Measurement]]
+    causal: dict[str, Measurement]
+    conditions: list[dict[str, Any]]
+    left_out: dict[str, str]
     gold_mass: Measurement | None
     gold_mass_control: Measurement | None
     example: Capture
@@ -48,10 +70,25 @@ class Inspected:
 
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""
-        found = dict(self.measured) | {f"{name}-control": m for name, m in self.controls.items()}
+        found = dict(self.measured)
+        found |= {f"{name}-{null}": m for name, nulls in self.controls.items() for null, m in nulls.items()}
+        found |= {f"{name}-causal": m for name, m in self.causal.items()}
         if self.gold_mass is not None and self.gold_mass_control is not None:
-            found |= {"gold_mass": self.gold_mass, "gold_mass-control": self.gold_mass_control}
+            found |= {"gold_mass": self.gold_mass, "gold_mass-mismatched": self.gold_mass_control}
         return found | {"example-projection": top_tokens(self.example)}
+
+
+@dataclass
+class _Measure:
+    """One instrument or mechanism bound to its settings, and what it has found so far."""
+
+    name: str
+    thing: Instrument | Mechanism
+    measure: Callable[[Capture], Measurement]
+    controls: list[str]
+    found: list[Measurement] = field(default_factory=list)
+    nulls: dict[str, list[Measurement]] = field(default_factory=dict)
+    causal: list[Measurement] = field(default_factory=list)
 
 
 @torch.no_grad()
@@ -60,8 +97,13 @@ def inspect_run(
     *,
     n: int,
     seed: int,
+    name: str | None = None,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
     step: int | None = None,
     head: tuple[int, int] | None = None,
+    nulls: Sequence[str] = (*NULLS, UNTRAINED),
+    causal: bool = True,
     progress: bool = False,
 ) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
@@ -70,37 +112,63 @@ def inspect_run(
         run: the run.
         n: sequences for each of the task's test conditions.
         seed: seed of those sequences, which are from the test side of the task's split.
+        name: what to call the run; by default its folder's name.
+        only: instruments and mechanisms to measure; by default all that apply.
+        settings: those of instruments and mechanisms that are not the default ones: `{"entropy": {"alpha": 2}}`.
         step: of which checkpoint; by default the end.
         head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
+        nulls: controls to make, of those that each instrument and mechanism has.
+        causal: make the mechanisms' causal tests too.
         progress: show a progress bar on standard error.
+
+    Raises:
+        ValueError: if there is no such instrument or mechanism, or it has no such setting.
     """
-    subject, hooked = Subject.of(run.model(step), run.task(), run.name), run.hooked(step)
-    measures = _measures(subject)
+    model, task, name = run.model(step), run.task(), name or run.name
+    subject, hooked = Subject.of(model, task, name), run.hooked(step)
+    measures, left_out = _measures(subject, only, settings or {})
+    for one in measures:
+        one.controls = [null for null in one.controls if null in nulls]
+        if hasattr(one.thing, "fit"):
+            one.measure = partial(one.measure, **one.thing.fit(model, subject, generator(seed, one.name)))
+    nothing = _untrained(model, subject, seed) if any(UNTRAINED in one.controls for one in measures) else None
     names = _needed(subject, measures)
-    shuffle = generator(seed, "control")
-    found: dict[str, list[Measurement]] = {name: [] for name in measures}
-    controls: dict[str, list[Measurement]] = {name: [] for name in measures if name != "entropy"}
+    draws = generator(seed, "control")
+    conditions: list[dict[str, Any]] = []
     batches = list(_test_batches(subject.task, n, seed))
-    what = f"inspecting {escape(run.name)}" + ("" if step is None else f" at step {step}")
-    for batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+    what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
+    for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+        conditions += [condition] * len(batch)
         seen = capture(hooked, subject, batch, names)
-        unrelated = mismatched(seen, shuffle)
-        for name, (_, measure) in measures.items():
-            found[name].append(measure(seen))
-            if name in controls:
-                controls[name].append(measure(unrelated))
-    joined = {name: Measurement.join(parts) for name, parts in found.items()}
-    joined_controls = {name: Measurement.join(parts) for name, parts in controls.items()}
+        under = {null: make(seen, draws) for null, make in NULLS.items() if any(null in m.controls for m in measures)}
+        if nothing is not None:
+            under[UNTRAINED] = capture(nothing[0], nothing[1], batch, names)
+        for one in measures:
+            one.found.append(one.measure(seen))
+            for null in one.controls:
+                one.nulls.setdefault(null, []).append(one.measure(under[null]))
+            if causal and number * BATCH < TESTED and hasattr(one.thing, "causal"):
+                one.causal.append(one.thing.causal(hooked, subject, batch, generator(seed, "causal", one.name)))
+    joined = {one.name: Measurement.join(one.found) for one in measures}
+    mismatched = {m.name: Measurement.join(m.nulls["mismatched"]) for m in measures if "mismatched" in m.nulls}
     best = None
     if "attention_graph" in joined:
         if head is None:
             other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
             head = attention_graph.best_head(attention_graph.measure(capture(hooked, subject, other, names)))
-        best = [attention_graph.gold_mass(m["attention_graph"], head) for m in (joined, joined_controls)]
+        best = [attention_graph.gold_mass(m["attention_graph"], head) for m in (joined, mismatched)]
     return Inspected(
         run=run,
-        measured={name: m.mean("example") for name, m in joined.items()},
-        controls={name: m.mean("example") for name, m in joined_controls.items()},
+        name=name,
+        examples=joined,
+        measured={key: m.mean("example") for key, m in joined.items()},
+        controls={
+            one.name: {null: Measurement.join(parts).mean("example") for null, parts in one.nulls.items()}
+            for one in measures
+        },
+        causal={one.name: Measurement.join(one.causal).mean("example") for one in measures if one.causal},
+        conditions=conditions,
+        left_out=left_out,
         gold_mass=best[0] if best else None,
         gold_mass_control=best[1] if best else None,
         example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example"), split="test"), names),
@@ -110,39 +178,73 @@ def inspect_run(
 
 def hook_names(subject: Subject) -> list[str]:
     """Every hook point that an inspection of this model needs."""
-    return _needed(subject, _measures(subject))
+    return _needed(subject, _measures(subject, (), {})[0])
 
 
-Needs = Callable[[Subject], list[str]]
-Measure = Callable[[Capture], Measurement]
+def _untrained(model: Any, subject: Subject, seed: int) -> tuple[HookedDecoder, Subject]:
+    """A model of the same shape that learnt nothing, hooked, with its facts."""
+    from workbench.models.hooked import hook
+
+    fresh = untrained(model, generator(seed, UNTRAINED))
+    return hook(fresh), Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}")
 
 
-def _measures(subject: Subject) -> dict[str, tuple[Needs, Measure]]:
-    """What applies to this model: instruments (those of the graph only where there is one) and mechanisms."""
+def _measures(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[list[_Measure], dict[str, str]]:
+    """What applies to this model and was asked for; and what does not apply, with the reason."""
+    everything: dict[str, Instrument | Mechanism] = {**INSTRUMENTS, **MECHANISMS}
+    for name in (*only, *settings):
+        lookup(everything, name, "instrument or mechanism")
     found = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
-    n_hops = min(found, MOST_HOPS)  # one number for every batch, whatever its own truth has
+    n_hops = max(1, min(found, MOST_HOPS))  # one number for every batch, whatever its own truth has
+    measures, left_out = [], {}
+    for name, thing in everything.items():
+        if only and name not in only:
+            continue
+        why = thing.why_not(subject)
+        if why is not None:
+            left_out[name] = why
+            continue
+        function = thing.measure if name in INSTRUMENTS else thing.score  # type: ignore[union-attr]
+        chosen = dict(settings.get(name, {}))
+        known = _settings_of(function)
+        wrong = next((key for key in chosen if key not in known), None)
+        if wrong is not None:
+            raise ValueError(f"{name} has no setting {wrong!r}; there is: {', '.join(known) or 'none'}")
+        if "n_hops" in known:
+            chosen = {"n_hops": n_hops, **chosen}
+        measures.append(_Measure(name, thing, partial(function, **chosen), list(thing.CONTROLS)))
+    return measures, left_out
 
-    def bound(measure: Callable[..., Measurement]) -> Measure:
-        return partial(measure, n_hops=n_hops) if "n_hops" in signature(measure).parameters else measure
 
-    measures: dict[str, tuple[Needs, Measure]] = {}
-    for name, instrument in INSTRUMENTS.items():
-        if n_hops or not name.startswith("attention"):
-            measures[name] = (instrument.needs, bound(instrument.measure))
-    for name, claim in MECHANISMS.items():
-        if claim.why_not(subject) is None:
-            measures[name] = (claim.needs, bound(claim.score))
-    return measures
+def _settings_of(function: Callable[..., Measurement]) -> list[str]:
+    return [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]
 
 
-def _needed(subject: Subject, measures: Mapping[str, tuple[Needs, Measure]]) -> list[str]:
-    return sorted({name for needs, _ in measures.values() for name in needs(subject)})
+def _needed(subject: Subject, measures: Sequence[_Measure]) -> list[str]:
+    """What the measures need, and what the example's projections do."""
+    shown = INSTRUMENTS["projection"].needs(subject)
+    return sorted({*shown, *(name for one in measures for name in one.thing.needs(subject))})
 
 
-def _test_batches(task: Task, n: int, seed: int) -> Iterator[Batch]:
-    """N held-out sequences for each of the task's test conditions."""
+def _test_batches(task: Task, n: int, seed: int) -> Iterator[tuple[dict[str, Any], int, Batch]]:
+    """N held-out sequences for each of the task's test conditions: each batch with its condition and its number."""
     for condition in task.conditions:
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
         whole = task.sample(n, draws, split="test", **condition)
-        for start in range(0, n, BATCH):
-            yield whole[start : start + BATCH]
+        for number, start in enumerate(range(0, n, BATCH)):
+            yield condition, number, whole[start : start + BATCH]
+
+
+def labels(opened: Sequence[Run]) -> list[str]:
+    """A name for each run: its folder's, with as many of the folders above as tell them apart.
+
+    Raises:
+        ValueError: if a run is there twice.
+    """
+    parts = [run.path.resolve().parts for run in opened]
+    if len(set(parts)) < len(parts):
+        raise ValueError(f"a run was named twice; these are {', '.join(run.name for run in opened)}")
+    depth = 1
+    while len({part[-depth:] for part in parts}) < len(parts):
+        depth += 1
+    return [harmless("/".join(part[-depth:])) for part in parts]

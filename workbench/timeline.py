@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,13 @@ from rich.console import Console
 from rich.progress import track
 
 from workbench import figures
-from workbench.inspection import Inspected, inspect_run
+from workbench.inspection import Inspected, Settings, inspect_run
 from workbench.instruments import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
+
+NULL = "mismatched"  # an untrained model is the first checkpoint
+MOST_LINES = 14
 
 
 @dataclass(frozen=True)
@@ -24,31 +27,43 @@ class Timeline:
 
     Attributes:
         run: the run.
+        name: what to call it.
         steps: its checkpoints, then its end.
         measured: instrument or mechanism -> its mean over examples at every step, with interval and n.
         controls: the same measures beside the truth of other examples.
+        head: the layer and head whose attention is shown.
         events: (step, what happened there), of what the run's log notes.
     """
 
     run: Run
+    name: str
     steps: list[int]
     measured: dict[str, Measurement]
     controls: dict[str, Measurement]
+    head: tuple[int, int]
     events: list[tuple[int, str]]
 
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""
-        return self.measured | {f"{name}-control": m for name, m in self.controls.items()}
+        return self.measured | {f"{name}-{NULL}": m for name, m in self.controls.items()}
 
 
-def follow(last: Inspected, *, n: int, seed: int, progress: bool = False) -> Timeline:
+def follow(
+    last: Inspected,
+    *,
+    n: int,
+    seed: int,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
+    progress: bool = False,
+) -> Timeline:
     """Measure a run at every checkpoint, on the same sequences as at its end.
 
-    The head whose attention is shown is the one that is best at the end, at every step.
+    The head whose attention is shown is the one that is best at the end, at every step. Models are not edited.
 
     Args:
-        last: the run inspected at its end, with the same n and seed.
-        n, seed, progress: as for `inspect_run`.
+        last: the run inspected at its end, with the same n, seed, names and settings.
+        n, seed, only, settings, progress: as for `inspect_run`.
 
     Raises:
         ValueError: if the run has no checkpoints.
@@ -60,19 +75,25 @@ def follow(last: Inspected, *, n: int, seed: int, progress: bool = False) -> Tim
             f"{run.path} has no checkpoints to draw a timeline of; train it with --checkpoint_count 20 (log-spaced), "
             "--checkpoint_every 100, or --checkpoint_at '[0.5, 0.9]' (accuracies)"
         )
-    through = track(kept, f"{run.name} over training", console=Console(stderr=True), disable=not progress)
-    inspected = [*(inspect_run(run, n=n, seed=seed, step=step, head=last.shown_head) for step in through), last]
+    how = {"n": n, "seed": seed, "name": last.name, "only": only, "settings": settings, "head": last.shown_head}
+    through = track(kept, f"{last.name} over training", console=Console(stderr=True), disable=not progress)
+    inspected = [inspect_run(run, step=step, nulls=(NULL,), causal=False, **how) for step in through]  # type: ignore[arg-type]
+    inspected.append(last)
     steps = [*kept, run.step()]
 
-    def over_steps(of: str) -> dict[str, Measurement]:
-        found = [getattr(one, of) for one in inspected]
-        return {name: Measurement.stack([one[name] for one in found], "step", steps) for name in found[0]}
+    def over_steps(found: Sequence[Measurement]) -> Measurement:
+        return Measurement.stack(found, "step", steps)
 
-    measured, controls = over_steps("measured"), over_steps("controls")
+    measured = {name: over_steps([one.measured[name] for one in inspected]) for name in last.measured}
+    controls = {
+        name: over_steps([one.controls[name][NULL] for one in inspected])
+        for name, nulls in last.controls.items()
+        if NULL in nulls
+    }
     if last.gold_mass is not None:
         for target, of in ((measured, "gold_mass"), (controls, "gold_mass_control")):
-            target["gold_mass"] = Measurement.stack([getattr(one, of) for one in inspected], "step", steps)
-    return Timeline(run, steps, measured, controls, list(dict.fromkeys(_events(run))))
+            target["gold_mass"] = over_steps([getattr(one, of) for one in inspected])
+    return Timeline(run, last.name, steps, measured, controls, last.shown_head, list(dict.fromkeys(_events(run))))
 
 
 def _events(run: Run) -> Iterator[tuple[int, str]]:
@@ -88,30 +109,28 @@ Section = tuple[str, str, list[go.Figure]]
 
 def timeline_section(timeline: Timeline) -> Section:
     """The report's section on a run over training: its title, what it shows and does not, its figures."""
-    measured, run = timeline.measured, timeline.run
-    head = measured["gold_mass"].settings if "gold_mass" in measured else {}
-    drawn = [_draw(timeline, "overall"), _draw(timeline, "accuracy"), _draw(timeline, "entropy")]
-    if head:
-        place = {name: head[name] for name in ("layer", "head")}
-        drawn.append(_draw(timeline, "gold_mass", "mass of the best head"))
-        drawn.append(_draw(timeline, "attention_hops", **place))
-        if "chain_following" in measured:
-            drawn.append(_draw(timeline, "chain_following", **place))
-    drawn += [_draw(timeline, name, "claim holds") for name in ("copy", "minimum", "successor") if name in measured]
+    drawn = [_draw(timeline, name) for name in timeline.measured]
     text = (
-        f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed {run.config.seed}), from "
-        f"step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not over seeds. What changes together "
-        "need not be cause and effect. "
+        f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
+        f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
+        "over seeds. What changes together need not be cause and effect."
     )
-    text += "Attention is that of layer {layer}, head {head}, which is best at the end.".format(**head) if head else ""
-    return f"Over training: {run.name}", text, drawn
+    if "gold_mass" in timeline.measured:
+        text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
+    return f"Over training: {timeline.name}", text, drawn
 
 
-def _draw(timeline: Timeline, name: str, alone: str = "", **where: Any) -> go.Figure:
-    """One measurement over training; `alone` is what to call a line that has no place."""
+def _draw(timeline: Timeline, name: str) -> go.Figure:
+    """One measurement over training: lines, with the control of claims; where there are too many, a map."""
     own = timeline.measured[name]
+    layer, head = timeline.head
+    where: dict[str, Any] = {"layer": layer, "head": head} if "head" in own.dims else {}
     found = lines(own, **where)
-    control = lines(timeline.controls[name], **where) if name in MECHANISMS or name == "gold_mass" else {}
+    if len(found) > MOST_LINES:
+        return figures.map_over_training({figures.line_name(label): line for label, line in found.items()}, own.name)
+    asked = name in MECHANISMS or name == "gold_mass"
+    control = lines(timeline.controls[name], **where) if asked and name in timeline.controls else {}
+    alone = "claim holds" if name in MECHANISMS else own.name
     named, controls = (
         {figures.line_name(label) or alone: line for label, line in one.items()} for one in (found, control)
     )

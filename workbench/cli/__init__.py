@@ -11,12 +11,14 @@ from workbench.cli.parser import make_parser
 
 __all__ = ["main", "parse_fields"]
 
+TAKE_FIELDS = (commands.train, commands.data, commands.compile_model, commands.inspect)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
     try:
         options, fields = make_parser().parse_known_args(arguments)
-        if fields and options.command not in (commands.train, commands.data, commands.compile_model):
+        if fields and options.command not in TAKE_FIELDS:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         return options.command(options, fields) or 0
     except ValueError as error:

@@ -86,13 +86,20 @@ def compile_model(options: argparse.Namespace, fields: list[str]) -> None:
     say(f"made {run.path}: {run.config.preset}, {run.config.task['name']}\nnext: workbench inspect {run.path}")
 
 
-def inspect(options: argparse.Namespace, _: list[str]) -> None:
+def inspect(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report import inspect as run_inspection
 
-    how = {"n": options.n, "seed": options.seed, "timeline": options.timeline}
+    settings = parse_fields(fields)
+    loose = next((name for name, own in settings.items() if not isinstance(own, dict)), None)
+    if loose is not None:
+        raise ValueError(f"unrecognised argument '--{loose}'; settings are given as --NAME.SETTING, see --help")
+    how = {"n": options.n, "seed": options.seed, "timeline": options.timeline, "only": options.only}
+    how |= {"settings": settings, "export": options.export}
     report = run_inspection(options.runs, out=options.out, progress=not options.quiet, **how)
     say(report.summary)
     say(f"report: {report.html}")
+    if report.figures:
+        say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")
 
 
 def explore(options: argparse.Namespace, _: list[str]) -> int:

@@ -72,9 +72,19 @@ def make_parser() -> Parser:
     add.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder to make")
     add.set_defaults(command=commands.compile_model)
 
-    add = sub.add_parser("inspect", help="measure runs and write a report", allow_abbrev=False)
+    add = sub.add_parser(
+        "inspect",
+        help="measure runs and write a report",
+        description="Measure runs on held-out sequences and write a report with every number behind it. Settings of "
+        "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
+        "true …; `workbench list instruments` shows them.",
+        usage="workbench inspect RUN [RUN …] [--only NAME …] [--timeline] [--export FORMAT …] [--NAME.SETTING VALUE …]",
+        allow_abbrev=False,
+    )
     add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
     add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
+    add.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
+    add.add_argument("--export", nargs="+", default=[], metavar="FORMAT", help="every figure as html, svg, png too")
     add.add_argument("--timeline", action="store_true", help="measure every checkpoint too, and draw it over training")
     add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
     add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")

@@ -5,19 +5,57 @@ Backgrounds are transparent and the template is left to the caller (`figure.upda
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+
 from workbench.figures.attention import attention_arcs, attention_matrix
+from workbench.figures.claims import causal
 from workbench.figures.curves import accuracy, entropy, gold_mass, hops, mechanisms
+from workbench.figures.generic import Runs, any_measure
 from workbench.figures.projection import projection_bars, projection_map
-from workbench.figures.training import line_name, over_training
+from workbench.figures.training import line_name, map_over_training, over_training
+
+Draw = Callable[[Runs, Runs], list[go.Figure]]
+"""Runs -> their measurements averaged over examples, and "RUN, NULL" -> those under a null, to figures."""
+
+FIGURES: dict[str, Draw] = {
+    "accuracy": lambda runs, controls: [accuracy(runs, controls)],
+    "entropy": lambda runs, controls: [entropy(runs, controls)],
+    "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
+}
+"""Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
+
+EXAMPLES: dict[str, Callable[[Runs], list[go.Figure]]] = {}
+"""Instruments whose distribution over examples is worth seeing: drawn from measurements that have the dim `example`."""
+
+
+def draw(name: str, runs: Runs, controls: Runs, examples: Runs) -> list[go.Figure]:
+    """The figures of one instrument.
+
+    Args:
+        name: the instrument.
+        runs: run -> its measurement, averaged over examples.
+        controls: "RUN, NULL" -> the same under that null.
+        examples: run -> its measurement with the dim `example`.
+    """
+    return FIGURES.get(name, any_measure)(runs, controls) + (EXAMPLES[name](examples) if name in EXAMPLES else [])
+
 
 __all__ = [
+    "EXAMPLES",
+    "FIGURES",
     "accuracy",
+    "any_measure",
     "attention_arcs",
     "attention_matrix",
+    "causal",
+    "draw",
     "entropy",
     "gold_mass",
     "hops",
     "line_name",
+    "map_over_training",
     "mechanisms",
     "over_training",
     "projection_bars",

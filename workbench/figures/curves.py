@@ -8,26 +8,29 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import BLUE, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
+from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
 
 
-def accuracy(runs: Mapping[str, Measurement]) -> go.Figure:
+def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
     """Accuracy by the task's group (`hop`, `length`, `digit`), one line a run.
 
     Args:
         runs: name -> `accuracy.measure(...)`, joined and averaged over examples.
+        controls: "NAME, NULL" -> the same under a null, dashed.
     """
     first = next(iter(runs.values()))
     unit = first.settings.get("unit", "answer")
-    return curves(runs, first.name, f"share of {unit}s right", f"{sample_size(runs)}; bars are 95 % intervals")
+    subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
+    return curves(runs, first.name, f"share of {unit}s right", subtitle, controls)
 
 
-def entropy(runs: Mapping[str, Measurement]) -> go.Figure:
+def entropy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
     """Matrix entropy from the embedding up through the layers, one line a run.
 
     Args:
         runs: name -> `entropy.measure(...)` of one set of settings, joined and averaged over examples.
+        controls: "NAME, NULL" -> the same under a null, dashed.
     """
     first = next(iter(runs.values()))
     settings = first.settings
@@ -38,7 +41,7 @@ def entropy(runs: Mapping[str, Measurement]) -> go.Figure:
         "before the final norm",
     ]
     subtitle = f"{', '.join(how)}; {sample_size(runs)}; bars are 95 % intervals"
-    return curves(runs, "Matrix entropy by layer", f"entropy ({first.units})", subtitle)
+    return curves(runs, "Matrix entropy by layer", f"entropy ({first.units})", subtitle, controls)
 
 
 def hops(runs: Mapping[str, Measurement]) -> go.Figure:
@@ -51,8 +54,14 @@ def hops(runs: Mapping[str, Measurement]) -> go.Figure:
     return curves(runs, "Attention powers on gold hops", "share of mass", subtitle)
 
 
-def curves(runs: Mapping[str, Measurement], title: str, y_title: str, subtitle: str) -> go.Figure:
-    """Measurements of one dim as lines over it, with their intervals."""
+def curves(
+    runs: Mapping[str, Measurement],
+    title: str,
+    y_title: str,
+    subtitle: str,
+    controls: Mapping[str, Measurement] | None = None,
+) -> go.Figure:
+    """Measurements of one dim as lines over it, with their intervals; controls ("RUN, NULL") dashed, without."""
     dim = next(iter(runs.values())).dims[0]
     figure = go.Figure()
     shown: list[list[Any]] = []
@@ -70,6 +79,15 @@ def curves(runs: Mapping[str, Measurement], title: str, y_title: str, subtitle: 
             line={"color": PALETTE[i % len(PALETTE)], "width": 2.5},
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
         )
+        own = {name: m for name, m in (controls or {}).items() if name.startswith(f"{run}, ")}
+        for dash, (name, control) in zip(DASHES[1:], own.items(), strict=False):
+            figure.add_scatter(
+                x=[point_name(label) if dim == "layer" else label for label in control.coords[dim]],
+                y=control.values,
+                name=name,
+                mode="lines",
+                line={"color": PALETTE[i % len(PALETTE)], "width": 1.5, "dash": dash},
+            )
     framed(figure, title, subtitle)
     figure.update_yaxes(title=y_title)
     if next(iter(runs.values())).units == "share":
@@ -170,10 +188,19 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
 
 
 def sample_size(runs: Mapping[str, Measurement]) -> str:
-    """How many sequences stand behind the values, in words."""
-    counts = np.concatenate([np.ravel(m.n) for m in runs.values() if m.n is not None] or [np.zeros(0, int)])
+    """How many sequences, or seeds, stand behind the values, in words."""
+    words = dict.fromkeys(
+        f"{_span([m for m in runs.values() if ('seeds' in m.settings) == over_seeds])} {what}"
+        for over_seeds, what in ((False, "sequences"), (True, "seeds"))
+    )
+    said = [text for text in words if not text.startswith(" ")]
+    return f"means over {' or '.join(said)}" if said else "single values"
+
+
+def _span(measured: Sequence[Measurement]) -> str:
+    counts = np.concatenate([np.ravel(m.n) for m in measured if m.n is not None] or [np.zeros(0, int)])
     counts = counts[counts > 0]
     if not len(counts):
-        return "single values"
+        return ""
     low, high = int(counts.min()), int(counts.max())
-    return f"means over {low if low == high else f'{low} to {high}'} sequences"
+    return str(low) if low == high else f"{low} to {high}"

@@ -69,3 +69,10 @@ def thinned(labels: Sequence[str], most: int) -> dict[str, list[Any]]:
     step = -(-len(labels) // most)
     kept = range(0, len(labels), step)
     return {"tickvals": list(kept), "ticktext": [labels[i] for i in kept]}
+
+
+NULLS_IN_WORDS = {
+    "mismatched": "against other examples' truth",
+    "untrained": "untrained model",
+    "random_graph": "random graph",
+}

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from workbench.figures.style import DASHES, GREY, PALETTE, framed, point_name
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed, point_name
 from workbench.instruments import Measurement
 
 SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic
@@ -63,6 +63,23 @@ def over_training(
         tickvals=[tick + 1 for tick in (*ticks, steps[-1])],
         ticktext=[f"{tick:,}" for tick in (*ticks, steps[-1])],
     )
+
+
+def map_over_training(lines: Mapping[str, Measurement], title: str, subtitle: str = "") -> go.Figure:
+    """Many lines over training steps as the rows of a map."""
+    first = next(iter(lines.values()))
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=[line.values for line in lines.values()],
+        x=[f"{step:,}" for step in first.coords["step"]],
+        y=list(lines),
+        colorscale=SHADES,
+        colorbar={"title": {"text": first.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        hovertemplate="%{y}, step %{x}: %{z:.3g}<extra></extra>",
+    )
+    framed(figure, title, subtitle, height=190 + min(900, 22 * len(lines)), legend=False)
+    figure.update_xaxes(title="training step (checkpoints)", type="category")
+    return figure.update_yaxes(type="category", autorange="reversed", automargin=True)
 
 
 def _add(figure: go.Figure, x: Sequence[int], line: Measurement, label: str, colour: str, dash: str) -> None:

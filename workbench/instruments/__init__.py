@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from workbench.capture import Subject
+import torch
+
+from workbench.capture import Capture, Subject
 from workbench.instruments import accuracy, attention_graph, attention_hops, entropy, overall, projection
 from workbench.instruments.control import mismatched
 from workbench.instruments.entropy import matrix_entropy
@@ -17,6 +19,15 @@ class Instrument(Protocol):
     """What every instrument module offers; its docstring says what it shows and what it does not."""
 
     __doc__: str | None
+
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """What tells whether a number means something: names in `NULLS`, or `untrained`, the same measure on a model of
+        the same shape with fresh weights.
+        """
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Why this cannot be measured on this model and task, in one line; None if it can."""
 
     def needs(self, subject: Subject) -> list[str]:
         """The hook names to capture."""
@@ -35,4 +46,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "attention_hops": attention_hops,
 }
 
-__all__ = ["INSTRUMENTS", "Instrument", "Measurement", "matrix_entropy", "mismatched", "over_batches"]
+NULLS: dict[str, Callable[[Capture, torch.Generator], Capture]] = {"mismatched": mismatched}
+"""What leaves a capture as it is but for the one thing that is claimed of it."""
+
+__all__ = ["INSTRUMENTS", "NULLS", "Instrument", "Measurement", "matrix_entropy", "mismatched", "over_batches"]

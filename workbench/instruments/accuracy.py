@@ -9,6 +9,13 @@ from __future__ import annotations
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.measurement import Measurement
 
+CONTROLS = ("mismatched",)
+
+
+def why_not(subject: Subject) -> str | None:
+    """It can be measured on every model and task."""
+    return None
+
 
 def needs(subject: Subject) -> list[str]:
     """The logits alone."""

@@ -15,8 +15,19 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.measurement import Measurement
+from workbench.seeds import generator
 
 MATRICES = ("pattern", "resolvent")
+
+
+CONTROLS = ("mismatched", "untrained")
+
+
+def why_not(subject: Subject) -> str | None:
+    """Why there is nothing to measure, in one line; None if there is."""
+    if not subject.task.truth(subject.task.sample(4, generator(0, "what truth offers")).tokens).n_hops:
+        return f"the task {subject.task.name} has no graph"
+    return None
 
 
 def needs(subject: Subject) -> list[str]:

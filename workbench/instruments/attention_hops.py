@@ -10,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.capture import Capture
-from workbench.instruments.attention_graph import mass_on, needs, pattern, unit_rows
+from workbench.instruments.attention_graph import mass_on, needs, pattern, unit_rows, why_not
 from workbench.instruments.measurement import Measurement
 
-__all__ = ["measure", "needs"]
+__all__ = ["CONTROLS", "measure", "needs", "why_not"]
+
+CONTROLS = ("mismatched", "untrained")
 
 
 def measure(capture: Capture, *, n_hops: int | None = None) -> Measurement:

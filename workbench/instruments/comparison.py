@@ -27,7 +27,8 @@ def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
     first = means[0]
     for other in means[1:]:
         _check_alike(first, other)
-    plain = [replace(one, low=None, high=None, n=None, labels=None) for one in means]
+    about = {**first.settings, "seeds": list(seeds)}
+    plain = [replace(one, settings=about, low=None, high=None, n=None, labels=None) for one in means]
     return Measurement.stack(plain, SEED, list(seeds)).mean(SEED)
 
 

@@ -283,6 +283,14 @@ class EntropyStream:
         return float(gram_entropy(lower, alpha)) / _log_size(normalise, self.n, len(self.mean))
 
 
+CONTROLS = ("untrained",)
+
+
+def why_not(subject: Subject) -> str | None:
+    """It can be measured on every model and task."""
+    return None
+
+
 def needs(subject: Subject) -> list[str]:
     """The embedding, then the residual after attention (`resid_mid`) and after the MLP (`resid_post`), per layer."""
     layers = range(subject.n_layers)

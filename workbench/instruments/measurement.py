@@ -120,6 +120,17 @@ class Measurement:
             labels=parts.get("label"),
         )
 
+    def pick(self, examples: Sequence[int]) -> Measurement:
+        """The part of some examples, by their index."""
+        axis = self.axis("example")
+        labels = [self.coords["example"][i] for i in examples]
+        return replace(
+            self,
+            values=np.take(self.values, list(examples), axis=axis),
+            coords={**self.coords, "example": labels},
+            labels=None if self.labels is None else np.take(self.labels, list(examples), axis=axis),
+        )
+
     def mean(self, dim: str = "example") -> Measurement:
         """The mean over `dim`, leaving out NaN, with its 95 % interval and the n behind each value.
 
@@ -162,8 +173,12 @@ class Measurement:
 
     def save(self, folder: Path, stem: str) -> None:
         """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`: the same rows."""
+        self.save_parquet(folder, stem)
         frame = self.frame()
-        frame.to_parquet(folder / f"{stem}.parquet", index=False)
         frame.to_csv(folder / f"{stem}.csv", index=False)
         text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
         (folder / f"{stem}.json").write_text(text, encoding="utf-8")
+
+    def save_parquet(self, folder: Path, stem: str) -> None:
+        """Write `stem.parquet` into `folder`: for what has a row for every example."""
+        self.frame().to_parquet(folder / f"{stem}.parquet", index=False)

@@ -13,6 +13,13 @@ from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.measurement import Measurement
 from workbench.tasks import correct
 
+CONTROLS = ("mismatched",)
+
+
+def why_not(subject: Subject) -> str | None:
+    """It can be measured on every model and task."""
+    return None
+
 
 def needs(subject: Subject) -> list[str]:
     """The logits alone."""

@@ -24,6 +24,14 @@ from workbench.lookup import lookup
 BASES = ("encoder", "decoder")
 
 
+CONTROLS = ("mismatched", "untrained")
+
+
+def why_not(subject: Subject) -> str | None:
+    """It can be measured on every model and task."""
+    return None
+
+
 def needs(subject: Subject) -> list[str]:
     """The residual after attention (`resid_mid`) and after the MLP (`resid_post`) of every layer."""
     layers = range(subject.n_layers)

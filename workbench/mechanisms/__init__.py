@@ -17,6 +17,10 @@ class Mechanism(Protocol):
 
     __doc__: str | None
 
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """The nulls beside its score, as those of an instrument."""
+
     def why_not(self, subject: Subject) -> str | None:
         """Why the claim cannot be tested on this model, in one line; None if it can."""
 

@@ -19,6 +19,8 @@ from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
 from workbench.mechanisms.base import sample_truth
 
+CONTROLS = ("mismatched", "untrained")
+
 needs = attention_graph.needs
 
 

@@ -16,6 +16,8 @@ from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
 from workbench.mechanisms.base import missing
 
+CONTROLS = ("mismatched", "untrained")
+
 needs = projection.needs
 
 

@@ -14,6 +14,8 @@ from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
 from workbench.mechanisms.base import missing
 
+CONTROLS = ("mismatched", "untrained")
+
 POINT = "blocks.0.hook_resid_mid"
 
 

@@ -1,0 +1,128 @@
+"""Any measurement as a figure: lines where there are few, else a map. What has no drawing of its own is drawn so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.style import DASHES, PALETTE, SHADES, framed, point_name
+from workbench.instruments import Measurement
+
+Runs = Mapping[str, Measurement]
+"""Run -> its measurement, averaged over examples; of controls: "RUN, NULL" -> the same under that null."""
+
+IN_ORDER = ("step", "length", "hop", "digit", "rank", "point", "layer", "position")
+MOST_LINES = 8
+
+
+def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """A measurement of any dims: the first of `IN_ORDER` that it has goes along the axis, the rest become lines."""
+    first = next(iter(runs.values()))
+    if not first.dims:
+        return [single(runs, controls)]
+    along = next((dim for dim in IN_ORDER if dim in first.dims), first.dims[-1])
+    if len(first.dims) == 1:
+        subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
+        return [curves(runs, first.name, first.units, subtitle, controls)]
+    return [
+        of_run(run, m, along, {name: c for name, c in controls.items() if name.startswith(f"{run}, ")})
+        for run, m in runs.items()
+    ]
+
+
+def single(runs: Runs, controls: Runs) -> go.Figure:
+    """One number a run, and its controls: a bar each."""
+    first = next(iter(runs.values()))
+    figure = go.Figure()
+    for i, (run, m) in enumerate(runs.items()):
+        own = {run: m, **{name: c for name, c in controls.items() if name.startswith(f"{run}, ")}}
+        for name, shown in own.items():
+            pattern = {"shape": "" if name == run else "/"}
+            marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 1.0 if name == run else 0.55, "pattern": pattern}
+            figure.add_bar(x=[name], y=[float(shown.values)], error_y=interval(shown), name=name, marker=marker)
+    framed(figure, first.name, f"{sample_size(runs)}; bars are 95 % intervals; hatched: controls", legend=False)
+    return scaled(figure.update_yaxes(title=first.units), first)
+
+
+def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
+    """One run over one dim; the other dims' labels are lines, or where they are many the rows of a map."""
+    lines = split(m, along)
+    subtitle = f"{run}; {sample_size({run: m})}"
+    if len(lines) > MOST_LINES:
+        return heat(lines, m, along, subtitle)
+    figure = go.Figure()
+    for i, (label, line) in enumerate(lines.items()):
+        add(figure, line, label, i, DASHES[0])
+        for j, (name, control) in enumerate(controls.items(), 1):
+            null = name.removeprefix(f"{run}, ")
+            add(figure, split(control, along)[label], f"{label}, {null}", i, DASHES[1 + j % 3])
+    framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""))
+    figure.update_xaxes(title=axis_title(along), type="category" if along in ("layer", "point") else None)
+    return scaled(figure.update_yaxes(title=m.units), m)
+
+
+def add(figure: go.Figure, line: Measurement, label: str, colour: int, dash: str) -> None:
+    figure.add_scatter(
+        x=tick_labels(line),
+        y=line.values,
+        error_y=interval(line) if dash == DASHES[0] else None,
+        name=label,
+        mode="lines+markers",
+        line={"color": PALETTE[colour % len(PALETTE)], "dash": dash, "width": 2.5 if dash == DASHES[0] else 1.5},
+        marker={"size": 6 if dash == DASHES[0] else 4},
+    )
+
+
+def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
+    """A map with a row for each line."""
+    share = m.units == "share"
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=[line.values for line in lines.values()],
+        x=tick_labels(next(iter(lines.values()))),
+        y=list(lines),
+        colorscale=SHADES,
+        zmin=0 if share else None,
+        zmax=1 if share else None,
+        colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        hovertemplate="%{y}, " + axis_title(along) + " %{x}: %{z:.3f}<extra></extra>",
+    )
+    framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)
+    figure.update_xaxes(title=axis_title(along), type="category")
+    return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
+
+
+def split(m: Measurement, along: str) -> dict[str, Measurement]:
+    """One measurement of the single dim `along` for each combination of the other dims' labels."""
+    others = [dim for dim in m.dims if dim != along]
+    found = {}
+    for index in np.ndindex(*(len(m.coords[dim]) for dim in others)):
+        place = {dim: m.coords[dim][i] for dim, i in zip(others, index, strict=True)}
+        found[", ".join(place_name(dim, label) for dim, label in place.items())] = m.select(**place)
+    return found
+
+
+def place_name(dim: str, label: Any) -> str:
+    """`layer 0`, `0 · mid`, or a label that speaks for itself."""
+    if isinstance(label, str):
+        return point_name(label)
+    return f"{dim} {label}"
+
+
+def tick_labels(line: Measurement) -> list[Any]:
+    (dim,) = line.dims
+    return [point_name(label) if isinstance(label, str) else label for label in line.coords[dim]]
+
+
+def axis_title(dim: str) -> str:
+    return "residual: layer · point" if dim in ("layer", "point") else dim
+
+
+def scaled(figure: go.Figure, m: Measurement) -> go.Figure:
+    if m.units == "share":
+        return figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    return figure.update_yaxes(rangemode="tozero")

@@ -1,0 +1,141 @@
+"""Runs measured and what was found written down: a table, a self-contained HTML page, every number, every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from workbench import runs
+from workbench.files import write_atomically
+from workbench.inspection import Inspected, Settings, inspect_run, labels
+from workbench.instruments import Measurement
+from workbench.instruments.comparison import compare
+from workbench.report.figure_files import FORMATS, check_formats, write_figures
+from workbench.report.groups import shown
+from workbench.report.page import page
+from workbench.report.sections import Section, sections
+from workbench.report.table import all_columns, comparison_text, rows, summarise
+from workbench.timeline import Timeline, follow, timeline_section
+
+__all__ = ["FORMATS", "Report", "inspect"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an inspection leaves.
+
+    Attributes:
+        inspected: what was measured, run by run.
+        summary: the table that was printed.
+        html: the page.
+        timelines: every run over training, if that was asked for.
+        differences: two runs of one task, paired by example (see `comparison.compare`).
+        figures: the files of single figures that were asked for.
+    """
+
+    inspected: list[Inspected]
+    summary: str
+    html: Path
+    timelines: list[Timeline]
+    differences: pd.DataFrame | None
+    figures: list[Path]
+
+
+def inspect(
+    paths: Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    n: int = 256,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
+    timeline: bool = False,
+    export: Sequence[str] = (),
+    progress: bool = False,
+) -> Report:
+    """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
+
+    Runs that differ in their seed alone are also taken together. Two runs of the same task are compared in pairs,
+    example by example.
+
+    Args:
+        paths: run folders.
+        out: where the report goes; by default `inspection` in the first run's folder.
+        n: sequences to measure for each of the task's test conditions.
+        seed: seed of those sequences; they come from other streams than training's.
+        only: instruments and mechanisms to measure; by default all that apply.
+        settings: theirs, where not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
+        timeline: measure every checkpoint too, and draw everything over training.
+        export: formats (`html`, `svg`, `png`) in which to write every figure by itself, under `figures/`.
+        progress: show a progress bar on standard error.
+
+    Raises:
+        ValueError: if a run cannot be opened or is named twice, n is below 2, a name in `only`, `settings` or `export`
+            does not exist, nothing asked for applies, or a timeline is asked for of a run without checkpoints. Nothing
+            is written then.
+    """
+    if n < 2:
+        raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
+    check_formats(export)
+    opened = [runs.load_run(path) for path in paths]
+    how = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
+    inspected = [
+        inspect_run(run, name=name, **how)  # type: ignore[arg-type]
+        for run, name in zip(opened, labels(opened), strict=True)
+    ]
+    if not any(one.measured for one in inspected):
+        why = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
+        raise ValueError(f"nothing that was asked for can be measured; {'; '.join(why)}")
+    timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
+    drawn = [*sections(inspected), *(Section(*timeline_section(followed)) for followed in timelines)]
+    differences = _differences(inspected)
+    folder = Path(out) if out is not None else opened[0].path / "inspection"
+    _write_numbers(folder / "data", inspected, timelines, differences)
+    columns = all_columns(inspected)
+    made = f"n = {n} sequences per test condition, seed {seed}"
+    html = folder / "report.html"
+    text = page(inspected, ([one.name for one in columns], rows(columns)), drawn, differences, made)
+    write_atomically(html, text.encode())
+    files = write_figures(folder / "figures", drawn, export)
+    summary = summarise(inspected)
+    if differences is not None:
+        summary += "\n\n" + comparison_text(differences, inspected[0].name, inspected[1].name)
+    return Report(inspected, summary, html, timelines, differences, files)
+
+
+def _differences(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
+    """Two runs of one task paired by example; heads of two models are not the same heads, and are left out."""
+    if len(inspected) != 2 or inspected[0].run.config.task != inspected[1].run.config.task:
+        return None
+    first, second = ({name: m for name, m in one.examples.items() if "head" not in m.dims} for one in inspected)
+    return compare(first, second)
+
+
+def _write_numbers(
+    folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline], differences: pd.DataFrame | None
+) -> None:
+    """Every number that was measured, a folder for each run and for each config with several seeds."""
+    for one in inspected:
+        _save(one.all(), folder / one.name)
+        (folder / one.name / "examples").mkdir(exist_ok=True)
+        for name, measurement in one.examples.items():
+            measurement.save_parquet(folder / one.name / "examples", name)
+    for group in shown(inspected):
+        if not group.alone:
+            nulls = {f"{name}-{null}": m for name, found in group.controls.items() for null, m in found.items()}
+            causal = {f"{name}-causal": m for name, m in group.causal.items()}
+            _save(group.measured | nulls | causal, folder / group.name)
+    for followed in timelines:
+        _save(followed.all(), folder / followed.name / "timeline")
+    if differences is not None:
+        differences.to_parquet(folder / "comparison.parquet", index=False)
+        differences.to_csv(folder / "comparison.csv", index=False)
+
+
+def _save(measured: Mapping[str, Measurement], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, measurement in measured.items():
+        measurement.save(folder, name)

@@ -1,0 +1,155 @@
+"""The report's figures: a section for each thing measured, with what it shows, what it does not, and its controls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench import figures
+from workbench.figures.curves import curves, sample_size
+from workbench.figures.style import NULLS_IN_WORDS
+from workbench.inspection import Inspected
+from workbench.instruments import INSTRUMENTS, Measurement, attention_graph
+from workbench.instruments.comparison import over_seeds
+from workbench.instruments.grouped import by_group, conditions_as_groups
+from workbench.instruments.projection import top_tokens
+from workbench.mechanisms import MECHANISMS
+from workbench.report.groups import Shown, own_head, shown
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a paragraph, and figures."""
+
+    title: str
+    text: str
+    drawn: list[go.Figure]
+
+    @property
+    def slug(self) -> str:
+        """The heading as part of a file's name."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def sections(inspected: Sequence[Inspected]) -> list[Section]:
+    """Every section, those of measures first, then what is drawn of single runs."""
+    lines = shown(inspected)
+    found = [made for name in INSTRUMENTS if (made := _measured(name, lines)) is not None]
+    found += _mechanisms(lines)
+    found += [_graph(one) for one in inspected if one.gold_mass is not None]
+    for one in inspected:
+        if all(point in one.example.activations for point in INSTRUMENTS["projection"].needs(one.example.subject)):
+            table = top_tokens(one.example)
+            maps = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
+            found.append(Section(f"Residual of one sequence on both bases: {one.name}", table.caption, maps))
+    return found
+
+
+def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
+    """One instrument over all runs that it was measured on."""
+    own = [one for one in lines if name in one.measured]
+    if not own:
+        return None
+    drawn = []
+    for dims in dict.fromkeys(one.measured[name].dims for one in own):
+        alike = [one for one in own if one.measured[name].dims == dims]
+        runs, controls = {one.name: one.measured[name] for one in alike}, controls_of(alike, name)
+        if (*dims, "example") != alike[0].members[0].examples[name].dims:  # of each seed's best head
+            drawn += figures.any_measure(runs, controls)
+        else:
+            drawn += figures.draw(name, runs, controls, {one.name: _examples(one, name) for one in alike})
+    first = own[0].measured[name]
+    return Section(first.name, f"{first.caption} {_of_controls(own, name)}".strip(), drawn)
+
+
+def controls_of(lines: Sequence[Shown], name: str) -> dict[str, Measurement]:
+    """Every line's controls: "RUN, NULL IN WORDS" -> the measure under that null."""
+    return {
+        f"{one.name}, {NULLS_IN_WORDS[null]}": control
+        for one in lines
+        for null, control in one.controls.get(name, {}).items()
+    }
+
+
+def _examples(one: Shown, name: str) -> Measurement:
+    """What was measured of each example, of all seeds together."""
+    return Measurement.join([member.examples[name] for member in one.members])
+
+
+def _of_controls(lines: Sequence[Shown], name: str) -> str:
+    nulls = dict.fromkeys(null for one in lines for null in one.controls.get(name, ()))
+    return f"Controls: {'; '.join(NULLS_IN_WORDS[null] for null in nulls)}." if nulls else ""
+
+
+def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
+    """How often each claim holds, by condition, and what its causal test finds."""
+    own = {name: [one for one in lines if name in one.measured] for name in MECHANISMS}
+    own = {name: found for name, found in own.items() if found}
+    if not own:
+        return []
+    pairs = {
+        one.name: [(_one_head(one, name), _control(one, name)) for name in own if name in one.measured] for one in lines
+    }
+    captions = dict.fromkeys(found[0].measured[name].caption for name, found in own.items())
+    made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
+    by_condition = [figure for name, found in own.items() for figure in _by_condition(name, found)]
+    if by_condition:
+        text = "The same claims in each of the task's test conditions; compare Figures 4.15 and 4.16 of the "
+        text += "task-hinting paper. Dashed: the same score against the truth of other examples."
+        made.append(Section("Mechanisms by condition", text, by_condition))
+    tested = {one.name: one.causal for one in lines if one.causal}
+    if tested:
+        text = "Each claimed thing was edited in the running model, and the same edit made elsewhere. If the claim is "
+        text += "right, the first changes the answer into what the claim predicts, and the second changes nothing. "
+        text += "Only answers that were right before the edit count."
+        made.append(Section("Causal tests", text, figures.causal(tested)))
+    return made
+
+
+def _one_head(one: Shown, name: str) -> Measurement:
+    return _of_head(one, one.measured[name])
+
+
+def _control(one: Shown, name: str) -> Measurement:
+    nulls = one.controls[name]
+    return _of_head(one, nulls.get("mismatched", next(iter(nulls.values()))))
+
+
+def _of_head(one: Shown, measured: Measurement) -> Measurement:
+    return own_head(one.members[0], measured) if one.alone else measured
+
+
+def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
+    """A claim with one number an example, over the lengths (or the like) that the task is tested on."""
+    runs: dict[str, Measurement] = {}
+    for one in lines:
+        parts = []
+        for member in one.members:
+            groups = conditions_as_groups(member.conditions)
+            examples = member.examples[name]
+            if groups is None or examples.dims != ("example",):
+                return []
+            parts.append(by_group(examples, groups[1], groups[0]))
+        seeds = [member.run.config.seed for member in one.members]
+        runs[one.name] = parts[0] if one.alone else over_seeds(parts, seeds)
+    first = next(iter(runs.values()))
+    subtitle = f"{sample_size(runs)} at each {first.dims[0]}; 95 % intervals"
+    return [curves(runs, first.name, "share of cases", subtitle)]
+
+
+def _graph(one: Inspected) -> Section:
+    """One head's attention on one sequence, beside the task's graph."""
+    layer, head = one.shown_head
+    matrices = attention_graph.matrices(one.example, 0, layer, head)
+    gold = attention_graph.gold_edges(one.example, 0)
+    drawn = [figures.attention_arcs(matrices, "pattern", [edge for edge in gold if edge[0] == 1])]
+    drawn.append(figures.attention_matrix(matrices, "pattern", gold))
+    if not np.allclose(matrices.select(matrix="pattern").values, matrices.select(matrix="resolvent").values):
+        drawn.append(figures.attention_matrix(matrices, "resolvent", gold))
+    text = f"{one.measured['attention_graph'].caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
+    text += "with the most mass on gold paths on other data."
+    return Section(f"Attention on one sequence: {one.name}", text, drawn)
