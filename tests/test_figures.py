@@ -171,3 +171,33 @@ def test_unknown_matrix_is_refused_with_those_that_exist() -> None:
 def test_labels_of_several_runs_are_merged_in_order() -> None:
     assert ordered_union([[4, 2], [1, 3]]) == [1, 2, 3, 4]
     assert ordered_union([["a", "b"], ["a", "b", "c"]]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "kind"),
+    [
+        ((), "bar"),
+        (("edit", "outcome"), "bar"),
+        (("hop",), "scatter"),
+        (("layer", "head", "hop"), "scatter"),
+        (("role", "layer", "head", "hop"), "heatmap"),
+    ],
+)
+def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, ...], kind: str) -> None:
+    sizes = {"edit": 2, "outcome": 2, "hop": 4, "layer": 2, "head": 3, "role": 5}
+    coords = {
+        dim: [f"{dim}{i}" if dim in ("edit", "outcome", "role") else i for i in range(sizes[dim])] for dim in dims
+    }
+    shape = [sizes[dim] for dim in dims]
+    draws = np.random.default_rng(0)
+
+    def made() -> Measurement:
+        values = draws.random((*shape, 20))
+        return Measurement("Thing", values, (*dims, "example"), {**coords, "example": range(20)}, "share").mean()
+
+    runs = {"a": made(), "b": made()}
+    drawn = figures.any_measure(runs, {"a, untrained model": made(), "b, untrained model": made()})
+    assert {trace.type for figure in drawn for trace in figure.data} == {kind}
+    shown = np.concatenate([np.ravel(np.asarray(t.z if kind == "heatmap" else t.y)) for f in drawn for t in f.data])
+    for m in runs.values():
+        assert np.isin(np.round(m.values.ravel(), 9), np.round(shown.astype(float), 9)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ class Inspected:
         controls: the same name -> null (`mismatched`, `untrained`, …) -> the mean under it.
         causal: mechanism -> its causal test, the mean over examples.
         conditions: the task's test condition of each example.
+        fingerprint: of all tokens: runs with the same one were measured on the same examples.
         left_out: what does not apply -> why.
         gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph.
         gold_mass_control: the same head's mass on the gold paths of other examples.
@@ -62,6 +64,7 @@ class Inspected:
     controls: dict[str, dict[str, Measurement]]
     causal: dict[str, Measurement]
     conditions: list[dict[str, Any]]
+    fingerprint: str
     left_out: dict[str, str]
     gold_mass: Measurement | None
     gold_mass_control: Measurement | None
@@ -135,10 +138,12 @@ def inspect_run(
     names = _needed(subject, measures)
     draws = generator(seed, "control")
     conditions: list[dict[str, Any]] = []
+    digest = sha256()
     batches = list(_test_batches(subject.task, n, seed))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
         conditions += [condition] * len(batch)
+        digest.update(batch.tokens.numpy().tobytes())
         seen = capture(hooked, subject, batch, names)
         under = {null: make(seen, draws) for null, make in NULLS.items() if any(null in m.controls for m in measures)}
         if nothing is not None:
@@ -168,6 +173,7 @@ def inspect_run(
         },
         causal={one.name: Measurement.join(one.causal).mean("example") for one in measures if one.causal},
         conditions=conditions,
+        fingerprint=digest.hexdigest(),
         left_out=left_out,
         gold_mass=best[0] if best else None,
         gold_mass_control=best[1] if best else None,
@@ -241,7 +247,7 @@ def labels(opened: Sequence[Run]) -> list[str]:
     Raises:
         ValueError: if a run is there twice.
     """
-    parts = [run.path.resolve().parts for run in opened]
+    parts = [run.path.resolve().parts[1:] for run in opened]
     if len(set(parts)) < len(parts):
         raise ValueError(f"a run was named twice; these are {', '.join(run.name for run in opened)}")
     depth = 1

@@ -20,32 +20,55 @@ MOST_LINES = 8
 
 
 def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
-    """A measurement of any dims: the first of `IN_ORDER` that it has goes along the axis, the rest become lines."""
+    """A measurement of any dims: the first of `IN_ORDER` that it has goes along the axis, the rest become lines.
+
+    What has no order is drawn as bars.
+    """
     first = next(iter(runs.values()))
-    if not first.dims:
-        return [single(runs, controls)]
-    along = next((dim for dim in IN_ORDER if dim in first.dims), first.dims[-1])
+    along = next((dim for dim in IN_ORDER if dim in first.dims), None)
+    if along is None:
+        return [bars_beside(runs, controls)]
     if len(first.dims) == 1:
         subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
-    return [
-        of_run(run, m, along, {name: c for name, c in controls.items() if name.startswith(f"{run}, ")})
-        for run, m in runs.items()
-    ]
+    return [of_run(run, m, along, own_controls(run, controls)) for run, m in runs.items()]
 
 
-def single(runs: Runs, controls: Runs) -> go.Figure:
-    """One number a run, and its controls: a bar each."""
+def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
+    """A run's controls: what it was compared with -> the measurement."""
+    return {name.removeprefix(f"{run}, "): m for name, m in controls.items() if name.startswith(f"{run}, ")}
+
+
+def bars_beside(runs: Runs, controls: Runs) -> go.Figure:
+    """A group of bars for each label, or for the single number: every run, and hatched beside it its controls."""
     first = next(iter(runs.values()))
     figure = go.Figure()
     for i, (run, m) in enumerate(runs.items()):
-        own = {run: m, **{name: c for name, c in controls.items() if name.startswith(f"{run}, ")}}
-        for name, shown in own.items():
-            pattern = {"shape": "" if name == run else "/"}
-            marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 1.0 if name == run else 0.55, "pattern": pattern}
-            figure.add_bar(x=[name], y=[float(shown.values)], error_y=interval(shown), name=name, marker=marker)
-    framed(figure, first.name, f"{sample_size(runs)}; bars are 95 % intervals; hatched: controls", legend=False)
+        hatches = ("", "/", ".", "x")
+        for (null, drawn), hatch in zip({"": m, **own_controls(run, controls)}.items(), hatches, strict=False):
+            labels = [", ".join(place_name(*at) for at in place.items()) or first.name for place in places(drawn)]
+            marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 0.5 if null else 1.0, "pattern": {"shape": hatch}}
+            name = f"{run}, {null}" if null else run
+            flat = {"values": drawn.values.reshape(-1), "low": _flat(drawn.low), "high": _flat(drawn.high)}
+            error = None
+            if flat["low"] is not None and flat["high"] is not None:
+                above, below = flat["high"] - flat["values"], flat["values"] - flat["low"]
+                error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
+            figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker)
+    said = f"{sample_size(runs)}; bars are 95 % intervals" + ("; hatched: controls" if controls else "")
+    framed(figure, first.name, said).update_layout(barmode="group", bargap=0.35)
     return scaled(figure.update_yaxes(title=first.units), first)
+
+
+def _flat(values: np.ndarray | None) -> np.ndarray | None:
+    return None if values is None else values.reshape(-1)
+
+
+def places(m: Measurement) -> list[dict[str, Any]]:
+    """Where each value is, in the order of `m.values.reshape(-1)`."""
+    return [
+        {dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)} for index in np.ndindex(*m.values.shape)
+    ]
 
 
 def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
@@ -58,8 +81,7 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     for i, (label, line) in enumerate(lines.items()):
         add(figure, line, label, i, DASHES[0])
         for j, (name, control) in enumerate(controls.items(), 1):
-            null = name.removeprefix(f"{run}, ")
-            add(figure, split(control, along)[label], f"{label}, {null}", i, DASHES[1 + j % 3])
+            add(figure, split(control, along)[label], f"{label}, {name}", i, DASHES[1 + j % 3])
     framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""))
     figure.update_xaxes(title=axis_title(along), type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)

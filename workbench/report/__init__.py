@@ -58,8 +58,8 @@ def inspect(
 ) -> Report:
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
 
-    Runs that differ in their seed alone are also taken together. Two runs of the same task are compared in pairs,
-    example by example.
+    Runs that differ in their seed alone are also taken together. Two runs that were measured on the same sequences are
+    compared in pairs, example by example.
 
     Args:
         paths: run folders.
@@ -107,8 +107,8 @@ def inspect(
 
 
 def _differences(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
-    """Two runs of one task paired by example; heads of two models are not the same heads, and are left out."""
-    if len(inspected) != 2 or inspected[0].run.config.task != inspected[1].run.config.task:
+    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out."""
+    if len(inspected) != 2 or inspected[0].fingerprint != inspected[1].fingerprint:
         return None
     first, second = ({name: m for name, m in one.examples.items() if "head" not in m.dims} for one in inspected)
     return compare(first, second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
@@ -198,7 +199,7 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
     ordered = differences.sort_values(["p_holm", "p"], kind="stable").head(SHOWN_DIFFERENCES)
     return [
         [
-            f"{row.measure}: {row.place}" if row.place else str(row.measure),
+            f"{row.measure}: {_in_words(row.place)}" if row.place else str(row.measure),
             f"{row.first:.3f}",
             f"{row.second:.3f}",
             f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]",
@@ -208,6 +209,10 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
         ]
         for row in ordered.itertuples()
     ]
+
+
+def _in_words(place: str) -> str:
+    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda found: point_name(found[1]), place)
 
 
 def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
