@@ -11,7 +11,15 @@ import plotly.graph_objects as go
 
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.claims import causal
-from workbench.figures.curves import accuracy, entropy, gold_mass, hops, mechanisms
+from workbench.figures.curves import accuracy, gold_mass, hops, mechanisms
+from workbench.figures.entropy import (
+    by_layer,
+    by_layer_and_group,
+    by_layer_over_training,
+    distributions_by_layer,
+    entropy,
+    spectrum,
+)
 from workbench.figures.generic import Runs, any_measure
 from workbench.figures.projection import projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
@@ -21,12 +29,17 @@ Draw = Callable[[Runs, Runs], list[go.Figure]]
 
 FIGURES: dict[str, Draw] = {
     "accuracy": lambda runs, controls: [accuracy(runs, controls)],
-    "entropy": lambda runs, controls: [entropy(runs, controls)],
+    "entropy": by_layer,
+    "effective_rank": by_layer,
+    "anisotropy": by_layer,
+    "spectrum": spectrum,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
 
-EXAMPLES: dict[str, Callable[[Runs], list[go.Figure]]] = {}
+EXAMPLES: dict[str, Callable[[Runs], list[go.Figure]]] = {
+    "entropy": lambda examples: distributions_by_layer(examples, {}),
+}
 """Instruments whose distribution over examples is worth seeing: drawn from measurements that have the dim `example`."""
 
 
@@ -49,7 +62,11 @@ __all__ = [
     "any_measure",
     "attention_arcs",
     "attention_matrix",
+    "by_layer",
+    "by_layer_and_group",
+    "by_layer_over_training",
     "causal",
+    "distributions_by_layer",
     "draw",
     "entropy",
     "gold_mass",
@@ -60,4 +77,5 @@ __all__ = [
     "over_training",
     "projection_bars",
     "projection_map",
+    "spectrum",
 ]

@@ -1,4 +1,4 @@
-"""Statistics with their intervals, several runs in one figure: accuracy, entropy, mass on gold paths, mechanisms."""
+"""Statistics with their intervals, several runs in one figure: accuracy, mass on gold paths, mechanisms."""
 
 from __future__ import annotations
 
@@ -23,25 +23,6 @@ def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement
     unit = first.settings.get("unit", "answer")
     subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
     return curves(runs, first.name, f"share of {unit}s right", subtitle, controls)
-
-
-def entropy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
-    """Matrix entropy from the embedding up through the layers, one line a run.
-
-    Args:
-        runs: name -> `entropy.measure(...)` of one set of settings, joined and averaged over examples.
-        controls: "NAME, NULL" -> the same under a null, dashed.
-    """
-    first = next(iter(runs.values()))
-    settings = first.settings
-    how = [
-        f"α = {'∞' if np.isinf(settings['alpha']) else format(settings['alpha'], 'g')}",
-        "centred" if settings["centre"] else "not centred",
-        "unit rows" if settings["unit_rows"] else "rows as they are",
-        "before the final norm",
-    ]
-    subtitle = f"{', '.join(how)}; {sample_size(runs)}; bars are 95 % intervals"
-    return curves(runs, "Matrix entropy by layer", f"entropy ({first.units})", subtitle, controls)
 
 
 def hops(runs: Mapping[str, Measurement]) -> go.Figure:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 # Okabe and Ito's colour-blind-safe palette, without the black and the yellow that vanish on one of the two themes.
 BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"
@@ -17,6 +19,22 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 
 # Nothing is see-through, so that a heat map sits well on a light page and on a dark one.
 SHADES = [[0.0, "rgba(86,180,233,0.04)"], [0.5, "rgba(30,146,205,0.55)"], [1.0, "rgba(0,114,178,1)"]]
+
+SEQUENCE = "Viridis"
+DARKEST, LIGHTEST = 0.25, 0.88  # of the scale: its ends vanish on a dark page and on a light one
+
+
+def in_order(n: int) -> list[str]:
+    """Colours for n things that are a sequence (layers, hops, lengths), from dark to light."""
+    return list(sample_colorscale(SEQUENCE, list(np.linspace(DARKEST, LIGHTEST, n))))
+
+
+def faint(colour: str, opacity: float = 0.15) -> str:
+    """The same colour for an area: of `#rrggbb` or `rgb(...)`."""
+    if colour.startswith("rgb"):
+        return colour.replace("rgb(", "rgba(").replace(")", f", {opacity})")
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
 def framed(figure: go.Figure, title: str, subtitle: str = "", height: int = 420, legend: bool = True) -> go.Figure:

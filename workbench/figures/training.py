@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
 
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed, point_name
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, faint, framed, point_name
+from workbench.figures.style import in_order as colours_in_order
 from workbench.instruments import Measurement
 
 SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic
-SEQUENCE = "Viridis"
-DARKEST, LIGHTEST = 0.0, 0.85  # of the scale: its yellow end vanishes on white
 
 
 def over_training(
@@ -39,7 +37,8 @@ def over_training(
     gaps = np.diff(steps)
     log = len(gaps) > 1 and gaps.max() / gaps.min() >= SPREAD
     x = [step + 1 for step in steps] if log else steps
-    colours = _colours(len(lines), in_order)
+    few = not in_order and len(lines) <= len(PALETTE)
+    colours = PALETTE[: len(lines)] if few else colours_in_order(len(lines))
     for colour, (label, line) in zip(colours, lines.items(), strict=True):
         _add(figure, x, line, label, colour, DASHES[0])
         if controls and label in controls:
@@ -87,7 +86,7 @@ def _add(figure: go.Figure, x: Sequence[int], line: Measurement, label: str, col
     if line.low is not None and line.high is not None and dash == DASHES[0]:
         around = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         figure.add_scatter(x=x, y=line.low, **around)
-        figure.add_scatter(x=x, y=line.high, fill="tonexty", fillcolor=_faint(colour), **around)
+        figure.add_scatter(x=x, y=line.high, fill="tonexty", fillcolor=faint(colour), **around)
     figure.add_scatter(
         x=x,
         y=line.values,
@@ -98,19 +97,6 @@ def _add(figure: go.Figure, x: Sequence[int], line: Measurement, label: str, col
         customdata=line.coords["step"],
         hovertemplate="step %{customdata:,}: %{y}",
     )
-
-
-def _colours(n: int, in_order: bool) -> list[str]:
-    if not in_order and n <= len(PALETTE):
-        return list(PALETTE[:n])
-    return sample_colorscale(SEQUENCE, list(np.linspace(DARKEST, LIGHTEST, n)))
-
-
-def _faint(colour: str) -> str:
-    if colour.startswith("rgb"):
-        return colour.replace("rgb(", "rgba(").replace(")", ", 0.15)")
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, 0.15)"
 
 
 def line_name(label: str) -> str:

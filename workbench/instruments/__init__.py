@@ -8,9 +8,20 @@ from typing import Protocol
 import torch
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import accuracy, attention_graph, attention_hops, entropy, overall, projection
+from workbench.instruments import (
+    accuracy,
+    anisotropy,
+    attention_graph,
+    attention_hops,
+    effective_rank,
+    entropy,
+    overall,
+    projection,
+    spectrum,
+)
 from workbench.instruments.control import mismatched
 from workbench.instruments.entropy import matrix_entropy
+from workbench.instruments.grouped import by_group, group_of
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.streaming import over_batches
 
@@ -41,6 +52,9 @@ INSTRUMENTS: dict[str, Instrument] = {
     "overall": overall,
     "accuracy": accuracy,
     "entropy": entropy,
+    "effective_rank": effective_rank,
+    "spectrum": spectrum,
+    "anisotropy": anisotropy,
     "projection": projection,
     "attention_graph": attention_graph,
     "attention_hops": attention_hops,
@@ -49,4 +63,14 @@ INSTRUMENTS: dict[str, Instrument] = {
 NULLS: dict[str, Callable[[Capture, torch.Generator], Capture]] = {"mismatched": mismatched}
 """What leaves a capture as it is but for the one thing that is claimed of it."""
 
-__all__ = ["INSTRUMENTS", "NULLS", "Instrument", "Measurement", "matrix_entropy", "mismatched", "over_batches"]
+__all__ = [
+    "INSTRUMENTS",
+    "NULLS",
+    "Instrument",
+    "Measurement",
+    "by_group",
+    "group_of",
+    "matrix_entropy",
+    "mismatched",
+    "over_batches",
+]

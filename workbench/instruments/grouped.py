@@ -1,41 +1,67 @@
-"""A measurement broken down by what its examples are: their length, their condition, their number of operations."""
+"""Per-example results by a group that each example belongs to: its length, its condition, or any other label."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+from torch import Tensor
+
 from workbench.instruments.measurement import Measurement
+from workbench.lookup import lookup
+from workbench.tasks import Truth
 
 
-def by_group(measurement: Measurement, groups: Sequence[Any], dim: str = "group") -> Measurement:
-    """The mean over the examples of each group, with interval and n; groups become the first dim.
-
-    Args:
-        measurement: with the dim `example`.
-        groups: each example's group, such as its length; None leaves the example out.
-        dim: what to call the new dim.
+def group_of(truth: Truth, label: str) -> list[int | None]:
+    """The one value that a label of the truth has in each example (`length`, `operators`, ...); None where it has none.
 
     Raises:
-        ValueError: if there are not as many groups as examples, or every one is None.
+        ValueError: if there is no such label, or it has several values within one sequence, as `hop` does.
     """
-    size = measurement.values.shape[measurement.axis("example")]
-    if len(groups) != size:
-        raise ValueError(f"{measurement.name!r} has {size} examples, but there are {len(groups)} groups")
-    labels = sorted({group for group in groups if group is not None})
+    values: Int[Tensor, "example pos"] = lookup(truth.labels, label, "label")
+    given = values >= 0
+    largest = values.amax(-1)
+    if bool((given & (values != largest[:, None])).any()):
+        raise ValueError(f"the label {label!r} differs within a sequence, so it does not group sequences")
+    return [int(value) if value >= 0 else None for value in largest]
+
+
+def by_group(
+    measurement: Measurement, groups: Sequence[Hashable] | np.ndarray | Tensor, dim: str = "group"
+) -> Measurement:
+    """The mean over the examples of each group, with interval and n: `example` goes, `dim` is the new first dim.
+
+    Args:
+        measurement: per example.
+        groups: each example's group, of `group_of(capture.truth, ...)` or as test conditions were drawn; examples whose
+            group is None are left out. Groups come in order of size if they are numbers, of appearance if not.
+        dim: what the groups are (`length`).
+
+    Raises:
+        ValueError: if the measurement is not per example, there is not one group for each, or no example has any.
+    """
+    axis = measurement.axis("example")
+    groups = list(groups) if isinstance(groups, Sequence) else groups.tolist()
+    n = measurement.values.shape[axis]
+    if len(groups) != n:
+        raise ValueError(f"{measurement.name!r} has {n} examples, but there are {len(groups)} groups of examples")
+    labels: list[Any] = [group for group in dict.fromkeys(groups) if group is not None]
     if not labels:
-        raise ValueError(f"no example of {measurement.name!r} belongs to a group")
+        raise ValueError("no example belongs to a group")
+    if all(isinstance(label, int | float) for label in labels):
+        labels.sort()
     parts = []
     for label in labels:
-        rows = [i for i, group in enumerate(groups) if group == label]
-        parts.append(measurement.pick(rows).mean("example"))
+        members = np.flatnonzero([group == label for group in groups])
+        parts.append(measurement.pick(members.tolist()).mean("example"))
     return Measurement.stack(parts, dim, labels)
 
 
 def conditions_as_groups(conditions: Sequence[dict[str, Any]]) -> tuple[str, list[Any]] | None:
     """The setting in which test conditions differ, such as `length`, and each example's value; None without one."""
-    names = dict.fromkeys(name for condition in conditions for name in condition)
-    for name in names:
+    for name in dict.fromkeys(name for condition in conditions for name in condition):
         values = [condition.get(name) for condition in conditions]
         if len(set(values)) > 1 and all(isinstance(value, int | float) for value in values):
             return name, values

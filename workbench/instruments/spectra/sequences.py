@@ -1,0 +1,77 @@
+"""A measure of one matrix, taken over every sequence of a capture: its real tokens, or a range of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+
+Positions = Literal["all", "input", "output"] | tuple[int | None, int | None]
+
+
+def residual_points(subject: Subject) -> list[str]:
+    """The embedding, then the residual after attention (`resid_mid`) and after the MLP (`resid_post`), per layer."""
+    layers = range(subject.n_layers)
+    points = [f"blocks.{layer}.{point}" for layer in layers for point in ("hook_resid_mid", "hook_resid_post")]
+    return ["blocks.0.hook_resid_pre", *points]
+
+
+def spans(capture: Capture, positions: Positions) -> Int[Tensor, "example 2"]:
+    """Where the range starts and where it ends (left out) in each example, padding never being within.
+
+    Args:
+        capture: the examples.
+        positions: `"all"` real tokens; `"input"`, those before the first scored position; `"output"`, those from it on;
+            or `(start, stop)`, with the meaning of a slice of the real tokens.
+
+    Raises:
+        ValueError: if positions are none of these.
+    """
+    batch = capture.batch
+    lengths = capture.subject.task.lengths(batch.tokens).cpu()
+    pair = isinstance(positions, tuple | list) and len(positions) == 2
+    if pair and all(bound is None or isinstance(bound, int) for bound in positions):
+        cut = slice(*positions)
+        return torch.tensor([cut.indices(length)[:2] for length in lengths.tolist()]).view(-1, 2)
+    scored = batch.loss_mask.cpu()
+    first = torch.where(scored.any(-1), scored.long().argmax(-1), lengths)
+    nothing = torch.zeros_like(lengths)
+    ranges = {"all": (nothing, lengths), "input": (nothing, first), "output": (first, lengths)}
+    if not isinstance(positions, str) or positions not in ranges:
+        raise ValueError(f"positions must be all, input, output or (start, stop), not {positions!r}")
+    return torch.stack(ranges[positions], dim=-1)
+
+
+def per_sequence(
+    capture: Capture,
+    points: Sequence[str],
+    positions: Positions,
+    measure: Callable[[Tensor], Tensor],
+    each: tuple[int, ...] = (),
+) -> Float[np.ndarray, "layer *each example"]:
+    """One measure of every sequence at every point; NaN where a sequence has no token in the range.
+
+    Args:
+        capture: activations `[batch, pos, d]`.
+        points: their hook names.
+        positions: which tokens; see `spans`.
+        measure: `[n, pos, d]` -> `[n, *each]`, of sequences of one length.
+        each: the shape of one sequence's result.
+    """
+    bounds = spans(capture, positions)
+    values = np.full((len(points), *each, len(bounds)), np.nan)
+    for i, point in enumerate(points):
+        for start, stop in bounds.unique(dim=0).tolist():  # sequences of one range at a time stay batched
+            if stop <= start:
+                continue
+            rows = (bounds == torch.tensor([start, stop])).all(-1)
+            whole = capture[point][:, start:stop]
+            z = whole if bool(rows.all()) else whole[rows.to(whole.device)]
+            values[i, ..., rows.numpy()] = measure(z).cpu().numpy()
+    return values
