@@ -21,8 +21,7 @@ from workbench.seeds import generator
 BETA = 3.0  # τ = β ln n, n the query's 1-based position
 OWN, DELIMITER = 8.0, 24.0  # layer 0: how much a symbol looks for its own kind, and for ⊥ once that is there
 COPIES = 4.0  # layer 1: how much for its copies; not more, since what is rounded there is exponentiated with it
-COUNT = 1024.0  # of how many copies are left: their share of the row is at least 1/(2n − 1)
-NEXT = 1.0  # of the next larger symbol
+NEXT = 0.5  # of the next larger symbol: half the token's own 1, so that the two peaks are told apart
 SHARP = 60.0  # score of the chaser's one right key; the others together get less than n e^−60
 
 
@@ -46,13 +45,14 @@ def sorter(
       one. Its MLP takes the token itself out of D, which leaves it there only while copies are left.
 
     Unlike the paper (Appendix A): values are written where its text says they are read; the count keeps its
-    denominator, so its signal is made as large as the shortest share asks for; scores are not divided by √d_head.
+    denominator, so it is written n_ctx times as large: one copy of n symbols is 1/(2n − 1) of a row or more, and then
+    counts for more than the next symbol's 1/2; scores are not divided by √d_head.
 
     Args:
         q: number of symbols.
         rotate_seed: turn the residual's basis by a random rotation of this seed: the same function, and nothing along
             an axis. None leaves it.
-        n_ctx: longest sequence, at most 512: for more the count's signal would not suffice.
+        n_ctx: longest sequence, at most 512: up to there it was found to be exact.
         form: `layernorm` has every norm of an ordinary decoder (§A.7): each coordinate is there a second time with the
             opposite sign, so that centring changes nothing, and lengths are known where a threshold depends on them.
         pad: have a token for padding, q + 1, of which nothing is said or read.
@@ -104,7 +104,7 @@ def sorter(
         write.mlp(0, reads=2 * (E[symbols] + T[delimiter]), threshold=3.0, writes=-T[symbols] - T[delimiter])
         larger = ranks[:, None] * (torch.arange(V)[:, None] > torch.arange(V)[None, :])
         larger[delimiter, delimiter] = COPIES
-        write.head(1, 0, query=COPIES * E, key=E, reads=only_symbols @ T, writes=COUNT * D)
+        write.head(1, 0, query=COPIES * E, key=E, reads=only_symbols @ T, writes=n_ctx * D)
         write.head(1, 1, query=larger @ E, key=E, reads=only_symbols @ E, writes=NEXT * D)
         write.mlp(1, reads=-T[symbols], threshold=0.0, writes=-D[symbols])
     return model.eval()
