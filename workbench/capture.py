@@ -30,6 +30,7 @@ class Subject:
         decoder: `[d_vocab, d_model]`, columns of the unembedding: the decoder basis.
         final_norm: the norm before the unembedding, or the identity.
         attention: the attention variant of each layer; `read(pattern, v)` says what a layer does with a pattern.
+        unembed_bias: `[d_vocab]`, what the unembedding adds; None where it adds nothing.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Subject:
     decoder: Float[Tensor, "d_vocab d_model"]
     final_norm: Callable[[Tensor], Tensor]
     attention: tuple[Attention, ...]
+    unembed_bias: Float[Tensor, " d_vocab"] | None = None
 
     @classmethod
     def of(cls, model: Decoder, task: Task, name: str) -> Subject:
@@ -49,6 +51,7 @@ class Subject:
             decoder=model.unembedding.weight.detach(),
             final_norm=model.final_norm,
             attention=tuple(module for module in model.modules() if isinstance(module, Attention)),
+            unembed_bias=None if model.unembedding.bias is None else model.unembedding.bias.detach(),
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -19,14 +19,12 @@ from workbench.instruments import INSTRUMENTS, NULLS, Instrument, Measurement, a
 from workbench.instruments.projection import top_tokens
 from workbench.lookup import lookup
 from workbench.mechanisms import MECHANISMS, Mechanism
+from workbench.models import Decoder
 from workbench.models.nulls import untrained
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 from workbench.validation import harmless
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import HookedDecoder
 
 BATCH = 64
 TESTED = 64  # sequences of each condition that causal tests are made on
@@ -87,11 +85,20 @@ class _Measure:
 
     name: str
     thing: Instrument | Mechanism
-    measure: Callable[[Capture], Measurement]
+    function: Callable[..., Measurement]
     controls: list[str]
+    fitted: dict[str, dict[str, Any]] = field(default_factory=dict)
     found: list[Measurement] = field(default_factory=list)
     nulls: dict[str, list[Measurement]] = field(default_factory=dict)
     causal: list[Measurement] = field(default_factory=list)
+
+    def fit(self, which: str, model: Decoder, subject: Subject, seed: int) -> None:
+        """Train what the measure needs of a model first, if it needs anything: a lens."""
+        if hasattr(self.thing, "fit"):
+            self.fitted[which] = self.thing.fit(model, subject, seed)
+
+    def measure(self, seen: Capture, of: str = "trained") -> Measurement:
+        return self.function(seen, **self.fitted.get(of, {}))
 
 
 @torch.no_grad()
@@ -127,14 +134,21 @@ def inspect_run(
     Raises:
         ValueError: if there is no such instrument or mechanism, or it has no such setting.
     """
+    from workbench.models.hooked import hook
+
     model, task, name = run.model(step), run.task(), name or run.name
     subject, hooked = Subject.of(model, task, name), run.hooked(step)
     measures, left_out = _measures(subject, only, settings or {})
     for one in measures:
         one.controls = [null for null in one.controls if null in nulls]
-        if hasattr(one.thing, "fit"):
-            one.measure = partial(one.measure, **one.thing.fit(model, subject, generator(seed, one.name)))
-    nothing = _untrained(model, subject, seed) if any(UNTRAINED in one.controls for one in measures) else None
+        one.fit("trained", model, subject, seed)
+    nothing = None
+    if any(UNTRAINED in one.controls for one in measures):
+        fresh = untrained(model, generator(seed, UNTRAINED))
+        fresh_subject = Subject.of(fresh, task, f"{name}, {UNTRAINED}")
+        nothing = (hook(fresh), fresh_subject)
+        for one in measures:
+            one.fit(UNTRAINED, fresh, fresh_subject, seed)
     names = _needed(subject, measures)
     draws = generator(seed, "control")
     conditions: list[dict[str, Any]] = []
@@ -151,7 +165,9 @@ def inspect_run(
         for one in measures:
             one.found.append(one.measure(seen))
             for null in one.controls:
-                one.nulls.setdefault(null, []).append(one.measure(under[null]))
+                one.nulls.setdefault(null, []).append(
+                    one.measure(under[null], of=UNTRAINED if null == UNTRAINED else "trained")
+                )
             if causal and number * BATCH < TESTED and hasattr(one.thing, "causal"):
                 one.causal.append(one.thing.causal(hooked, subject, batch, generator(seed, "causal", one.name)))
     joined = {one.name: Measurement.join(one.found) for one in measures}
@@ -187,14 +203,6 @@ def hook_names(subject: Subject) -> list[str]:
     return _needed(subject, _measures(subject, (), {})[0])
 
 
-def _untrained(model: Any, subject: Subject, seed: int) -> tuple[HookedDecoder, Subject]:
-    """A model of the same shape that learnt nothing, hooked, with its facts."""
-    from workbench.models.hooked import hook
-
-    fresh = untrained(model, generator(seed, UNTRAINED))
-    return hook(fresh), Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}")
-
-
 def _measures(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[list[_Measure], dict[str, str]]:
     """What applies to this model and was asked for; and what does not apply, with the reason."""
     everything: dict[str, Instrument | Mechanism] = {**INSTRUMENTS, **MECHANISMS}
@@ -204,7 +212,7 @@ def _measures(subject: Subject, only: Sequence[str], settings: Settings) -> tupl
     n_hops = max(1, min(found, MOST_HOPS))  # one number for every batch, whatever its own truth has
     measures, left_out = [], {}
     for name, thing in everything.items():
-        if only and name not in only:
+        if name not in only if only else getattr(thing, "ON_REQUEST", False):
             continue
         why = thing.why_not(subject)
         if why is not None:

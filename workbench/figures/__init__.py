@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import plotly.graph_objects as go
 
+from workbench.figures import layers
 from workbench.figures.attention import attention_arcs, attention_matrix
+from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.claims import causal
 from workbench.figures.curves import accuracy, gold_mass, hops, mechanisms
 from workbench.figures.entropy import (
@@ -21,8 +23,10 @@ from workbench.figures.entropy import (
     spectrum,
 )
 from workbench.figures.generic import Runs, any_measure
-from workbench.figures.projection import projection_bars, projection_map
+from workbench.figures.paper import paper_projection
+from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
+from workbench.figures.trajectory import token_trajectory
 
 Draw = Callable[[Runs, Runs], list[go.Figure]]
 """Runs -> their measurements averaged over examples, and "RUN, NULL" -> those under a null, to figures."""
@@ -33,6 +37,11 @@ FIGURES: dict[str, Draw] = {
     "effective_rank": by_layer,
     "anisotropy": by_layer,
     "spectrum": spectrum,
+    "projection": layers.projection,
+    "unexplained": layers.unexplained,
+    "logit_lens": layers.lenses,
+    "tuned_lens": layers.lenses,
+    "lens_agreement": layers.agreement,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
@@ -62,6 +71,8 @@ __all__ = [
     "any_measure",
     "attention_arcs",
     "attention_matrix",
+    "basis_cosines",
+    "basis_overlap",
     "by_layer",
     "by_layer_and_group",
     "by_layer_over_training",
@@ -71,11 +82,14 @@ __all__ = [
     "entropy",
     "gold_mass",
     "hops",
+    "lens_map",
     "line_name",
     "map_over_training",
     "mechanisms",
     "over_training",
+    "paper_projection",
     "projection_bars",
     "projection_map",
     "spectrum",
+    "token_trajectory",
 ]

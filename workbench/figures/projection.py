@@ -1,4 +1,4 @@
-"""The residual on the encoder and the decoder basis: a map of top tokens, and the bars behind one cell."""
+"""Tokens in the residual: maps of the top one, on either basis or through a lens, and the bars behind one cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
         table: `projection.top_tokens(...)`.
         basis: `encoder` or `decoder`.
     """
-    best = table.select(basis=basis, rank=1)
+    subtitle = f"{table.settings['model']}: the token with the largest {table.units}{normed(table)}"
+    return token_map(table.select(basis=basis, rank=1), f"Top token in the {basis} basis", subtitle)
+
+
+def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
+    """A token in every cell, over points (rows) and positions (columns), the shade its value.
+
+    Args:
+        best: dims `point`, `position`, the tokens in its labels.
+        title, subtitle: of the figure.
+    """
     assert best.labels is not None
     points, positions = list(best.coords["point"]), list(best.coords["position"])
     figure = go.Figure()
@@ -28,7 +38,7 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
         texttemplate="%{text}" if len(positions) <= 72 else None,
         textfont={"size": 13 if len(positions) <= 32 else 10},
         colorscale=[[0, "#EDF4FA"], [1, "#4FA3D8"]],  # opaque and light, so that dark text reads on any page
-        colorbar={"title": {"text": "inner product", "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        colorbar={"title": {"text": best.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         hoverinfo="skip",
         xgap=1,
         ygap=1,
@@ -46,16 +56,27 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
         ],
         hovertemplate="%{text}<extra></extra>",
     )
-    subtitle = f"{table.settings['model']}: the token with the largest inner product{normed(table)}"
-    framed(figure, f"Top token in the {basis} basis", subtitle, height=190 + 34 * len(points), legend=False)
+    framed(figure, title, subtitle, height=190 + 34 * len(points), legend=False)
     figure.update_xaxes(title="position:token", showgrid=False, tickangle=-90, **thinned(positions, 64))
     figure.update_xaxes(range=[-0.5, len(positions) - 0.5])
     figure.update_yaxes(title="layer · point", showgrid=False, automargin=True, range=[-0.5, len(points) - 0.5])
     return figure.update_yaxes(tickvals=list(range(len(points))), ticktext=[point_name(point) for point in points])
 
 
+def lens_map(table: Measurement) -> go.Figure:
+    """The token that each residual decodes to (rows: points, columns: positions), the shade its probability.
+
+    Args:
+        table: `logit_lens.lens_tokens(...)`.
+    """
+    lens, model = table.settings["lens"], table.settings["model"]
+    subtitle = f"{model}: the most probable token when each residual is decoded; the top row is the model's output"
+    figure = token_map(table, f"What each layer says through the {lens} lens", subtitle)
+    return figure.update_traces(zmin=0, zmax=1, selector={"type": "heatmap"})
+
+
 def projection_bars(table: Measurement, point: str, position: int) -> go.Figure:
-    """The largest inner products at one residual point and position, encoder and decoder basis side by side.
+    """The largest components at one residual point and position, encoder and decoder basis side by side.
 
     Args:
         table: `projection.top_tokens(...)`.
@@ -76,9 +97,9 @@ def projection_bars(table: Measurement, point: str, position: int) -> go.Figure:
         figure.update_yaxes(tickvals=ranks, ticktext=[f"{word} " for word in part.labels], row=1, col=column)
     title = f"Tokens at position {where}, {point_name(point)}"
     height = 210 + 30 * len(table.coords["rank"])
-    framed(figure, title, f"{point}: largest inner products with the residual{normed(table)}", height, legend=False)
+    framed(figure, title, f"{point}: largest {table.units}s{normed(table)}", height, legend=False)
     figure.update_layout(margin={"t": 110})
-    figure.update_xaxes(title="inner product", zeroline=True, zerolinecolor=GREY)
+    figure.update_xaxes(title=table.units, zeroline=True, zerolinecolor=GREY)
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, tickfont={"size": 14})
     return figure.update_yaxes(title="token", col=1)
 

@@ -73,7 +73,7 @@ def point_name(point: Any) -> str:
     if not text.startswith("blocks."):
         return text
     _, layer, hook = text.split(".", 2)
-    return f"{layer} · {hook.removeprefix('hook_resid_')}"
+    return f"{layer} · {hook.removeprefix('hook_').removeprefix('resid_')}"
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:

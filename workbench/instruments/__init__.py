@@ -15,19 +15,28 @@ from workbench.instruments import (
     attention_hops,
     effective_rank,
     entropy,
+    lens_agreement,
+    logit_lens,
     overall,
     projection,
     spectrum,
+    tuned_lens,
+    unexplained,
 )
 from workbench.instruments.control import mismatched
 from workbench.instruments.entropy import matrix_entropy
 from workbench.instruments.grouped import by_group, group_of
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.streaming import over_batches
+from workbench.instruments.tuned_lens import TunedLens, train_lens
 
 
 class Instrument(Protocol):
-    """What every instrument module offers; its docstring says what it shows and what it does not."""
+    """What every instrument module offers; its docstring says what it shows and what it does not.
+
+    One that needs something trained first has `fit(model, subject, seed)`, which returns settings of its `measure`; one
+    that takes long says `ON_REQUEST = True`, and is measured only where it is asked for by name.
+    """
 
     __doc__: str | None
 
@@ -56,6 +65,10 @@ INSTRUMENTS: dict[str, Instrument] = {
     "spectrum": spectrum,
     "anisotropy": anisotropy,
     "projection": projection,
+    "unexplained": unexplained,
+    "logit_lens": logit_lens,
+    "lens_agreement": lens_agreement,
+    "tuned_lens": tuned_lens,
     "attention_graph": attention_graph,
     "attention_hops": attention_hops,
 }
@@ -68,9 +81,11 @@ __all__ = [
     "NULLS",
     "Instrument",
     "Measurement",
+    "TunedLens",
     "by_group",
     "group_of",
     "matrix_entropy",
     "mismatched",
     "over_batches",
+    "train_lens",
 ]

@@ -152,6 +152,8 @@ class Task(BaseModel, ABC):
     """The label by which accuracy is broken down (`hop`, `length`, `digit`)."""
     unit: ClassVar[Literal["sequence", "position"]]
     """What counts as one answer: a whole sequence, or each scored position."""
+    token_labels: ClassVar[tuple[str, ...]] = ()
+    """The labels of the truth whose values are token ids."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that name files on this machine."""
 

@@ -43,6 +43,7 @@ class PointerChain(Task):
     summary: ClassVar[str] = "blocks of pointers into the block before; follow each chain to its root"
     group: ClassVar[str] = "hop"
     unit: ClassVar[Literal["position"]] = "position"
+    token_labels: ClassVar[tuple[str, ...]] = ("root",)
 
     n: int = Field(64, ge=2, le=LONGEST, description="tokens in a sequence")
     k: int = Field(8, ge=1, description="tokens in a block; divides n")

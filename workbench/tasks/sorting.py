@@ -46,6 +46,7 @@ class Sorting(TaskWithLengths):
     summary: ClassVar[str] = "symbols, a delimiter, then the same symbols sorted"
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    token_labels: ClassVar[tuple[str, ...]] = ("minimum", "identity", "successor")
 
     q: int = Field(32, ge=2, le=LONGEST, description="alphabet size: symbols are 1..q")
     skew: Skew = Field(

@@ -1,0 +1,141 @@
+"""What is measured at every point of the residual, run by run beside their controls: projection, bases, lenses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.projection import normed
+from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union, point_name
+from workbench.instruments import Measurement
+
+Runs = Mapping[str, Measurement]
+
+BASIS_NAMES = {"encoder": "encoder basis", "decoder": "decoder basis", "both": "both together"}
+AGAINST_NAMES = {"final": "with the final output", "target": "with the target"}
+
+
+def projection(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """How often the top token is the position's own, and its target: a figure each, a panel a basis.
+
+    Args:
+        runs: name -> `projection.measure(...)` averaged over examples.
+        controls: "name, control" -> the same of the control.
+    """
+    first = next(iter(runs.values()))
+    titles = {"own": "Top token is the position's own", "target": "Top token is the target"}
+    how = f"largest {first.settings['how']} component{normed(first)}"
+    return [
+        panels(
+            {name: m.select(token=token) for name, m in runs.items()},
+            {name: m.select(token=token) for name, m in controls.items()},
+            ("basis", BASIS_NAMES),
+            titles[token],
+            how,
+        )
+        for token in first.coords["token"]
+    ]
+
+
+def unexplained(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """The share of the residual outside the span of each basis, and of both, a panel each.
+
+    Args:
+        runs: name -> `unexplained.measure(...)` averaged over examples.
+        controls: "name, control" -> the same of the control.
+    """
+    settings = next(iter(runs.values())).settings
+    rank = ", ".join(f"{name} {found}" for name, found in settings["rank"].items())
+    note = f"share of the squared norm{normed(next(iter(runs.values())))}"
+    if len(runs) == 1:
+        note += f"; ranks: {rank} of {settings['d_model']}"
+    return [panels(runs, controls, ("basis", BASIS_NAMES), "Residual outside the span of the bases", note)]
+
+
+def agreement(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """How often the token seen through the lens is the final one, and the right one, a panel each.
+
+    Args:
+        runs: name -> `lens_agreement.measure(...)` averaged over examples.
+        controls: "name, control" -> the same of the control.
+    """
+    lens = next(iter(runs.values())).settings["lens"]
+    return [panels(runs, controls, ("against", AGAINST_NAMES), f"Agreement of the {lens} lens", "scored positions")]
+
+
+def lenses(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """KL from the final output to what each point decodes to; of a tuned lens, with the logit lens beside it, dashed.
+
+    Args:
+        runs: name -> `logit_lens.measure(...)` or `tuned_lens.measure(...)` averaged over examples.
+        controls: "name, control" -> the same of the control.
+    """
+    figure = go.Figure()
+    for name, m, colour, is_control in _styled(runs, controls):
+        kinds = list(m.coords.get("lens", ()))
+        for kind in kinds[::-1] or [None]:
+            part, dash = (m, DASHES[0]) if kind is None else (m.select(lens=kind), DASHES[kind == "logit"])
+            label = name if kind is None else f"{name}: {kind} lens"
+            figure.add_trace(_line(part, label, colour, dash, is_control))
+    first = next(iter(runs.values()))
+    subtitle = f"KL(final || lens) at scored positions; {sample_size(runs)}; bars are 95 % intervals"
+    framed(figure, f"{first.name}: how far each layer is from the output", subtitle, height=460)
+    figure.update_yaxes(title="KL to the final output (nats)", rangemode="tozero")
+    return [_over_points(figure, [*runs.values(), *controls.values()])]
+
+
+def panels(runs: Runs, controls: Runs, facets: tuple[str, Mapping[str, str]], title: str, what: str) -> go.Figure:
+    """Shares by layer, one panel for each label of a dim; runs are solid, their controls dotted and faint.
+
+    Args:
+        runs, controls: measurements of two dims, one of them `point`.
+        facets: the other dim, and the words for its labels.
+        title: of the figure.
+        what: begins the subtitle.
+    """
+    dim, words = facets
+    labels = list(next(iter(runs.values())).coords[dim])
+    names = [words[label] for label in labels]
+    figure = make_subplots(rows=1, cols=len(labels), subplot_titles=names, shared_yaxes=True, horizontal_spacing=0.04)
+    for name, m, colour, is_control in _styled(runs, controls):
+        for column, label in enumerate(labels, start=1):
+            line = _line(m.select(**{dim: label}), name, colour, DASHES[0], is_control)
+            figure.add_trace(line.update(showlegend=column == 1), row=1, col=column)
+    framed(figure, title, f"{what}; {sample_size(runs)}; bars are 95 % intervals", height=440)
+    figure.update_layout(margin={"t": 112})
+    figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    figure.update_yaxes(title="share", col=1)
+    return _over_points(figure, [*runs.values(), *controls.values()])
+
+
+def _styled(runs: Runs, controls: Runs) -> list[tuple[str, Measurement, str, bool]]:
+    """(name, measurement, colour, whether it is a control); a control has the colour of its run."""
+    colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(runs)}
+    own = [(name, m, colours[name], False) for name, m in runs.items()]
+    return own + [(name, m, colours[name.rsplit(", ", 1)[0]], True) for name, m in controls.items()]
+
+
+def _line(m: Measurement, name: str, colour: str, dash: str, is_control: bool) -> go.Scatter:
+    symbol = SYMBOLS[PALETTE.index(colour) % len(SYMBOLS)]
+    return go.Scatter(
+        x=[point_name(point) for point in m.coords["point"]],
+        y=m.values,
+        error_y=interval(m),
+        name=name,
+        legendgroup=name,
+        mode="lines+markers",
+        opacity=0.75 if is_control else 1.0,
+        line={"color": colour, "dash": "dot" if is_control and dash == DASHES[0] else dash}
+        | {"width": 1.5 if is_control else 2.5},
+        marker={"symbol": symbol + "-open" if is_control else symbol, "size": 8},
+    )
+
+
+def _over_points(figure: go.Figure, measured: Sequence[Measurement]) -> go.Figure:
+    """The axis of residual points, those of the deepest model in order."""
+    names = ordered_union([[point_name(point) for point in m.coords["point"]] for m in measured])
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=names, tickangle=-45 * (len(names) > 6))
+    return figure.update_xaxes(title="residual: layer · point")

@@ -1,0 +1,131 @@
+"""Figures 4.12 to 4.14 of the task-hinting paper for any input: one position on both bases, at every layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.figures.projection import normed
+from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, framed, thinned
+from workbench.instruments import Measurement
+
+COLUMNS = (
+    ("encoder", "mid", "encoder, before the MLP"),
+    ("encoder", "post", "encoder, after the MLP"),
+    ("decoder", "mid", "decoder, before the MLP"),
+    ("decoder", "post", "decoder, after the MLP"),
+)
+MOST_PEAKS = 3
+PLACES = {  # of their names, from left to right, so that neighbours do not write over each other
+    0: (),
+    1: ("middle right",),
+    2: ("middle left", "middle right"),
+    3: ("middle left", "top center", "middle right"),
+}
+SHARE = 0.5  # of the largest component, from which another is a peak too
+KINDS = {
+    "own": ("own token", ORANGE),
+    "truth": ("target, or named by the truth", GREEN),
+    "other": ("another token", PURPLE),
+}
+NARROW = "\u2009\u2009"  # spaces between a peak's head and its name
+LONGEST = 24  # tokens of the input that the subtitle shows
+
+
+def paper_projection(every: Measurement) -> go.Figure:
+    """One position's residual on every token of both bases: a row for each layer, the columns of the paper's figures.
+
+    Columns are the encoder basis before and after the MLP, then the decoder basis before and after it. Peaks are the
+    largest component, if it is positive, and up to two more of at least half of it; their colour says what they are.
+    Every panel has its own scale.
+
+    Args:
+        every: `trajectory(capture, example, position, tokens=range(d_vocab))`.
+    """
+    layers = [point.split(".")[1] for point in every.coords["point"] if point.endswith("hook_resid_mid")]
+    figure = make_subplots(
+        rows=len(layers),
+        cols=len(COLUMNS),
+        column_titles=[title for _, _, title in COLUMNS],
+        shared_xaxes=True,
+        horizontal_spacing=0.05,
+        vertical_spacing=min(0.08, 0.4 / len(layers)),
+    )
+    shown: set[str] = set()
+    for row, layer in enumerate(layers, start=1):
+        for column, (basis, point, _) in enumerate(COLUMNS, start=1):
+            part = every.select(basis=basis, point=f"blocks.{layer}.hook_resid_{point}")
+            for trace in _panel(part, shown):
+                figure.add_trace(trace, row=row, col=column)
+            low, high = min(part.values.min(), 0), max(part.values.max(), 0)
+            room = high - low or 1
+            figure.update_yaxes(range=[low - 0.05 * room, high + 0.2 * room], row=row, col=column)
+        figure.update_yaxes(title=f"depth {layer}<br>{every.units}", row=row, col=1)
+    where, words = every.settings["position"], list(every.settings["input"])
+    title = f"Token {words[where]} at position {where} on both bases"
+    subtitle = (
+        f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {_around(words, where)}"
+    )
+    framed(figure, title, subtitle, height=190 + 170 * len(layers))
+    figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay", width=1180)
+    figure.update_annotations(font={"size": 13})
+    tokens = list(every.coords["token"])
+    margin = 1 + 0.1 * len(tokens)  # names stand beside the outermost peaks
+    figure.update_xaxes(showgrid=False, tickangle=0, range=[-margin, len(tokens) - 1 + margin], **thinned(tokens, 8))
+    figure.update_xaxes(title="token", row=len(layers))
+    return figure.update_yaxes(zeroline=True, zerolinecolor=GREY, nticks=5, title_standoff=4)
+
+
+def _around(words: list[str], where: int) -> str:
+    """The input, or the part of it around a position, which is bold."""
+    start = max(0, min(where - LONGEST // 2, len(words) - LONGEST))
+    shown = [f"<b>{word}</b>" if i == where else word for i, word in enumerate(words)][start : start + LONGEST]
+    return " ".join(["…"] * (start > 0) + shown + ["…"] * (start + LONGEST < len(words)))
+
+
+def _panel(part: Measurement, shown: set[str]) -> list[Any]:
+    """A bar for every token, the peaks in the colour of what they are, with a head and a name; each legend once."""
+    tokens = list(part.coords["token"])
+    kinds = {index: _kind(tokens[index], part.settings["roles"]) for index in peaks(part.values)}
+    colours = [KINDS[kinds[i]][1] if i in kinds else GREY for i in range(len(tokens))]
+    hover = "%{customdata}: %{y:.3g}<extra></extra>"
+    marker = {"color": colours, "line": {"width": 0}}
+    x = list(range(len(tokens)))
+    bars = go.Bar(x=x, y=part.values, customdata=tokens, hovertemplate=hover, marker=marker, showlegend=False)
+    traces: list[Any] = [bars]
+    for place, (index, kind) in zip(PLACES[len(kinds)], sorted(kinds.items()), strict=True):
+        label, colour = KINDS[kind]
+        traces.append(
+            go.Scatter(
+                x=[index],
+                y=[part.values[index]],
+                customdata=[tokens[index]],
+                hovertemplate=hover,
+                mode="markers+text",
+                cliponaxis=False,
+                text=[f"<b>{NARROW}{tokens[index]}{NARROW}</b>"],
+                textposition=place,
+                textfont={"color": colour, "size": 13},
+                marker={"color": colour, "size": 8},
+                name=label,
+                legendgroup=kind,
+                showlegend=kind not in shown,
+            )
+        )
+        shown.add(kind)
+    return traces
+
+
+def peaks(values: np.ndarray) -> list[int]:
+    """The index of the largest value, if it is positive, and of up to two more that are at least half of it."""
+    order = [int(i) for i in np.argsort(-values, kind="stable")[:MOST_PEAKS]]
+    return [i for i in order if values[i] > 0 and values[i] >= SHARE * values[order[0]]]
+
+
+def _kind(token: str, roles: dict[str, str]) -> str:
+    if token == roles["own"]:
+        return "own"
+    return "truth" if token in roles.values() else "other"
