@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
+from workbench.figures.style import NULLS_IN_WORDS
 from workbench.ground_truth import compile_run
+from workbench.inspection import UNTRAINED
 from workbench.instruments import INSTRUMENTS, NULLS
 from workbench.mechanisms import MECHANISMS
-from workbench.figures.style import NULLS_IN_WORDS
-from workbench.inspection import UNTRAINED
 from workbench.runs import Run
 from workbench.seeds import generator
 

@@ -11,15 +11,31 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments import mismatched
-from workbench.mechanisms import MECHANISMS, chain_following, copy, minimum, successor
+from workbench.mechanisms import (
+    MECHANISMS,
+    carry,
+    chain_following,
+    copy,
+    entity_state,
+    identity_removed,
+    minimum,
+    partial_product,
+    successor,
+)
+from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
+from workbench.models.hooked import hook
 from workbench.seeds import generator
 from workbench.tasks import Task
+from workbench.tasks.boxes import Boxes
+from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
 
 SORTING = Sorting(q=20, max_length=6)
 CHAIN = PointerChain(n=16, k=4)
+BOXES = Boxes(n_boxes=3, n_objects=12, min_operations=2, max_operations=4)
+MULTIPLICATION = Multiplication(digits=3)
 Plant = Callable[[Tensor, Subject], dict[str, Tensor]]
 
 
@@ -35,7 +51,7 @@ def capture_of(
     n_pos = batch.tokens.shape[1]
     acts = {}
     for layer in range(n_layers):
-        for point in ("hook_resid_mid", "hook_resid_post"):
+        for point in ("hook_resid_mid", "hook_resid_post", "hook_attn_out"):
             acts[f"blocks.{layer}.{point}"] = torch.randn(n, n_pos, 64, generator=rng)
         scores = torch.randn(n, 1, n_pos, n_pos, generator=rng)
         future = torch.ones(n_pos, n_pos, dtype=torch.bool).triu(1)
@@ -75,6 +91,23 @@ def test_a_planted_sorter_writes_the_minimum_and_the_pair() -> None:
     share = successor.score(capture).values
     long = SORTING.lengths(capture.batch.tokens) > 3
     assert (share[long.numpy()] == 1).all() and not np.isnan(share).any()
+
+
+def test_an_own_token_that_was_never_there_or_is_still_there_was_not_removed() -> None:
+    def removed(before: float, after: float) -> float:
+        def plant(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
+            labels = SORTING.truth(tokens).labels
+            own, following = subject.decoder[labels["identity"]], subject.decoder[labels["successor"]]
+            delimiter = subject.decoder[SORTING.vocabulary.id("⊥")]
+            return {
+                "blocks.1.hook_resid_mid": before * own + following + 0.5 * delimiter,
+                "blocks.1.hook_resid_post": after * own + following,
+            }
+
+        return float(identity_removed.score(capture_of(SORTING, plant)).mean().values)
+
+    assert removed(before=0.9, after=0.1) == removed(before=1.1, after=0.9) == 1
+    assert removed(before=0.4, after=0.1) == removed(before=1.1, after=1.1) == 0
 
 
 def test_random_residuals_hold_none_of_it() -> None:
@@ -123,19 +156,50 @@ def test_random_attention_resolves_chains_no_better_than_its_control() -> None:
 def test_claims_that_cannot_be_tested_say_why() -> None:
     sorting, chain = capture_of(SORTING).subject, capture_of(CHAIN).subject
     shallow = capture_of(SORTING, n_layers=1).subject
-    assert [name for name, m in MECHANISMS.items() if m.why_not(sorting) is None] == ["copy", "minimum", "successor"]
+    assert [name for name, m in MECHANISMS.items() if m.why_not(sorting) is None] == [
+        "copy",
+        "minimum",
+        "successor",
+        "identity_removed",
+    ]
     assert [name for name, m in MECHANISMS.items() if m.why_not(chain) is None] == ["chain_following"]
     assert successor.why_not(shallow) == "needs 2 layers, the model has 1" and minimum.why_not(shallow) is None
     assert minimum.why_not(chain) == "the task pointer_chain has no label 'minimum'"
+    assert carry.why_not(sorting) == partial_product.why_not(sorting) == "the task sorting is not multiplication"
+    assert entity_state.why_not(sorting) == "the task sorting has no label 'clause'"
+    assert (
+        partial_product.why_not(capture_of(Multiplication(digits=1)).subject) == "operands of one digit have one column"
+    )
+    assert [entity_state.why_not(capture_of(BOXES).subject), carry.why_not(capture_of(MULTIPLICATION).subject)] == [
+        None
+    ] * 2
     assert chain_following.why_not(sorting) == "the task sorting has no chains of two hops or more"
 
 
 def test_every_mechanism_captures_what_it_needs_and_scores_every_example() -> None:
+    captures = [capture_of(task) for task in (SORTING, CHAIN, BOXES, MULTIPLICATION)]
     for name, mechanism in MECHANISMS.items():
-        capture = capture_of(SORTING)
-        if mechanism.why_not(capture.subject):
-            capture = capture_of(CHAIN)
+        capture = next(capture for capture in captures if mechanism.why_not(capture.subject) is None)
         assert set(mechanism.needs(capture.subject)) <= set(capture.activations)
         found = mechanism.score(capture)
         assert found.dims[-1] == "example" and found.values.shape[-1] == 64 and found.units == "share", name
         assert mechanism.__doc__ is not None and "not show" in " ".join(mechanism.__doc__.split()), name
+
+
+@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize("task", [SORTING, BOXES, MULTIPLICATION], ids=lambda task: str(task.name))
+def test_causal_tests_run_on_models_of_any_depth_and_batches_of_any_size(task: Task, n_layers: int) -> None:
+    config = DecoderConfig(n_layers=n_layers, d_model=16, n_heads=2, d_vocab=len(task.vocabulary), n_ctx=task.n_ctx)
+    model = Decoder(config, generator(0)).eval()
+    subject, hooked = Subject.of(model, task, "untrained"), hook(model)
+    offered = {
+        name: claim for name, claim in MECHANISMS.items() if name != "chain_following" and not claim.why_not(subject)
+    }
+    for name, claim in offered.items():
+        for n in (1, 16):
+            found = claim.causal(hooked, subject, task.sample(n, generator(1)), generator(2))
+            assert found.dims == ("edit", "outcome", "example") and found.values.shape[1:] == (2, n), name
+            assert found.coords["edit"][0] == "claimed" and found.coords["edit"][-1] == "elsewhere"
+            assert np.isin(found.values[~np.isnan(found.values)], (0, 1)).all()
+            assert (found.values[:, 0] <= found.values[:, 1])[~np.isnan(found.values[:, 0])].all()
+    assert offered

@@ -360,6 +360,18 @@ def test_patching_recovers_exactly_what_it_restores(attention: Any, norm: str) -
 
 
 @each_variant
+@each_norm
+def test_an_edit_between_attention_and_mlp_edits_the_residual_itself(attention: Any, norm: str) -> None:
+    hooked = hook(decoder(attention=attention, norm=norm))
+    whole = hooked.run_with_cache(tokens())[1]["blocks.1.hook_resid_mid"]
+    shift = torch.linspace(-1, 1, 12)
+    edits = [("blocks.1.hook_resid_mid", lambda x, hook: x + shift)]
+    with hooked.hooks(fwd_hooks=edits):
+        _, cache = hooked.run_with_cache(tokens())
+    assert_close(cache["blocks.1.hook_resid_post"], whole + shift + cache["blocks.1.hook_mlp_out"])
+
+
+@each_variant
 def test_patching_heads_equals_editing_them_by_hand(attention: Any) -> None:
     hooked = hook(decoder(attention=attention))
     _, corrupt, cache, _ = clean_and_corrupt(hooked)

@@ -13,7 +13,7 @@ from workbench.figures import layers
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.claims import causal
-from workbench.figures.curves import accuracy, gold_mass, hops, mechanisms
+from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.entropy import (
     by_layer,
     by_layer_and_group,
@@ -23,6 +23,7 @@ from workbench.figures.entropy import (
     spectrum,
 )
 from workbench.figures.generic import Runs, any_measure
+from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
@@ -77,6 +78,7 @@ __all__ = [
     "by_layer_and_group",
     "by_layer_over_training",
     "causal",
+    "causal_tests",
     "distributions_by_layer",
     "draw",
     "entropy",
@@ -85,6 +87,7 @@ __all__ = [
     "lens_map",
     "line_name",
     "map_over_training",
+    "mechanism_rates",
     "mechanisms",
     "over_training",
     "paper_projection",

@@ -1,4 +1,4 @@
-"""Statistics with their intervals, several runs in one figure: accuracy, mass on gold paths, mechanisms."""
+"""Statistics with their intervals, several runs in one figure: accuracy, mass on gold paths."""
 
 from __future__ import annotations
 
@@ -112,51 +112,6 @@ def gold_mass(measurement: Measurement) -> go.Figure:
     )
     figure.update_yaxes(title="share of mass", range=[0, 1.03], tickformat=".0%")
     return figure.update_xaxes(title="head")
-
-
-def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) -> go.Figure:
-    """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
-
-    Args:
-        runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
-    """
-    figure = go.Figure()
-    n_bars = 0
-    for i, (run, pairs) in enumerate(runs.items()):
-        colour = PALETTE[i % len(PALETTE)]
-        for which, suffix, shape in ((0, "", ""), (1, ", control", "/")):
-            rows = [row for pair in pairs for row in bars(pair[which])]
-            if not rows:
-                continue
-            names, values, below, above = zip(*rows, strict=True)
-            n_bars += len(rows)
-            figure.add_bar(
-                y=names,
-                x=values,
-                error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5},
-                orientation="h",
-                name=run + suffix,
-                marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
-            )
-    subtitle = "share of cases in which the claim holds; control: against other examples' truth; 95 % intervals"
-    framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
-    figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
-    return figure.update_yaxes(autorange="reversed", automargin=True)
-
-
-def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
-    """(label, value, distance to low, distance to high) of every value that is defined."""
-    rows = []
-    for index in np.ndindex(*m.values.shape):
-        value = float(m.values[index])
-        if np.isnan(value):
-            continue
-        places = [(dim, m.coords[dim][i]) for dim, i in zip(m.dims, index, strict=True)]
-        words = [point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in places]
-        low = value if m.low is None else float(m.low[index])
-        high = value if m.high is None else float(m.high[index])
-        rows.append((", ".join([m.name, *words]), value, value - low, high - value))
-    return rows
 
 
 def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] | None:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import chain_following, copy, minimum, successor
+from workbench.mechanisms import (
+    carry,
+    chain_following,
+    copy,
+    entity_state,
+    identity_removed,
+    minimum,
+    partial_product,
+    successor,
+)
+from workbench.tasks import Batch
+
+if TYPE_CHECKING:
+    import torch
+    from transformer_lens.model_bridge import TransformerBridge
 
 
 class Mechanism(Protocol):
-    """What every mechanism module offers; the first line of its docstring is the claim.
-
-    The control of every score is the same score on `workbench.instruments.mismatched(capture, generator)`.
-    """
+    """What every mechanism module offers; the first line of its docstring is the claim."""
 
     __doc__: str | None
 
@@ -30,12 +41,31 @@ class Mechanism(Protocol):
     def score(self, capture: Capture) -> Measurement:
         """How often the claim holds: shares per example, with the last dim `example`."""
 
+    def causal(
+        self, model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator
+    ) -> Measurement:
+        """What edits of the claimed thing, and edits elsewhere, do to answers: dims `edit`, `outcome`, `example`.
+
+        Edits are `claimed`, perhaps others, and `elsewhere`; outcomes are `as claimed` (the answer became what the
+        claim predicts) and `changed`. Only answers that are right before the edit are tested; NaN where none is.
+
+        Args:
+            model: the hooked model.
+            subject: its facts.
+            batch: what it runs on.
+            generator: decides which answers are tested, and by which edits.
+        """
+
 
 MECHANISMS: dict[str, Mechanism] = {
     "copy": copy,
     "minimum": minimum,
     "successor": successor,
-    "chain_following": chain_following,
+    "identity_removed": identity_removed,
+    "chain_following": chain_following,  # type: ignore[dict-item]
+    "entity_state": entity_state,
+    "partial_product": partial_product,
+    "carry": carry,
 }
 
 __all__ = ["MECHANISMS", "Mechanism"]

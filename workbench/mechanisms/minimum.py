@@ -1,22 +1,31 @@
 """Minimum: at the delimiter, the first attention layer writes the smallest input token, in the decoder basis.
 
-Task hinting and tempered softmax, §5, for sorting: the smallest token is the first output, so one layer of attention is
-enough to begin. Read at `blocks.0.hook_resid_mid`. It does not show that the output depends on it. Control: the minimum
-of another example of equal length (`mismatched`); small alphabets and long inputs make minima agree by chance.
+Task hinting and tempered softmax, §4, for sorting: the smallest token is the first output, so one layer of attention is
+enough to begin. Read at `blocks.0.hook_resid_mid`. The score does not show that the output depends on it; the causal
+test does: with the decoder coordinates of the minimum and of another token exchanged, that token must come first.
+Control: the minimum of another example of equal length (`mismatched`; small alphabets and long inputs make minima agree
+by chance), and an untrained model.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 
 from workbench.capture import Capture, Subject
 from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
+from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.editing import Edit, Question
+from workbench.tasks import Batch
 
-CONTROLS = ("mismatched", "untrained")
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
 
 POINT = "blocks.0.hook_resid_mid"
+CONTROLS = ("mismatched", "untrained")
 
 
 def needs(subject: Subject) -> list[str]:
@@ -42,4 +51,42 @@ def score(capture: Capture) -> Measurement:
         settings={"model": capture.subject.name, "basis": "decoder", "point": POINT},
         caption="Share of sequences whose delimiter points at the smallest input token in the decoder basis after the "
         "first attention layer. It does not show that the output depends on it.",
+    )
+
+
+def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+    """Whether the first output becomes another token when the delimiter's residual is made to point at that one.
+
+    Edits at `blocks.0.hook_resid_mid`: `claimed` exchanges the decoder coordinates of the minimum and of another
+    example's minimum, at ⊥; `residual` puts there the whole residual of another example of equal length; `elsewhere`
+    adds the change of `claimed` at a random position before ⊥ instead.
+
+    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    """
+    n_pos = batch.tokens.shape[1]
+    minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
+    there = minimum >= 0
+    different = (minimum[:, None] != minimum) & there[:, None] & there
+    other, found = editing.choose(different, generator)
+    twin, has_twin = editing.choose(different & (delimiter[:, None] == delimiter), generator)
+    before, has_before = editing.choose(torch.arange(n_pos) < delimiter[:, None], generator)
+    residual = editing.activation(model, batch.tokens, POINT)
+    pointed = editing.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
+    change = editing.at(pointed - residual, delimiter)[:, None]
+    at_delimiter = editing.only(delimiter, n_pos, found)
+    edits = {
+        "claimed": Edit(POINT, at_delimiter, pointed, minimum[other]),
+        "residual": Edit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
+        "elsewhere": Edit(POINT, editing.only(before, n_pos, found & has_before), residual + change, minimum[other]),
+    }
+    return editing.outcomes(
+        model,
+        subject,
+        batch.tokens,
+        Question(delimiter, minimum),
+        edits,
+        name="Minimum at the delimiter",
+        caption="Whether the first output becomes the token that the delimiter is made to point at in the decoder "
+        "basis (claimed), the minimum of the example whose residual it is given (residual), and whether the same "
+        "change before the delimiter leaves it alone (elsewhere).",
     )

@@ -1,23 +1,32 @@
 """Identity + successor: after the second attention layer, outputs point at their own and the next sorted token.
 
-Task hinting and tempered softmax, §5, for sorting: output positions but the last, at `blocks.1.hook_resid_mid`, in the
+Task hinting and tempered softmax, §4, for sorting: output positions but the last, at `blocks.1.hook_resid_mid`, in the
 decoder basis. It holds where the two top tokens are the position's own and the next sorted one, or, where these are
-equal, where that one is on top. (The second MLP then removes the identity peak.) It does not show that the output
-depends on it. Control: the tokens of another example of equal length (`mismatched`).
+equal, where that one is on top. (The second MLP then removes the identity peak: `identity_removed`.) The score does not
+show that the output depends on it; the causal test does: with the decoder coordinates of the next token and of a third
+one exchanged, the third must follow. Control: the tokens of another example of equal length (`mismatched`), and an
+untrained model.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 
 from workbench.capture import Capture, Subject
 from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
+from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.editing import Edit, Question
+from workbench.tasks import Batch
 
-CONTROLS = ("mismatched", "untrained")
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
 
 POINT = "blocks.1.hook_resid_mid"
+CONTROLS = ("mismatched", "untrained")
 
 
 def needs(subject: Subject) -> list[str]:
@@ -47,4 +56,38 @@ def score(capture: Capture) -> Measurement:
         settings={"model": capture.subject.name, "basis": "decoder", "point": POINT},
         caption="Share of output positions but the last whose two top tokens in the decoder basis, after the second "
         "attention layer, are their own and the next sorted one. It does not show that the output depends on it.",
+    )
+
+
+def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+    """Whether a third token follows when the residual is made to point at it in place of the next one.
+
+    Edits at `blocks.1.hook_resid_mid`, at one random output position of each example but the last: `claimed` exchanges
+    the decoder coordinates of the next token and of a third; `elsewhere` those of the third and of a fourth.
+
+    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    """
+    labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
+    position, there = editing.choose(labels["successor"] >= 0, generator)
+    own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    symbols = labels["identity"][labels["identity"] >= 0]
+    others = editing.but(editing.among(symbols, len(subject.decoder))[None], own, following)
+    third, has_third = editing.choose(others, generator)
+    fourth, has_fourth = editing.choose(editing.but(others, third), generator)
+    residual = editing.activation(model, batch.tokens, POINT)
+    claimed = editing.exchanged(residual, subject.decoder, following, third)
+    elsewhere = editing.exchanged(residual, subject.decoder, third, fourth)
+    edits = {
+        "claimed": Edit(POINT, editing.only(position, n_pos, there & has_third), claimed, third),
+        "elsewhere": Edit(POINT, editing.only(position, n_pos, there & has_fourth), elsewhere, third),
+    }
+    return editing.outcomes(
+        model,
+        subject,
+        batch.tokens,
+        Question(position, following),
+        edits,
+        name="Identity + successor at the outputs",
+        caption="Whether a third token follows once its decoder coordinate and that of the next one are exchanged "
+        "(claimed), and whether exchanging two that are neither leaves the answer alone (elsewhere).",
     )

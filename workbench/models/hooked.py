@@ -149,15 +149,20 @@ def centre_output(linear: Any) -> None:
 
 
 class ExplicitLayer(nn.Module):
-    """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one."""
+    """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one.
+
+    The residual between attention and MLP is a step of its own, so that an edit of `hook_resid_mid` edits the residual;
+    where a block has no such step, TransformerLens hooks the MLP's input alone.
+    """
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
         self.ln1, self.ln2, self.dropout = layer.ln1, layer.ln2, layer.dropout
         self.attn, self.mlp = layer.attn, layer.mlp
+        self.resid_mid = nn.Identity()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> tuple[Float[Tensor, "batch pos d_model"]]:
-        x = x + self.dropout(self.attn(self.ln1(x)))
+        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x))))
         return (x + self.dropout(self.mlp(self.ln2(x))),)
 
 
@@ -251,13 +256,15 @@ class Adapter(ArchitectureAdapter):
         blocks: dict[str, GeneralizedComponent] = {
             "ln1": norm("ln1"),
             "attn": ExplicitAttentionBridge(name="attn", config=cfg, submodules=linears),
+            "resid_mid": GeneralizedComponent(name="resid_mid", config=cfg),
             "ln2": norm("ln2"),
             "mlp": MLPBridge(name="mlp", submodules=mlp),
         }
         mapping: dict[str, Any] = {"embed": EmbeddingBridge(name="token_embedding")}
         if cfg.positional_embedding_type == "standard":
             mapping["pos_embed"] = PosEmbedBridge(name="position_embedding")
-        mapping["blocks"] = BlockBridge(name="layers", config=cfg, submodules=blocks)
+        middle = {"hook_resid_mid": "resid_mid.hook_out"}
+        mapping["blocks"] = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
         mapping["ln_final"] = norm("final_norm")
         mapping["unembed"] = UnembeddingBridge(name="unembedding")
         self.component_mapping = mapping

@@ -1,0 +1,168 @@
+"""Mechanisms: how often each claim holds, overall and by length, beside its controls; and what edits do to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.style import BLUE, DASHES, ORANGE, PALETTE, SYMBOLS, framed, point_name
+from workbench.instruments import Measurement
+
+
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) -> go.Figure:
+    """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
+
+    Args:
+        runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
+    """
+    figure = go.Figure()
+    n_bars = 0
+    for i, (run, pairs) in enumerate(runs.items()):
+        colour = PALETTE[i % len(PALETTE)]
+        for which, suffix, shape in ((0, "", ""), (1, ", control", "/")):
+            rows = [row for pair in pairs for row in bars(pair[which])]
+            if not rows:
+                continue
+            names, values, below, above = zip(*rows, strict=True)
+            n_bars += len(rows)
+            figure.add_bar(
+                y=names,
+                x=values,
+                error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5},
+                orientation="h",
+                name=run + suffix,
+                marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
+            )
+    subtitle = "share of cases in which the claim holds; control: against other examples' truth; 95 % intervals"
+    framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
+    figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
+    return figure.update_yaxes(autorange="reversed", automargin=True)
+
+
+def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
+    """(label, value, distance to low, distance to high) of every value that is defined."""
+    rows = []
+    for index in np.ndindex(*m.values.shape):
+        value = float(m.values[index])
+        if np.isnan(value):
+            continue
+        place = _words({dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)})
+        low = value if m.low is None else float(m.low[index])
+        high = value if m.high is None else float(m.high[index])
+        rows.append((f"{m.name}, {place}" if place else m.name, value, value - low, high - value))
+    return rows
+
+
+def mechanism_rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement]) -> list[go.Figure]:
+    """How often one claim holds by length (or another group), runs overlaid, controls dashed in their run's colour.
+
+    Figures 4.15 and 4.16 of Task hinting and tempered softmax. One figure for each place at which the claim is read.
+
+    Args:
+        runs: run -> a mechanism's score averaged over the examples of each group: the first dim is the group.
+        controls: "run, control" -> the same of the control.
+    """
+    first = next(iter(runs.values()))
+    figures = []
+    for index in np.ndindex(*first.values.shape[1:]):
+        place = {dim: first.coords[dim][i] for dim, i in zip(first.dims[1:], index, strict=True)}
+        lines, dashed = ({name: m.select(**place) for name, m in given.items()} for given in (runs, controls))
+        figures.append(_rates(lines, dashed))
+    return figures
+
+
+def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement]) -> go.Figure:
+    first = next(iter(runs.values()))
+    group, in_a_row = first.dims[0], 1
+    figure = go.Figure()
+    for i, (run, m) in enumerate(runs.items()):
+        own = [(name, control) for name, control in controls.items() if name.startswith(f"{run}, ")]
+        in_a_row = max(in_a_row, 1 + len(own))
+        _add_rate(figure, run, m, PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)], DASHES[0])
+        for j, (name, control) in enumerate(own):
+            colour, symbol = PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)] + "-open"
+            _add_rate(figure, name, control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
+    subtitle = "; ".join([*_how(first), f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
+    framed(figure, f"{first.name}, by {group}", subtitle, height=400 + 20 * len(runs))
+    figure.update_layout(legend={"entrywidthmode": "fraction", "entrywidth": 0.98 / in_a_row})  # a row for each run
+    figure.update_yaxes(title="share of cases in which it holds", range=[-0.03, 1.03], tickformat=".0%")
+    labels = sorted({label for m in runs.values() for label in m.coords[group]})
+    return figure.update_xaxes(title=group, **({"tickvals": labels} if len(labels) <= 32 else {}))
+
+
+def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol: str, dash: str) -> None:
+    main = dash == DASHES[0]
+    bars = interval(m)
+    figure.add_scatter(
+        x=list(m.coords[m.dims[0]]),
+        y=m.values,
+        error_y=bars if main or bars is None else {**bars, "thickness": 1, "width": 0},
+        name=name,
+        mode="lines+markers",
+        line={"color": colour, "width": 2.5 if main else 1.2, "dash": dash},
+        marker={"symbol": symbol, "size": 8 if main else 6},
+        opacity=1.0 if main else 0.75,
+    )
+
+
+def _how(m: Measurement) -> list[str]:
+    """Where and in which basis a claim was read, in words."""
+    given = {name: m.settings.get(name) for name in ("layer", "head", "point", "basis")}
+    words = {"layer": "layer {}", "head": "head {}", "point": "at {}", "basis": "{} basis"}
+    return [words[name].format(value) for name, value in given.items() if value is not None]
+
+
+def causal_tests(runs: Mapping[str, Sequence[Measurement]]) -> list[go.Figure]:
+    """What edits of the claimed thing do to answers, and edits elsewhere: one figure a run, its mechanisms in rows.
+
+    A true claim has all answers as claimed after the claimed edit, and none changed after the one elsewhere.
+
+    Args:
+        runs: run -> `causal(...)` of its mechanisms, averaged over examples: dims `edit`, `outcome`.
+    """
+    return [_causal(run, tests) for run, tests in runs.items()]
+
+
+def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
+    figure = go.Figure()
+    rows = [(test, edit) for test in tests for edit in test.coords["edit"]]
+    above = np.repeat(range(1, 1 + len(tests)), [len(test.coords["edit"]) for test in tests])  # headings, a row each
+    height = np.arange(len(rows)) + above
+    for outcome, colour, symbol, shift in (("as claimed", BLUE, "circle", -0.15), ("changed", ORANGE, "diamond", 0.15)):
+        parts = [test.select(edit=edit, outcome=outcome) for test, edit in rows]
+        values, low, high = (np.array([getattr(part, name) for part in parts]) for name in ("values", "low", "high"))
+        figure.add_scatter(
+            x=values,
+            y=height + shift,
+            error_x={"type": "data", "symmetric": False, "array": high - values, "arrayminus": values - low},
+            name=f"answer {outcome}",
+            mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 10},
+            customdata=[f"{test.name}, {edit}" for test, edit in rows],
+            hovertemplate="%{customdata}: %{x:.1%}",
+        )
+    subtitle = (
+        f"{run}: answers that were right, after edits of the claimed thing and elsewhere; bars are 95 % intervals"
+    )
+    framed(figure, "Causal tests of mechanisms", subtitle, height=190 + 30 * (len(rows) + len(tests)))
+    for i, test in enumerate(tests):
+        top = height[above == i + 1].min() - 0.85
+        heading = {"x": 0, "xref": "paper", "xanchor": "left", "y": top, "showarrow": False, "font": {"size": 13}}
+        figure.add_annotation(text=f"<b>{test.name}</b>", **heading)
+    labels = [f"{edit}{_count(test, edit)}" for test, edit in rows]
+    figure.update_yaxes(tickvals=height, ticktext=labels, range=[height.max() + 0.6, -0.4], automargin=True)
+    return figure.update_xaxes(title="share of the answers tested", range=[-0.03, 1.03], tickformat=".0%")
+
+
+def _count(test: Measurement, edit: str) -> str:
+    part = test.select(edit=edit, outcome="changed")
+    return "" if part.n is None else f" (n = {int(part.n)})"
+
+
+def _words(place: Mapping[str, Any]) -> str:
+    """Where a claim is read, in words: `0 · mid`, `head 1`."""
+    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in place.items())

@@ -1,0 +1,133 @@
+"""Entity state: the answer about a box reads the clause that last changed it, which holds the box's state.
+
+For the boxes of the ChaCAL paper, §5.2. Scored per head, at the answer's words about a box: the gold clause gets more
+of the row of the matrix that the layer applies (the pattern; for ChaCAL the resolvent) than every other clause. The
+score does not show that the state is there to be read: a model may look up each object where it was last named. The
+causal test does: in the last layer's input an object is made another one in the gold clause alone, whether the clause
+names it or not. A ChaCAL last layer reads the clauses before through the gold one within itself; for it the claim is
+stronger than what the task needs. Control: the answers of another example of equal length (`mismatched`; there are few
+of them in one batch), and an untrained model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+from workbench.instruments import attention_graph
+from workbench.instruments.measurement import Measurement
+from workbench.mechanisms import editing
+from workbench.mechanisms.base import missing
+from workbench.mechanisms.editing import Edit, Question
+from workbench.tasks import Batch, Truth
+from workbench.tasks.boxes import OBJECTS
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+CONTROLS = ("mismatched", "untrained")
+
+needs = attention_graph.needs
+
+
+def why_not(subject: Subject) -> str | None:
+    """Why this claim cannot be tested on this model, in one line; None if it can."""
+    return missing(subject, "clause")
+
+
+def gold_clauses(truth: Truth) -> Int[Tensor, "batch pos"]:
+    """At the answer's words about a box the number of the clause that last changed it, −1 elsewhere."""
+    clause = truth.labels["clause"]
+    example, _, query, key = truth.edges.unbind(1)
+    in_answer = clause[example, query] < 0
+    gold = torch.full_like(clause, -1)
+    gold[example[in_answer], query[in_answer]] = clause[example[in_answer], key[in_answer]]
+    return gold
+
+
+def score(capture: Capture) -> Measurement:
+    """Share of an answer's words about boxes at which a head reads the gold clause: dims `layer`, `head`, `example`.
+
+    NaN where an example's answer is about no box that a clause has changed.
+    """
+    clause, gold = capture.truth.labels["clause"], gold_clauses(capture.truth)
+    layers = range(capture.subject.n_layers)
+    values = np.stack([_read(attention_graph.resolvent(capture, layer).cpu(), clause, gold) for layer in layers])
+    return Measurement(
+        name="Entity state",
+        values=values,
+        dims=("layer", "head", "example"),
+        coords={"layer": layers, "head": range(values.shape[1]), "example": range(len(clause))},
+        units="share",
+        settings={"model": capture.subject.name},
+        caption="Share of the answer's words about a box at which the clause that last changed it gets more of the "
+        "head's row than every other clause. It does not show what is read there.",
+    )
+
+
+def _read(
+    mixing: Float[Tensor, "batch head query key"], clause: Int[Tensor, "batch pos"], gold: Int[Tensor, "batch pos"]
+) -> np.ndarray:
+    """`[head, batch]`: share of the queries with a gold clause at which it has more mass than every other."""
+    example, query = (gold >= 0).nonzero(as_tuple=True)
+    rows = mixing[example, :, query]
+    n_clauses = int(clause.max()) + 1
+    place = torch.where(clause >= 0, clause, n_clauses)[example, None].expand_as(rows)
+    mass = rows.new_zeros(*rows.shape[:2], n_clauses + 1).scatter_add(2, place, rows)[..., :n_clauses]
+    own = torch.nn.functional.one_hot(gold[example, query], n_clauses).bool()[:, None]
+    holds = (mass * own).sum(-1) > mass.masked_fill(own, -1.0).amax(-1)
+    count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, holds.double())
+    return (count / (gold >= 0).sum(-1, keepdim=True)).T.numpy()
+
+
+def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+    """Whether an object in the answer becomes another one where the state of its box is made to hold that one.
+
+    The text is told once more with another object for one object of the answer, throughout. It is the next or the
+    previous one in the alphabet of objects, and nowhere in the text, so that everything else stays in its place. Edits
+    at the last layer's `hook_resid_pre`: `claimed` takes the gold clause from that run; `whole text` takes all of it,
+    which is the most that the last layer could read; `elsewhere` takes every clause but the gold one.
+
+    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    """
+    point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_pre", batch.tokens
+    truth = subject.task.truth(tokens)
+    clause, gold = truth.labels["clause"], gold_clauses(truth)
+    following = tokens.roll(-1, dims=1)
+    free = _free_neighbours(tokens, subject.task.vocabulary.words)
+    rows = torch.arange(len(tokens))[:, None]
+    position, there = editing.choose((gold >= 0) & free[rows, following].any(-1), generator)
+    named = editing.at(following, position)
+    side, has_side = editing.choose(editing.at(free, named), generator)
+    other = named + 2 * side - 1
+    text = (clause >= 0) & (there & has_side)[:, None]
+    retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
+    values = editing.activation(model, retold, point)
+    of_gold = clause == editing.at(gold, position)[:, None]
+    return editing.outcomes(
+        model,
+        subject,
+        tokens,
+        Question(position, named),
+        {
+            "claimed": Edit(point, text & of_gold, values, other),
+            "whole text": Edit(point, text, values, other),
+            "elsewhere": Edit(point, text & ~of_gold, values, other),
+        },
+        name="Entity state",
+        caption="Whether an object in the answer becomes another one if the last layer finds that one in the clause "
+        "that last changed the box (claimed), in the whole text, or in every other clause (elsewhere).",
+    )
+
+
+def _free_neighbours(tokens: Int[Tensor, "batch pos"], words: tuple[str, ...]) -> Bool[Tensor, "batch token side"]:
+    """Whether the objects before and after each object are in no place of the sequence; false for other words."""
+    is_object = torch.tensor([word in OBJECTS for word in words])
+    used = torch.zeros(len(tokens), len(words), dtype=torch.bool).scatter(1, tokens, True)
+    free = torch.nn.functional.pad(is_object & ~used, (1, 1))
+    return torch.stack([free[:, :-2], free[:, 2:]], dim=-1) & is_object[:, None]

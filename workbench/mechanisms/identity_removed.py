@@ -1,0 +1,102 @@
+"""Identity removed: the last MLP takes the position's own token out of the decoder basis, which leaves the next one.
+
+Task hinting and tempered softmax, §4, for sorting: after the last attention layer an output points at its own and at
+the next sorted token (`successor`), and the last MLP, as a denoiser, removes the first. Read at the last layer's
+`hook_resid_mid` and `hook_resid_post`, at output positions but the last whose next token is another than their own.
+The score does not show that the MLP did it by what it wrote along the own token's direction; the causal test does.
+Control: the tokens of another example of equal length (`mismatched`), and an untrained model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.capture import Capture, Subject
+from workbench.instruments import projection
+from workbench.instruments.measurement import Measurement
+from workbench.mechanisms import editing
+from workbench.mechanisms.base import missing
+from workbench.mechanisms.editing import Edit, Question
+from workbench.tasks import Batch
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+CONTROLS = ("mismatched", "untrained")
+
+
+def needs(subject: Subject) -> list[str]:
+    """The residual before and after the last MLP."""
+    return [f"blocks.{subject.n_layers - 1}.hook_resid_{point}" for point in ("mid", "post")]
+
+
+def why_not(subject: Subject) -> str | None:
+    """Why this claim cannot be tested on this model, in one line; None if it can."""
+    return missing(subject, "identity", "successor")
+
+
+def score(capture: Capture) -> Measurement:
+    """Share of positions whose own token the MLP takes out: dim `example` (NaN where there is none to score).
+
+    It holds where the own token is one of the two top ones before the MLP, and the next token is the top one after it.
+    """
+    own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
+    before, after = (
+        projection.inner_products(capture.subject, capture[point], "decoder").topk(2).indices.cpu()
+        for point in needs(capture.subject)
+    )
+    holds = (before == own[..., None]).any(-1) & (after[..., 0] == following)
+    scored = (following >= 0) & (following != own)
+    return Measurement(
+        name="Identity removed by the last MLP",
+        values=((holds & scored).sum(-1) / scored.sum(-1)).double().numpy(),
+        dims=("example",),
+        coords={"example": range(len(own))},
+        units="share",
+        settings={"model": capture.subject.name, "basis": "decoder", "points": needs(capture.subject)},
+        caption="Share of output positions, their next token being another, whose own token is one of the two top ones "
+        "in the decoder basis before the last MLP, and the next one on top after it.",
+    )
+
+
+def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+    """Whether the answer falls back to the own token when the last MLP does not take that one out.
+
+    Edits at the last layer's `hook_mlp_out`, at one random output position of each example whose next token is another:
+    `claimed` exchanges the decoder coordinates of the own and the next token in what the MLP writes, so that it takes
+    out the wrong one; `ablated` writes nothing; `elsewhere` exchanges those of two tokens that are neither. Ablation
+    alone decides less: without the MLP the two peaks may be as good as equal (in the compiled sorter they are), and
+    then anything decides between them.
+
+    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    """
+    point = f"blocks.{subject.n_layers - 1}.hook_mlp_out"
+    labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
+    differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
+    position, there = editing.choose(differs, generator)
+    own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    symbols = labels["identity"][labels["identity"] >= 0]
+    others = editing.but(editing.among(symbols, len(subject.decoder))[None], own, following)
+    third, _ = editing.choose(others, generator)
+    fourth, has_fourth = editing.choose(editing.but(others, third), generator)
+    written = editing.activation(model, batch.tokens, point)
+    here = editing.only(position, n_pos, there)
+    elsewhere = editing.exchanged(written, subject.decoder, third, fourth)
+    edits = {
+        "claimed": Edit(point, here, editing.exchanged(written, subject.decoder, own, following), own),
+        "ablated": Edit(point, here, torch.zeros_like(written), own),
+        "elsewhere": Edit(point, here & has_fourth[:, None], elsewhere, own),
+    }
+    return editing.outcomes(
+        model,
+        subject,
+        batch.tokens,
+        Question(position, following),
+        edits,
+        name="Identity removed by the last MLP",
+        caption="Whether the answer falls back to the own token once the last MLP takes out the next one in its place "
+        "(claimed) or writes nothing (ablated), and whether exchanging two that are neither leaves it alone "
+        "(elsewhere).",
+    )
