@@ -35,6 +35,7 @@ _ROOMS = (
     "capture_store",
     "figures",
     "instruments",
+    "interventions",
     "mechanisms",
     "models",
     "objectives",

@@ -45,6 +45,7 @@ class Inspected:
         examples: instrument or mechanism -> what was measured, with its dim `example`.
         measured: the same, the mean over examples, with interval and n.
         controls: the same name -> null (`mismatched`, `untrained`, …) -> the mean under it.
+        control_examples: mechanism -> null -> its score with the dim `example`, and each example's test condition.
         causal: mechanism -> its causal test, the mean over examples.
         conditions: the task's test condition of each example.
         fingerprint: of all tokens: runs with the same one were measured on the same examples.
@@ -60,6 +61,7 @@ class Inspected:
     examples: dict[str, Measurement]
     measured: dict[str, Measurement]
     controls: dict[str, dict[str, Measurement]]
+    control_examples: dict[str, dict[str, tuple[Measurement, list[dict[str, Any]]]]]
     causal: dict[str, Measurement]
     conditions: list[dict[str, Any]]
     fingerprint: str
@@ -90,6 +92,7 @@ class _Measure:
     fitted: dict[str, dict[str, Any]] = field(default_factory=dict)
     found: list[Measurement] = field(default_factory=list)
     nulls: dict[str, list[Measurement]] = field(default_factory=dict)
+    null_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     causal: list[Measurement] = field(default_factory=list)
 
     def fit(self, which: str, model: Decoder, subject: Subject, seed: int) -> None:
@@ -165,27 +168,32 @@ def inspect_run(
         for one in measures:
             one.found.append(one.measure(seen))
             for null in one.controls:
-                one.nulls.setdefault(null, []).append(
-                    one.measure(under[null], of=UNTRAINED if null == UNTRAINED else "trained")
-                )
+                control = one.measure(under[null], of=UNTRAINED if null == UNTRAINED else "trained")
+                one.nulls.setdefault(null, []).append(control)
+                one.null_conditions.setdefault(null, []).extend([condition] * control.values.shape[-1])
             if causal and number * BATCH < TESTED and hasattr(one.thing, "causal"):
                 one.causal.append(one.thing.causal(hooked, subject, batch, generator(seed, "causal", one.name)))
     joined = {one.name: Measurement.join(one.found) for one in measures}
-    mismatched = {m.name: Measurement.join(m.nulls["mismatched"]) for m in measures if "mismatched" in m.nulls}
+    controls = {m.name: {null: Measurement.join(parts) for null, parts in m.nulls.items()} for m in measures}
     best = None
     if "attention_graph" in joined:
         if head is None:
             other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
             head = attention_graph.best_head(attention_graph.measure(capture(hooked, subject, other, names)))
-        best = [attention_graph.gold_mass(m["attention_graph"], head) for m in (joined, mismatched)]
+        graphs = (joined["attention_graph"], controls["attention_graph"]["mismatched"])
+        best = [attention_graph.gold_mass(m, head) for m in graphs]
     return Inspected(
         run=run,
         name=name,
         examples=joined,
         measured={key: m.mean("example") for key, m in joined.items()},
         controls={
-            one.name: {null: Measurement.join(parts).mean("example") for null, parts in one.nulls.items()}
+            key: {null: control.mean("example") for null, control in nulls.items()} for key, nulls in controls.items()
+        },
+        control_examples={
+            one.name: {null: (controls[one.name][null], one.null_conditions[null]) for null in one.nulls}
             for one in measures
+            if one.name in MECHANISMS
         },
         causal={one.name: Measurement.join(one.causal).mean("example") for one in measures if one.causal},
         conditions=conditions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,6 +14,7 @@ from workbench.capture import LOGITS, Capture, Subject
 from workbench.models.attention import ATTENTION
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth, Vocabulary
+from workbench.tasks.pointer_chain import PointerChain
 
 
 class StageTask(Task):
@@ -91,3 +93,55 @@ def stage() -> Callable[..., Capture]:
         return Capture(acts | {LOGITS: logits} | (activations or {}), batch, subject, truth)
 
     return build
+
+
+CHAIN = PointerChain(n=16, k=4)
+
+
+@pytest.fixture
+def chained(stage: Callable[..., Capture]) -> Callable[..., Capture]:
+    """Pointer chains in blocks of 4, with one pattern a layer, `[batch, head, query, key]`, made from the tokens."""
+
+    def build(*patterns: Callable[[Tensor], Tensor], variant: str = "standard", n: int = 6) -> Capture:
+        tokens = CHAIN.sample(n, generator(0, "chains")).tokens
+        made = [pattern(tokens) for pattern in patterns]
+        capture = stage(tokens, n_layers=len(made), variant=variant, patterns=made, truth=CHAIN.truth(tokens))
+        return replace(capture, subject=replace(capture.subject, task=CHAIN))
+
+    return build
+
+
+def to_ancestor(tokens: Tensor, hop: int = 1) -> Tensor:
+    """One head: every position on its ancestor so many hops up, on itself where the chain has ended."""
+    ancestor = CHAIN.truth(tokens).arrays["ancestors"][..., hop - 1]
+    here = torch.arange(tokens.shape[1])
+    return torch.nn.functional.one_hot(torch.where(ancestor < 0, here, ancestor), len(here)).double()[:, None]
+
+
+@pytest.fixture
+def parents() -> Callable[..., Tensor]:
+    """One head that attends to each position's parent, or its ancestor `hop` hops up, and nothing else."""
+    return to_ancestor
+
+
+@pytest.fixture
+def uniform() -> Callable[[Tensor], Tensor]:
+    """Two heads that attend to all positions up to their own alike."""
+
+    def pattern(tokens: Tensor) -> Tensor:
+        n, n_pos = tokens.shape
+        rows = torch.ones(n_pos, n_pos, dtype=torch.float64).tril()
+        return (rows / rows.sum(-1, keepdim=True)).expand(n, 2, n_pos, n_pos)
+
+    return pattern
+
+
+def random_rows(n_pos: int, *shape: int, seed: int = 0) -> Tensor:
+    """Random causal patterns, `[*shape, n_pos, n_pos]`, float64."""
+    scores = torch.randn(*shape, n_pos, n_pos, generator=generator(seed, "rows"), dtype=torch.float64)
+    return scores.masked_fill(torch.ones(n_pos, n_pos, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+
+
+@pytest.fixture
+def random_pattern() -> Callable[..., Tensor]:
+    return random_rows

@@ -23,8 +23,10 @@ from workbench.figures.entropy import (
     spectrum,
 )
 from workbench.figures.generic import Runs, any_measure
+from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knockout
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
+from workbench.figures.paths import path_arcs, path_layers, side_by_side
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
 from workbench.figures.trajectory import token_trajectory
@@ -44,6 +46,10 @@ FIGURES: dict[str, Draw] = {
     "tuned_lens": layers.lenses,
     "lens_agreement": layers.agreement,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
+    "path_mass": hop_ladder,
+    "rollout": hop_ladder,
+    "graph_measures": graph_measures,
+    "head_roles": head_roles,
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
 
@@ -83,7 +89,11 @@ __all__ = [
     "draw",
     "entropy",
     "gold_mass",
+    "graph_measures",
+    "head_roles",
+    "hop_ladder",
     "hops",
+    "knockout",
     "lens_map",
     "line_name",
     "map_over_training",
@@ -91,8 +101,11 @@ __all__ = [
     "mechanisms",
     "over_training",
     "paper_projection",
+    "path_arcs",
+    "path_layers",
     "projection_bars",
     "projection_map",
+    "side_by_side",
     "spectrum",
     "token_trajectory",
 ]

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from workbench.figures.generic import any_measure
+from workbench.figures.graph import knockout
+from workbench.figures.mechanisms import causal_tests
 from workbench.instruments import Measurement
 
+Tests = Mapping[str, Mapping[str, Measurement]]
+"""Run -> mechanism -> its causal test, averaged over examples."""
 
-def causal(runs: Mapping[str, Mapping[str, Measurement]]) -> list[go.Figure]:
-    """A figure for each mechanism: run -> mechanism -> its causal test, averaged over examples."""
-    names = dict.fromkeys(name for tests in runs.values() for name in tests)
-    return [
-        figure
-        for name in names
-        for figure in any_measure({run: tests[name] for run, tests in runs.items() if name in tests}, {})
-    ]
+
+def causal(runs: Tests) -> list[go.Figure]:
+    """Every run's tests in one figure; of chains, which have one for each hop, all runs in another."""
+    plain = {run: [test for test in tests.values() if test.dims == ("edit", "outcome")] for run, tests in runs.items()}
+    hops = {run: test for run, tests in runs.items() for test in tests.values() if "hop" in test.dims}
+    drawn = causal_tests({run: tests for run, tests in plain.items() if tests})
+    return drawn + (knockout(hops, {}) if hops else [])

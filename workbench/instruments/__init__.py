@@ -15,15 +15,19 @@ from workbench.instruments import (
     attention_hops,
     effective_rank,
     entropy,
+    graph_measures,
+    head_roles,
     lens_agreement,
     logit_lens,
     overall,
+    path_mass,
     projection,
+    rollout,
     spectrum,
     tuned_lens,
     unexplained,
 )
-from workbench.instruments.control import mismatched
+from workbench.instruments.control import mismatched, random_graph
 from workbench.instruments.entropy import matrix_entropy
 from workbench.instruments.grouped import by_group, group_of
 from workbench.instruments.measurement import Measurement
@@ -71,9 +75,16 @@ INSTRUMENTS: dict[str, Instrument] = {
     "tuned_lens": tuned_lens,
     "attention_graph": attention_graph,
     "attention_hops": attention_hops,
+    "path_mass": path_mass,
+    "rollout": rollout,
+    "graph_measures": graph_measures,
+    "head_roles": head_roles,
 }
 
-NULLS: dict[str, Callable[[Capture, torch.Generator], Capture]] = {"mismatched": mismatched}
+NULLS: dict[str, Callable[[Capture, torch.Generator], Capture]] = {
+    "mismatched": mismatched,
+    "random_graph": random_graph,
+}
 """What leaves a capture as it is but for the one thing that is claimed of it."""
 
 __all__ = [
@@ -87,5 +98,6 @@ __all__ = [
     "matrix_entropy",
     "mismatched",
     "over_batches",
+    "random_graph",
     "train_lens",
 ]

@@ -20,7 +20,7 @@ from workbench.seeds import generator
 MATRICES = ("pattern", "resolvent")
 
 
-CONTROLS = ("mismatched", "untrained")
+CONTROLS = ("mismatched", "untrained", "random_graph")
 
 
 def why_not(subject: Subject) -> str | None:

@@ -15,7 +15,7 @@ from workbench.instruments.measurement import Measurement
 
 __all__ = ["CONTROLS", "measure", "needs", "why_not"]
 
-CONTROLS = ("mismatched", "untrained")
+CONTROLS = ("mismatched", "untrained", "random_graph")
 
 
 def measure(capture: Capture, *, n_hops: int | None = None) -> Measurement:

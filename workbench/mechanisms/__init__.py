@@ -62,7 +62,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "minimum": minimum,
     "successor": successor,
     "identity_removed": identity_removed,
-    "chain_following": chain_following,  # type: ignore[dict-item]
+    "chain_following": chain_following,
     "entity_state": entity_state,
     "partial_product": partial_product,
     "carry": carry,

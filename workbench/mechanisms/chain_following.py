@@ -4,10 +4,15 @@ Scored per head and hop: at a query with an ancestor h hops up, that ancestor ge
 that is no ancestor. The row is that of the matrix which the layer applies to the values (the pattern; for ChaCAL the
 resolvent), and the query's own position is left aside, since the residual stream carries it anyway. It does not show
 hops that several layers make together, nor what is read: a token that names the next position lets a model stop one
-position short of the root. Control: the chains of another example (`mismatched`).
+position short of the root. Control: the chains of another example (`mismatched`), fresh weights (`untrained`) and
+attention drawn at random (`random_graph`). Causal test: without the edge of hop h, exactly the answers that rest on it
+are lost.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,9 +22,15 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
+from workbench.interventions import cut_edges
 from workbench.mechanisms.base import sample_truth
+from workbench.mechanisms.knockout import Answers, Knockout, hops_of, place_name, share
+from workbench.tasks import Batch
 
-CONTROLS = ("mismatched", "untrained")
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+CONTROLS = ("mismatched", "untrained", "random_graph")
 
 needs = attention_graph.needs
 
@@ -70,3 +81,65 @@ def picked_out(
     queries = gold.any(-1)[:, None]
     share = ((best > rival) & queries).sum(-1) / queries.sum(-1)
     return share.transpose(0, 1).double().numpy()
+
+
+EDITS = ("claimed", "elsewhere")
+OUTCOMES = ("as claimed", "changed")
+
+
+def causal(
+    model: TransformerBridge,
+    subject: Subject,
+    batch: Batch,
+    generator: torch.Generator,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    hops: Sequence[int] | None = None,
+) -> Measurement:
+    """What becomes of one query's answers when a gold edge is cut: dims `edit`, `outcome`, `hop`, `example`.
+
+    Edits: `claimed`, the edge of hop h on the query's chain, from its (h−1)-th ancestor to its h-th; `elsewhere`, a
+    gold edge between two earlier positions that is not on its chain, and so is attended to as much. Outcomes: `as
+    claimed`, 1 where every answer of the query that rests on the edge of hop h is lost while no answer of any position
+    is lost that does not rest on it; `changed`, the share of the query's answers resting on it that are lost. Only
+    answers that were right before are tested; NaN where an example has none. `knockout_by_hop` has the rates behind it.
+
+    In the pointer chain's reading `chain` every ancestor's token names the next one, so a trained model can do with one
+    edge less than the hops it answers: the first ancestor beyond the cut is then kept, and nothing is as claimed.
+
+    Args:
+        model: the hooked model.
+        subject: its facts.
+        batch: sequences of its task.
+        generator: draws a query for each hop and example, and the edge elsewhere.
+        layer, head: where to cut; None for every layer and for every head.
+        hops: which, by default those of the task, at most 8.
+
+    Raises:
+        ValueError: as `workbench.interventions.cut_edges`, or if `hops` are not whole numbers from 1.
+    """
+    truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
+    before = Answers.of(cut_edges(model, batch, layer, [], head=head).cpu(), batch, truth)
+    values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
+    for h, hop in enumerate(hops):
+        claimed = Knockout.draw(truth, before, hop, generator)
+        needed = claimed.needed(before)
+        asked = torch.arange(batch.tokens.shape[1]) == claimed.query[:, None]
+        tested = before.right & needed & asked[..., None]
+        for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
+            lost = before.right & ~Answers.of(cut.run(model, batch, layer, head), batch, truth).right
+            changed, spared = share(lost, tested), ~(lost & ~needed).flatten(1).any(-1)
+            outcomes = torch.stack([((changed == 1) & spared).double(), changed])
+            values[e, :, h] = torch.where(cut.made, outcomes, torch.nan).numpy()
+    return Measurement(
+        name="Chain following: knockout by hop",
+        values=values,
+        dims=("edit", "outcome", "hop", "example"),
+        coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
+        units="share",
+        settings={"model": subject.name, "layer": place_name(layer), "head": place_name(head)},
+        caption="Claimed: the edge of hop h on a query's chain is cut; elsewhere: a gold edge of another chain. As "
+        "claimed: exactly the answers that rest on the edge are lost; changed: the share of the query's that are. It "
+        "shows that the edge is needed, not what is read over it.",
+    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.figures.curves import curves, sample_size
 from workbench.figures.style import NULLS_IN_WORDS
 from workbench.inspection import Inspected
 from workbench.instruments import INSTRUMENTS, Measurement, attention_graph
@@ -124,21 +124,31 @@ def _of_head(one: Shown, measured: Measurement) -> Measurement:
 
 
 def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
-    """A claim with one number an example, over the lengths (or the like) that the task is tested on."""
+    """A claim over the lengths (or the like) that the task is tested on, with its controls."""
     runs: dict[str, Measurement] = {}
+    controls: dict[str, Measurement] = {}
     for one in lines:
-        parts = []
-        for member in one.members:
-            groups = conditions_as_groups(member.conditions)
-            examples = member.examples[name]
-            if groups is None or examples.dims != ("example",):
-                return []
-            parts.append(by_group(examples, groups[1], groups[0]))
-        seeds = [member.run.config.seed for member in one.members]
-        runs[one.name] = parts[0] if one.alone else over_seeds(parts, seeds)
-    first = next(iter(runs.values()))
-    subtitle = f"{sample_size(runs)} at each {first.dims[0]}; 95 % intervals"
-    return [curves(runs, first.name, "share of cases", subtitle)]
+        if conditions_as_groups(one.members[0].conditions) is None:
+            return []
+        runs[one.name] = _grouped(one, lambda member: (member.examples[name], member.conditions))
+        for null in one.members[0].control_examples[name]:
+            found = _grouped(one, lambda member, null=null: member.control_examples[name][null])  # type: ignore[misc]
+            controls[f"{one.name}, {NULLS_IN_WORDS[null]}"] = found
+    return figures.mechanism_rates(runs, controls)
+
+
+Examples = tuple[Measurement, Sequence[dict[str, Any]]]
+
+
+def _grouped(one: Shown, of: Callable[[Inspected], Examples]) -> Measurement:
+    """A score in each test condition; of several seeds, the mean over seeds."""
+    parts = []
+    for member in one.members:
+        examples, conditions = of(member)
+        groups = conditions_as_groups(conditions)
+        assert groups is not None
+        parts.append(own_head(member, by_group(examples, groups[1], groups[0])))
+    return parts[0] if one.alone else over_seeds(parts, [member.run.config.seed for member in one.members])
 
 
 def _graph(one: Inspected) -> Section:

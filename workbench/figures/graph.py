@@ -1,0 +1,291 @@
+"""Attention as a graph, in numbers: mass by hop, head roles, graph measures, knockouts; each run beside its controls.
+
+Every function takes runs, and controls named "RUN, CONTROL", as measurements averaged over examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+from plotly.subplots import make_subplots
+
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.generic import Runs, own_controls
+from workbench.figures.style import DASHES, GREY, NULLS_IN_WORDS, PALETTE, SYMBOLS, VERMILLION, framed
+from workbench.instruments import Measurement
+from workbench.instruments.path_mass import REST
+
+LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
+BESIDE = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
+
+
+def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """How mass divides between the hops of the gold chain and the rest: one stacked bar a run, its controls below it.
+
+    The mark is the mass on the whole chain, with its interval.
+
+    Args:
+        runs: `path_mass.measure(...)` or `rollout.measure(...)`; of path mass, one head may be selected, and otherwise
+            each run is drawn by its best, chosen on these same examples.
+        controls: the same of each control; the run's head is drawn.
+    """
+    rows = [row for run, m in runs.items() for row in _with_controls(run, m, controls)]
+    labels, measured = [name for name, _ in rows], [m for _, m in rows]
+    figure = go.Figure()
+    for part, colour in _parts(measured).items():
+        values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
+        if part in REST and not np.any(np.nan_to_num(values) > 0):
+            continue
+        figure.add_bar(
+            y=labels,
+            x=values,
+            orientation="h",
+            name={"own": "own position"}.get(part, part) if part in REST else f"hop {part}",
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate="%{y}: %{x:.1%}",
+        )
+    chain = [m.select(hop="chain") for m in measured]
+    figure.add_scatter(
+        x=[float(m.values) for m in chain],
+        y=labels,
+        mode="markers",
+        name="whole chain",
+        marker={"color": VERMILLION, "size": 13, "symbol": "line-ns", "line": {"color": VERMILLION, "width": 3}},
+        error_x=_error(chain, VERMILLION),
+        hoverinfo="skip",
+    )
+    figure.add_scatter(
+        x=[1.02] * len(chain),
+        y=labels,
+        mode="text",
+        text=[_with_interval(m) for m in chain],
+        textposition="middle right",
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    first = next(iter(runs.values()))
+    what = "share of a query's mass on its ancestor h hops up; right: on the whole chain, with 95 % interval"
+    how = _settings(first) + ("best head of these sequences; " if "head" in first.dims else "")
+    framed(figure, first.name, f"{what}<br>{how}{sample_size(runs)}", height=230 + 36 * len(rows))
+    figure.update_layout(margin={"t": 104})
+    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
+    figure.update_xaxes(title="share of mass", range=[0, 1.24], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
+    return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
+
+
+def head_roles(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """Each head's roles as a heat map, one figure a run; below each share, in brackets, what random attention has.
+
+    Args:
+        runs: `head_roles.measure(...)`.
+        controls: the same of each control; shown is the run's `random_graph`, the chance level, and the others on
+            hovering.
+    """
+    figures = []
+    for run, m in runs.items():
+        roles, heads = list(m.coords["role"]), _heads(m)
+        shares = m.values.reshape(len(roles), -1).T
+        nulls = {c: n.values.reshape(len(roles), -1).T for c, n in _controls(run, controls)}
+        chance = nulls.get(NULLS_IN_WORDS["random_graph"])
+        words = [[_percent(v) for v in row] for row in shares]
+        if chance is not None:
+            words = [
+                [w + (f"<br>({_percent(c)})" if w else "") for w, c in zip(*rows, strict=True)]
+                for rows in zip(words, chance, strict=True)
+            ]
+        hover = [
+            [
+                "<br>".join(
+                    [f"{head}, {role}: {_percent(v)}", *(f"{c}: {_percent(n[i, j])}" for c, n in nulls.items())]
+                )
+                for j, (role, v) in enumerate(zip(roles, row, strict=True))
+            ]
+            for i, (head, row) in enumerate(zip(heads, shares, strict=True))
+        ]
+        figure = go.Figure()
+        figure.add_heatmap(
+            z=shares,
+            x=[role.replace(" ", "<br>") for role in roles],
+            y=heads,
+            zmin=0,
+            zmax=1,
+            text=words,
+            texttemplate="%{text}",
+            textfont={"color": "#222222", "size": 12},
+            colorscale=LIGHT,
+            colorbar={"title": {"text": "share", "side": "right"}, "thickness": 12, "tickformat": ".0%"},
+            customdata=hover,
+            hovertemplate="%{customdata}<extra></extra>",
+            xgap=2,
+            ygap=2,
+        )
+        note = "; in brackets: attention drawn at random" if chance is not None else ""
+        subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
+        framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False)
+        figure.update_xaxes(title="role", showgrid=False, side="bottom")
+        figures.append(figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True))
+    return figures
+
+
+def graph_measures(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """Reach, gathering and path length of every head, side by side, one figure a run; controls as open marks.
+
+    Args:
+        runs: `graph_measures.measure(...)`.
+        controls: the same of each control.
+    """
+    figures = []
+    for run, m in runs.items():
+        measures, heads = list(m.coords["measure"]), _heads(m)
+        figure = make_subplots(
+            rows=1, cols=len(measures), shared_yaxes=True, subplot_titles=measures, horizontal_spacing=0.035
+        )
+        for column, name in enumerate(measures, start=1):
+            part = m.select(measure=name)
+            figure.add_bar(
+                y=heads,
+                x=part.values.reshape(-1),
+                error_x=_error([part]),
+                orientation="h",
+                name=run,
+                legendgroup=run,
+                showlegend=column == 1,
+                marker={"color": PALETTE[0]},
+                row=1,
+                col=column,
+            )
+            for i, (control, null) in enumerate(_controls(run, controls)):
+                other = null.select(measure=name)
+                figure.add_scatter(
+                    y=heads,
+                    x=other.values.reshape(-1),
+                    mode="markers",
+                    name=control,
+                    legendgroup=control,
+                    showlegend=column == 1,
+                    marker={
+                        "color": PALETTE[i + 1],
+                        "symbol": SYMBOLS[i + 1] + "-open",
+                        "size": 9,
+                        "line": {"width": 2},
+                    },
+                    row=1,
+                    col=column,
+                )
+            figure.update_xaxes(title=m.settings["units"][name], rangemode="tozero", row=1, col=column)
+        subtitle = (
+            f"{run}: reach over edges of at least {m.settings['threshold']:g}; {sample_size({run: m})}; 95 % bars"
+        )
+        framed(figure, "Graph measures by head", subtitle, height=250 + 32 * len(heads))
+        figure.update_layout(margin={"t": 110}, bargap=0.35)
+        figure.update_annotations(font={"size": 13})
+        figures.append(figure.update_yaxes(autorange="reversed", automargin=True).update_yaxes(title="head", col=1))
+    return figures
+
+
+def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
+    """What becomes of answers when the edge of hop h is cut, by hop, with intervals: what should be lost and what not.
+
+    Args:
+        runs: `knockout_by_hop(...)` or `chain_following.causal(...)`.
+        controls: the same of each control, drawn as runs of their own; their null is in the measurement itself (answers
+            that do not rest on the edge, edges elsewhere).
+    """
+    figure = go.Figure()
+    lines = [
+        (i, j, run, *line)
+        for i, (run, m) in enumerate({**runs, **controls}.items())
+        for j, line in enumerate(_lines(m))
+    ]
+    beside = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
+    for shift, (i, j, run, what, line) in zip(beside, lines, strict=True):
+        figure.add_scatter(
+            x=np.array(line.coords["hop"]) + shift,
+            y=line.values,
+            error_y=interval(line),
+            name=f"{run}: {what}",
+            mode="lines+markers",
+            line={"color": PALETTE[i % len(PALETTE)], "dash": DASHES[j], "width": 2.5 if j == 0 else 1.8},
+            marker={"symbol": SYMBOLS[j], "size": 8},
+            hovertemplate="%{y:.1%}",
+        )
+    first = next(iter(runs.values()))
+    places = {"all": "every head and layer"}.get(
+        str(first.settings["layer"]), f"layer {first.settings['layer']}, head {first.settings['head']}"
+    )
+    subtitle = f"share of right answers lost when the edge of hop h is cut in {places}; {sample_size(runs)}; 95 % bars"
+    framed(figure, "Knockout by hop", subtitle, height=440 + 12 * len(figure.data))
+    hops = next(iter(runs.values())).coords["hop"]
+    figure.update_xaxes(title="hop of the edge that is cut", tickvals=list(hops))
+    return [figure.update_yaxes(title="share of answers lost", range=[-0.04, 1.04], tickformat=".0%")]
+
+
+def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
+    if "answers" in m.dims:
+        for which in m.coords["answers"]:
+            yield f"answers that {which}", m.select(answers=which)
+    else:
+        yield "cases in which exactly what rests on it is lost", m.select(edit="claimed", outcome="as claimed")
+        yield "the query's answers that rest on it", m.select(edit="claimed", outcome="changed")
+        yield "the same, edge elsewhere", m.select(edit="elsewhere", outcome="changed")
+
+
+def _controls(run: str, controls: Runs) -> list[tuple[str, Measurement]]:
+    """A run's controls, in words."""
+    return [(NULLS_IN_WORDS.get(name, name), m) for name, m in own_controls(run, controls).items()]
+
+
+def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, Measurement]]:
+    """The run and its controls by hop alone, of the run's best head where it has several, with names for the axis."""
+    where, place = "", {}
+    if "head" in m.dims:
+        chain = m.select(hop="chain")
+        layer, head = np.unravel_index(int(np.nanargmax(chain.values)), chain.values.shape)
+        place = {"layer": m.coords["layer"][int(layer)], "head": m.coords["head"][int(head)]}
+        where = f", layer {place['layer']} head {place['head']}"
+    beside = [(f"{name} ", null.select(**place)) for name, null in _controls(run, controls)]
+    named = [(f"{run}: {name}", null) for name, null in beside]
+    return [(f"<b>{run}</b>{where} ", m.select(**place)), *named]
+
+
+def _parts(measured: list[Measurement]) -> dict[Any, str]:
+    """What bars are stacked of, with colours: the hops as a sequence, then the rest."""
+    hops = max((m.coords["hop"] for m in measured), key=len)[: -len(REST)]
+    colours = sample_colorscale("Viridis", list(np.linspace(0.12, 0.92, len(hops)))) if len(hops) else []
+    return dict(zip(hops, colours, strict=True)) | BESIDE
+
+
+def _with_interval(m: Measurement) -> str:
+    if m.low is None or m.high is None:
+        return f"{float(m.values):.1%}"
+    return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
+
+
+def _error(parts: list[Measurement], colour: str = GREY) -> dict[str, Any] | None:
+    """Error bars for several measurements in a row; None where one has no interval."""
+    above, below = [], []
+    for m in parts:
+        if m.low is None or m.high is None:
+            return None
+        above.append(np.ravel(m.high - m.values))
+        below.append(np.ravel(m.values - m.low))
+    widths = {"array": np.concatenate(above), "arrayminus": np.concatenate(below)}
+    return {"type": "data", "symmetric": False, "thickness": 1.5, "color": colour, **widths}
+
+
+def _heads(m: Measurement) -> list[str]:
+    return [f"layer {layer}, head {head}" for layer in m.coords["layer"] for head in m.coords["head"]]
+
+
+def _percent(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.0%}"
+
+
+def _settings(m: Measurement) -> str:
+    if "residual" in m.settings:
+        return f"residual's share {m.settings['residual']:g}, {m.settings['heads']} of heads; "
+    return f"γ {m.settings['gamma']}; " if "gamma" in m.settings else ""

@@ -1,0 +1,188 @@
+"""Knocking out edges of gold chains, hop by hop: which answers need the edge, and which of them are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.instruments.measurement import Measurement
+from workbench.interventions import cut_edges
+from workbench.mechanisms.base import sample_truth
+from workbench.tasks import Batch, Truth, correct
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+MOST_HOPS = 8
+NEED = ("need the edge", "do not")
+LEAD = 1e-3  # in nats; what leads by less is not told apart
+NOWHERE = torch.iinfo(torch.long).max
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a batch asks for, and which hops of its chain each answer rests on.
+
+    A position with one class to predict has one answer, which rests on its whole chain. One that predicts the set of
+    its ancestors has an answer for each of them, which rests on the hops up to it.
+
+    Attributes:
+        right: whether each is right.
+        needs: how many hops of the position's chain it rests on; 0 where there is no answer.
+    """
+
+    right: Bool[Tensor, "batch pos answer"]
+    needs: Int[Tensor, "batch pos answer"]
+
+    @staticmethod
+    def of(logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth) -> Answers:
+        """An ancestor is right where its logit leads, by `LEAD` or more, that of every class outside the set."""
+        if batch.targets.ndim == 2 or "ancestors" not in truth.arrays:
+            right = (correct(logits, batch) == 1)[..., None]
+            return Answers(right, torch.where(batch.loss_mask, NOWHERE, 0)[..., None])
+        ancestors = truth.arrays["ancestors"]
+        rival = logits.masked_fill(batch.targets, -torch.inf).amax(-1, keepdim=True)
+        asked = (ancestors >= 0) & batch.loss_mask[..., None]
+        hop = torch.arange(1, ancestors.shape[-1] + 1)
+        leads = logits.gather(2, ancestors.clamp(min=0)) >= rival + LEAD
+        return Answers(leads & asked, torch.where(asked, hop, 0))
+
+
+@dataclass(frozen=True)
+class Knockout:
+    """One cut in each example that allows it: the edge that is hop h of the chain of a query drawn at random.
+
+    Attributes:
+        made: whether the example has one.
+        query: whose chain it is.
+        edge: the position that may no longer read, and the one that it may not read.
+        place: of each position, how many hops up its chain the edge begins; `NOWHERE` where it is not on it.
+    """
+
+    made: Bool[Tensor, " batch"]
+    query: Int[Tensor, " batch"]
+    edge: Int[Tensor, "batch 2"]
+    place: Int[Tensor, "batch pos"]
+
+    @staticmethod
+    def draw(truth: Truth, answers: Answers, hop: int, generator: torch.Generator) -> Knockout:
+        """Among queries that get an answer right which rests on an edge of this hop."""
+        n, n_pos = answers.right.shape[:2]
+        step, beyond = truth.adjacency(n, n_pos, 1), truth.adjacency(n, n_pos, hop)
+        near = torch.eye(n_pos, dtype=torch.bool).expand(n, -1, -1)
+        near = near if hop == 1 else truth.adjacency(n, n_pos, hop - 1)
+        over = (near.float() @ step.float() > 0) & beyond
+        able = (answers.right & (answers.needs >= hop)).any(-1) & over.any(-1)
+        every = torch.arange(n)
+        query = one_of(able, generator)
+        to = one_of(over[every, query], generator)
+        start = one_of(near[every, query] & step[every, :, to], generator)
+        edges = truth.edges[truth.edges[:, 3] == start[truth.edges[:, 0]]]
+        place = torch.full((n, n_pos), NOWHERE)
+        place.view(-1).scatter_reduce_(0, edges[:, 0] * n_pos + edges[:, 2], edges[:, 1], "amin")
+        place[every, start] = 0
+        return Knockout(able.any(-1), query, torch.stack([start, to], dim=-1), place)
+
+    def needed(self, answers: Answers) -> Bool[Tensor, "batch pos answer"]:
+        """Whether an answer rests on the edge."""
+        return self.place[..., None] < answers.needs
+
+    def elsewhere(self, truth: Truth, generator: torch.Generator) -> Knockout:
+        """Cuts of as true an edge that the query's answers do not rest on, from a position before the query."""
+        n, n_pos = self.place.shape
+        every, step = torch.arange(n), truth.adjacency(n, n_pos, 1)
+        on_chain = truth.adjacency(n, n_pos)[every, self.query]
+        able = step.any(-1) & ~on_chain & (torch.arange(n_pos) < self.query[:, None])
+        start = one_of(able, generator)
+        edge = torch.stack([start, one_of(step[every, start], generator)], dim=-1)
+        return Knockout(self.made & able.any(-1), self.query, edge, self.place)
+
+    def run(
+        self, model: TransformerBridge, batch: Batch, layer: int | None, head: int | None
+    ) -> Float[Tensor, "batch pos class"]:
+        """The model's logits with these edges cut."""
+        edges = torch.cat([torch.arange(len(self.made))[:, None], self.edge], dim=1)[self.made]
+        return cut_edges(model, batch, layer, edges, head=head).cpu()
+
+
+def one_of(mask: Bool[Tensor, "batch pos"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+    """A true place of each row, drawn at random; any place where there is none."""
+    return torch.where(mask, torch.rand(mask.shape, generator=generator), -1.0).argmax(-1)
+
+
+def hops_of(subject: Subject, hops: Sequence[int] | None) -> list[int]:
+    """The hops to cut, by default those that the task's chains have, at most `MOST_HOPS`.
+
+    Raises:
+        ValueError: if there is none, or one is below 1.
+    """
+    hops = list(range(1, min(sample_truth(subject).n_hops, MOST_HOPS) + 1) if hops is None else hops)
+    if not hops or min(hops) < 1:
+        raise ValueError(f"hops to cut are whole numbers from 1, at least one of them, not {hops}")
+    return hops
+
+
+def share(of: Bool[Tensor, "batch pos answer"], among: Bool[Tensor, "batch pos answer"]) -> Float[Tensor, " batch"]:
+    """Of each example; NaN where there is nothing to take a share of."""
+    return (of & among).flatten(1).sum(-1).double() / among.flatten(1).sum(-1)
+
+
+def knockout_by_hop(
+    model: TransformerBridge,
+    subject: Subject,
+    batch: Batch,
+    generator: torch.Generator,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    hops: Sequence[int] | None = None,
+) -> Measurement:
+    """Share of right answers that are wrong once one gold edge is cut: dims `answers`, `hop`, `example`.
+
+    For every hop h and example one query with a chain that long is drawn, and the edge from its (h−1)-th ancestor to
+    its h-th is cut. `need the edge`: answers of the positions whose h-th hop that edge is, and which rest on it; `do
+    not`: all answers that do not rest on it. (Positions with the edge at another hop count in neither.) Only answers
+    that were right before count; NaN where an example has none. An answer may stay right by luck: one in as many as
+    there are classes.
+
+    Args:
+        model: the hooked model.
+        subject: its facts.
+        batch: sequences of its task.
+        generator: draws the queries.
+        layer, head: where to cut; None for every layer and for every head.
+        hops: which, by default those of the task, at most `MOST_HOPS`.
+
+    Raises:
+        ValueError: as `cut_edges`, or if `hops` are not whole numbers from 1.
+    """
+    truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
+    before = Answers.of(cut_edges(model, batch, layer, [], head=head).cpu(), batch, truth)
+    values = np.full((len(NEED), len(hops), len(batch)), np.nan)
+    for h, hop in enumerate(hops):
+        cut = Knockout.draw(truth, before, hop, generator)
+        lost = before.right & ~Answers.of(cut.run(model, batch, layer, head), batch, truth).right
+        needed, here = cut.needed(before), (cut.place == hop - 1)[..., None]
+        shares = torch.stack([share(lost, before.right & needed & here), share(lost, before.right & ~needed)])
+        values[:, h] = torch.where(cut.made, shares, torch.nan).numpy()
+    return Measurement(
+        name="Knockout by hop",
+        values=values,
+        dims=("answers", "hop", "example"),
+        coords={"answers": NEED, "hop": hops, "example": range(len(batch))},
+        units="share",
+        settings={"model": subject.name, "layer": place_name(layer), "head": place_name(head)},
+        caption="Share of right answers that are wrong once the edge of hop h is cut: those that rest on it, and those "
+        "that do not. It shows that the edge is needed, not what is read over it.",
+    )
+
+
+def place_name(index: int | None) -> int | str:
+    return "all" if index is None else index
