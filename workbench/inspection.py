@@ -16,7 +16,8 @@ from rich.progress import track
 
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import INSTRUMENTS, NULLS, Instrument, Measurement, attention_graph
-from workbench.instruments.projection import top_tokens
+from workbench.instruments.basis_overlap import basis_overlap
+from workbench.instruments.projection import from_embedding, top_tokens
 from workbench.lookup import lookup
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import Decoder
@@ -30,6 +31,7 @@ BATCH = 64
 TESTED = 64  # sequences of each condition that causal tests are made on
 MOST_HOPS = 8  # of longer paths the first so many hops are measured
 UNTRAINED = "untrained"
+MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Of each instrument or mechanism, the settings that are not the default ones."""
@@ -50,6 +52,7 @@ class Inspected:
         conditions: the task's test condition of each example.
         fingerprint: of all tokens: runs with the same one were measured on the same examples.
         left_out: what does not apply -> why.
+        bases: how far the two bases are from orthogonal; None for large vocabularies.
         gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph.
         gold_mass_control: the same head's mass on the gold paths of other examples.
         example: a capture of a single sequence, to draw.
@@ -66,6 +69,7 @@ class Inspected:
     conditions: list[dict[str, Any]]
     fingerprint: str
     left_out: dict[str, str]
+    bases: Measurement | None
     gold_mass: Measurement | None
     gold_mass_control: Measurement | None
     example: Capture
@@ -78,7 +82,9 @@ class Inspected:
         found |= {f"{name}-causal": m for name, m in self.causal.items()}
         if self.gold_mass is not None and self.gold_mass_control is not None:
             found |= {"gold_mass": self.gold_mass, "gold_mass-mismatched": self.gold_mass_control}
-        return found | {"example-projection": top_tokens(self.example)}
+        if self.bases is not None:
+            found["basis_overlap"] = self.bases
+        return found | ({"example-projection": top_tokens(self.example)} if "projection" in self.measured else {})
 
 
 @dataclass
@@ -199,6 +205,7 @@ def inspect_run(
         conditions=conditions,
         fingerprint=digest.hexdigest(),
         left_out=left_out,
+        bases=basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None,
         gold_mass=best[0] if best else None,
         gold_mass_control=best[1] if best else None,
         example=capture(hooked, subject, subject.task.sample(1, generator(seed, "example"), split="test"), names),
@@ -244,8 +251,7 @@ def _settings_of(function: Callable[..., Measurement]) -> list[str]:
 
 def _needed(subject: Subject, measures: Sequence[_Measure]) -> list[str]:
     """What the measures need, and what the example's projections do."""
-    shown = INSTRUMENTS["projection"].needs(subject)
-    return sorted({*shown, *(name for one in measures for name in one.thing.needs(subject))})
+    return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
 
 
 def _test_batches(task: Task, n: int, seed: int) -> Iterator[tuple[dict[str, Any], int, Batch]]:

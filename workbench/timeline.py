@@ -110,6 +110,8 @@ Section = tuple[str, str, list[go.Figure]]
 def timeline_section(timeline: Timeline) -> Section:
     """The report's section on a run over training: its title, what it shows and does not, its figures."""
     drawn = [_draw(timeline, name) for name in timeline.measured]
+    if "entropy" in timeline.measured:
+        drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
     text = (
         f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
         f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "

@@ -196,8 +196,11 @@ def test_causal_tests_run_on_models_of_any_depth_and_batches_of_any_size(task: T
     for name, claim in offered.items():
         for n in (1, 16):
             found = claim.causal(hooked, subject, task.sample(n, generator(1)), generator(2))
-            assert found.dims == ("edit", "outcome", "example") and found.values.shape[1:] == (2, n), name
+            assert found.dims[:2] == ("edit", "outcome") and found.dims[-1] == "example", name
+            assert found.values.shape[1] == 2 and found.values.shape[-1] == n, name
             assert found.coords["edit"][0] == "claimed" and found.coords["edit"][-1] == "elsewhere"
+            if "hop" in found.dims:
+                continue  # of several answers each, lost or not
             assert np.isin(found.values[~np.isnan(found.values)], (0, 1)).all()
             assert (found.values[:, 0] <= found.values[:, 1])[~np.isnan(found.values[:, 0])].all()
     assert offered

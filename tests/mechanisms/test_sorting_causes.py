@@ -59,7 +59,7 @@ def test_edits_of_what_is_claimed_decide_the_answer_and_edits_elsewhere_do_nothi
         assert found.select(edit="residual").values.tolist() == [1, 1]
 
 
-def test_without_its_last_mlp_the_sorter_leaves_own_and_next_token_level() -> None:
+def test_without_its_last_mlp_the_sorter_puts_its_own_token_above_the_next() -> None:
     model, subject, batch = compiled("plain")
     labels = TASK.truth(batch.tokens).labels
     logits = editing.activation(model, batch.tokens, "blocks.1.hook_resid_mid") @ subject.decoder.T
@@ -67,7 +67,7 @@ def test_without_its_last_mlp_the_sorter_leaves_own_and_next_token_level() -> No
     own, following = (
         logits.gather(-1, labels[name].clamp(min=0)[..., None])[..., 0][differs] for name in ("identity", "successor")
     )
-    torch.testing.assert_close(own, following, atol=0.15, rtol=0)  # of shares 1 and 1 less what leaks
+    assert bool((own > following + 0.25).all())  # 1 and a half, less what leaks
 
 
 @each_claim

@@ -138,7 +138,7 @@ def test_a_whole_config_can_be_trained_and_changed() -> None:
     [
         ({"stepz": 3}, "stepz"),
         ({"steps": "many"}, "steps"),
-        ({"steps": 0}, "steps"),
+        ({"steps": -1}, "steps"),
         ({"task": {"name": "sort"}}, "sorting"),
         ({"task": {"k": 5}}, "k"),
         ({"task": {"blocks": 5}}, "blocks"),

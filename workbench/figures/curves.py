@@ -62,9 +62,11 @@ def curves(
         )
         own = {name: m for name, m in (controls or {}).items() if name.startswith(f"{run}, ")}
         for dash, (name, control) in zip(DASHES[1:], own.items(), strict=False):
+            known = ~np.isnan(control.values)
+            places = [label for label, keep in zip(control.coords[dim], known, strict=True) if keep]
             figure.add_scatter(
-                x=[point_name(label) if dim == "layer" else label for label in control.coords[dim]],
-                y=control.values,
+                x=[point_name(label) if dim == "layer" else label for label in places],
+                y=control.values[known],
                 name=name,
                 mode="lines",
                 line={"color": PALETTE[i % len(PALETTE)], "width": 1.5, "dash": dash},

@@ -28,6 +28,10 @@ def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
     along = next((dim for dim in IN_ORDER if dim in first.dims), None)
     if along is None:
         return [bars_beside(runs, controls)]
+    if all(len(m.coords[along]) == 1 for m in runs.values()):
+        (label,) = first.coords[along]
+        one, null = ({name: m.select(**{along: label}) for name, m in of.items()} for of in (runs, controls))
+        return [bars_beside(one, null)]
     if len(first.dims) == 1:
         subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]

@@ -25,7 +25,7 @@ PLACES = {  # of their names, from left to right, so that neighbours do not writ
     2: ("middle left", "middle right"),
     3: ("middle left", "top center", "middle right"),
 }
-SHARE = 0.5  # of the largest component, from which another is a peak too
+SHARE = 0.4  # of the largest component, from which another is a peak too
 KINDS = {
     "own": ("own token", ORANGE),
     "truth": ("target, or named by the truth", GREEN),
@@ -39,7 +39,7 @@ def paper_projection(every: Measurement) -> go.Figure:
     """One position's residual on every token of both bases: a row for each layer, the columns of the paper's figures.
 
     Columns are the encoder basis before and after the MLP, then the decoder basis before and after it. Peaks are the
-    largest component, if it is positive, and up to two more of at least half of it; their colour says what they are.
+    largest component, if it is positive, and up to two more of at least two fifths of it; their colour says what they are.
     Every panel has its own scale.
 
     Args:
@@ -120,7 +120,7 @@ def _panel(part: Measurement, shown: set[str]) -> list[Any]:
 
 
 def peaks(values: np.ndarray) -> list[int]:
-    """The index of the largest value, if it is positive, and of up to two more that are at least half of it."""
+    """The index of the largest value, if it is positive, and of up to two more that are at least two fifths of it."""
     order = [int(i) for i in np.argsort(-values, kind="stable")[:MOST_PEAKS]]
     return [i for i in order if values[i] > 0 and values[i] >= SHARE * values[order[0]]]
 

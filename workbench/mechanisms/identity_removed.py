@@ -67,8 +67,7 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     Edits at the last layer's `hook_mlp_out`, at one random output position of each example whose next token is another:
     `claimed` exchanges the decoder coordinates of the own and the next token in what the MLP writes, so that it takes
     out the wrong one; `ablated` writes nothing; `elsewhere` exchanges those of two tokens that are neither. Ablation
-    alone decides less: without the MLP the two peaks may be as good as equal (in the compiled sorter they are), and
-    then anything decides between them.
+    alone decides less: without the MLP the two peaks may be as good as equal, and then anything decides between them.
 
     Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
     """

@@ -89,4 +89,6 @@ def own_head(one: Inspected, measured: Measurement) -> Measurement:
     if "head" in measured.dims:
         layer, head = one.shown_head
         measured = measured.select(layer=layer, head=head)
+    elif "matrix" not in measured.settings:  # the best head's mass, already chosen
+        return measured
     return replace(measured, settings={k: v for k, v in measured.settings.items() if k not in ("layer", "head")})

@@ -17,8 +17,11 @@ from workbench.instruments import INSTRUMENTS, Measurement, attention_graph
 from workbench.instruments.comparison import over_seeds
 from workbench.instruments.grouped import by_group, conditions_as_groups
 from workbench.instruments.projection import top_tokens
+from workbench.instruments.trajectory import trajectory
 from workbench.mechanisms import MECHANISMS
 from workbench.report.groups import Shown, own_head, shown
+
+MOST_BARS = 256  # tokens
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,32 @@ def sections(inspected: Sequence[Inspected]) -> list[Section]:
     found = [made for name in INSTRUMENTS if (made := _measured(name, lines)) is not None]
     found += _mechanisms(lines)
     found += [_graph(one) for one in inspected if one.gold_mass is not None]
-    for one in inspected:
-        if all(point in one.example.activations for point in INSTRUMENTS["projection"].needs(one.example.subject)):
-            table = top_tokens(one.example)
-            maps = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
-            found.append(Section(f"Residual of one sequence on both bases: {one.name}", table.caption, maps))
-    return found
+    projected = [one for one in inspected if "projection" in one.measured]
+    bases = {one.name: one.bases for one in projected if one.bases is not None}
+    if bases:
+        text = next(iter(bases.values())).caption
+        found.append(Section("How orthogonal the bases are", text, [figures.basis_overlap(bases)]))
+    return found + [_residual(one) for one in projected]
+
+
+def _residual(one: Inspected) -> Section:
+    """One sequence's residual on both bases: all of it, then every token at a few positions."""
+    table = top_tokens(one.example)
+    drawn = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
+    tokens = range(len(one.example.subject.encoder))
+    if len(tokens) <= MOST_BARS:
+        everywhere = [trajectory(one.example, 0, position, tokens=tokens) for position in _telling(one)]
+        drawn += [figures.paper_projection(every) for every in everywhere]
+    text = f"{table.caption} Below the maps, some positions as in Figures 4.12 to 4.14 of the task-hinting paper."
+    return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
+
+
+def _telling(one: Inspected) -> list[int]:
+    """An input position, where the answer begins, and within it."""
+    scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
+    if not scored:
+        return [0]
+    return sorted({max(0, scored[0] // 2), scored[0], scored[len(scored) // 2]})
 
 
 def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
@@ -62,6 +85,8 @@ def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
             drawn += figures.any_measure(runs, controls)
         else:
             drawn += figures.draw(name, runs, controls, {one.name: _examples(one, name) for one in alike})
+        if name == "entropy" and all(conditions_as_groups(one.members[0].conditions) for one in alike):
+            drawn += figures.by_layer_and_group({one.name: _grouped(one, _own_examples(name)) for one in alike}, {})
     first = own[0].measured[name]
     return Section(first.name, f"{first.caption} {_of_controls(own, name)}".strip(), drawn)
 
@@ -98,8 +123,8 @@ def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
     made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
     by_condition = [figure for name, found in own.items() for figure in _by_condition(name, found)]
     if by_condition:
-        text = "The same claims in each of the task's test conditions; compare Figures 4.15 and 4.16 of the "
-        text += "task-hinting paper. Dashed: the same score against the truth of other examples."
+        text = "The same claims in each of the task's test conditions, with their controls; for sorting compare "
+        text += "Figures 4.15 and 4.16 of the task-hinting paper."
         made.append(Section("Mechanisms by condition", text, by_condition))
     tested = {one.name: one.causal for one in lines if one.causal}
     if tested:
@@ -124,13 +149,14 @@ def _of_head(one: Shown, measured: Measurement) -> Measurement:
 
 
 def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
-    """A claim over the lengths (or the like) that the task is tested on, with its controls."""
+    """A claim with one number an example over the lengths, or the like, that the task is tested on; its controls."""
     runs: dict[str, Measurement] = {}
     controls: dict[str, Measurement] = {}
     for one in lines:
-        if conditions_as_groups(one.members[0].conditions) is None:
+        first = one.members[0]
+        if conditions_as_groups(first.conditions) is None or first.examples[name].dims != ("example",):
             return []
-        runs[one.name] = _grouped(one, lambda member: (member.examples[name], member.conditions))
+        runs[one.name] = _grouped(one, _own_examples(name))
         for null in one.members[0].control_examples[name]:
             found = _grouped(one, lambda member, null=null: member.control_examples[name][null])  # type: ignore[misc]
             controls[f"{one.name}, {NULLS_IN_WORDS[null]}"] = found
@@ -138,6 +164,10 @@ def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
 
 
 Examples = tuple[Measurement, Sequence[dict[str, Any]]]
+
+
+def _own_examples(name: str) -> Callable[[Inspected], Examples]:
+    return lambda member: (member.examples[name], member.conditions)
 
 
 def _grouped(one: Shown, of: Callable[[Inspected], Examples]) -> Measurement:

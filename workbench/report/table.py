@@ -91,7 +91,7 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
         return  # their controls are in the figures and files
     nulls = dict.fromkeys(null for one in columns for null in one.controls.get(name, ()))
     for null in nulls:
-        add(f"  {NULLS_IN_WORDS[null]}", lambda one, null=null: share(one.controls.get(name, {}).get(null)))  # type: ignore[misc]
+        add(f"  {NULLS_IN_WORDS[null]}", lambda one, null=null: share(_control(one, name, null)))  # type: ignore[misc]
     tests = [one.causal[name] for one in columns if name in one.causal]
     edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
     for edit in edits:
@@ -99,6 +99,11 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
         add(f"  {words}", lambda one, at=place_in_test: value(one.causal.get(name), at, share))  # type: ignore[misc]
+
+
+def _control(one: Column, name: str, null: str) -> Measurement | None:
+    found = one.controls.get(name, {}).get(null)
+    return None if found is None else of_shown_head(one, found)
 
 
 def place(where: dict[str, Any]) -> str:
