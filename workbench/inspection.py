@@ -153,7 +153,7 @@ def inspect_run(
         one.fit("trained", model, subject, seed)
     nothing = None
     if any(UNTRAINED in one.controls for one in measures):
-        fresh = untrained(model, generator(seed, UNTRAINED))
+        fresh = untrained(model, generator(seed, UNTRAINED, run.config.seed))
         fresh_subject = Subject.of(fresh, task, f"{name}, {UNTRAINED}")
         nothing = (hook(fresh), fresh_subject)
         for one in measures:

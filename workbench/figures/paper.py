@@ -39,8 +39,8 @@ def paper_projection(every: Measurement) -> go.Figure:
     """One position's residual on every token of both bases: a row for each layer, the columns of the paper's figures.
 
     Columns are the encoder basis before and after the MLP, then the decoder basis before and after it. Peaks are the
-    largest component, if it is positive, and up to two more of at least two fifths of it; their colour says what they are.
-    Every panel has its own scale.
+    largest component, if it is positive, and up to two more of at least two fifths of it; their colour says what they
+    are. Every panel has its own scale.
 
     Args:
         every: `trajectory(capture, example, position, tokens=range(d_vocab))`.
@@ -70,7 +70,7 @@ def paper_projection(every: Measurement) -> go.Figure:
         f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {_around(words, where)}"
     )
     framed(figure, title, subtitle, height=190 + 170 * len(layers))
-    figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay", width=1180)
+    figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay")
     figure.update_annotations(font={"size": 13})
     tokens = list(every.coords["token"])
     margin = 1 + 0.1 * len(tokens)  # names stand beside the outermost peaks

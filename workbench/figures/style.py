@@ -73,7 +73,8 @@ def point_name(point: Any) -> str:
     if not text.startswith("blocks."):
         return text
     _, layer, hook = text.split(".", 2)
-    return f"{layer} · {hook.removeprefix('hook_').removeprefix('resid_')}"
+    words = {"hook_attn_out": "attention's write", "hook_mlp_out": "MLP's write"}
+    return f"{layer} · {words.get(hook, hook.removeprefix('hook_').removeprefix('resid_'))}"
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
