@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
 from workbench.figures.style import NULLS_IN_WORDS
 from workbench.ground_truth import compile_run
-from workbench.inspection import UNTRAINED
+from workbench.inspection import UNTRAINED, inspect_run
 from workbench.instruments import INSTRUMENTS, NULLS
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
@@ -79,3 +80,19 @@ def test_a_causal_test_edits_the_claimed_thing_and_another(name: str, compiled: 
         assert found.dims[:2] == ("edit", "outcome") and found.dims[-1] == "example"
         assert {"claimed", "elsewhere"} <= set(found.coords["edit"])
         assert {"as claimed", "changed"} == set(found.coords["outcome"])
+
+
+@pytest.mark.parametrize("model", ["sorter", "chaser"])
+def test_under_every_null_a_known_model_measures_otherwise_and_its_claims_hold_less(
+    model: str, compiled: dict[str, Run]
+) -> None:
+    found = inspect_run(compiled[model], n=16, seed=0, causal=False)
+    for name, nulls in found.controls.items():
+        assert set(nulls) == set(EVERYTHING[name].CONTROLS)
+        if name == "logit_lens" and model == "chaser":
+            continue  # what its one attention layer writes is the answer, and fresh layers write nothing
+        own = found.measured[name].values
+        for null, control in nulls.items():
+            assert not np.allclose(own, control.values, atol=1e-3, equal_nan=True), f"{name}, {null}"
+            if name in MECHANISMS:
+                assert np.nanmax(own) == 1 > np.nanmin(control.values), f"{name}, {null}"

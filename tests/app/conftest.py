@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import workbench
+from workbench.ground_truth import compile_run
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +16,7 @@ def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         workbench.train(preset, out=root / preset, progress=False, steps=steps, eval_size=64)
     task = {"name": "boxes", "style": "advanced", "n_boxes": 4, "max_operations": 6}
     workbench.train("chain-chacal", out=root / "items-in-boxes", progress=False, steps=5, eval_size=64, task=task)
+    compile_run("sorter", root / "sorter", {"q": 9})
+    compile_run("sorter", root / "turned", {"q": 9, "form": "layernorm", "rotate_seed": 1})
+    compile_run("chaser", root / "chaser")
     return root

@@ -19,7 +19,7 @@ def explorer(run_root: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     return AppTest.from_file(str(APP), default_timeout=60)
 
 
-@pytest.mark.parametrize("run", ["chain-chacal", "sort-tempered", "multiply-seqvcr"])
+@pytest.mark.parametrize("run", ["chain-chacal", "sort-tempered", "multiply-seqvcr", "sorter", "turned", "chaser"])
 def test_every_view_of_every_kind_of_run_shows_without_an_error(explorer: AppTest, run: str) -> None:
     explorer.run()
     explorer.selectbox(key="run").set_value(run).run()
