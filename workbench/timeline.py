@@ -109,7 +109,7 @@ Section = tuple[str, str, list[go.Figure]]
 
 def timeline_section(timeline: Timeline) -> Section:
     """The report's section on a run over training: its title, what it shows and does not, its figures."""
-    drawn = [_draw(timeline, name) for name in timeline.measured]
+    drawn = [_draw(timeline, name) for name in timeline.measured if name != "entropy"]
     if "entropy" in timeline.measured:
         drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
     text = (

@@ -29,11 +29,13 @@ def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[s
     if not formats:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {
-        f"{section.slug}-{number}": figure.update_layout(template="plotly_white")
-        for section in sections
-        for number, figure in enumerate(section.drawn, 1)
-    }
+    figures = {}
+    for section in sections:
+        for number, figure in enumerate(section.drawn, 1):
+            stem = f"{section.slug}-{number}"
+            while stem in figures:  # of runs whose names differ in signs alone
+                stem += "b"
+            figures[stem] = figure.update_layout(template="plotly_white")
     written = []
     if "html" in formats:
         for stem, figure in figures.items():
