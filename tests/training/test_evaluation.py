@@ -249,7 +249,8 @@ def test_every_run_records_what_it_was_made_with_and_what_it_cost(tmp_path: Path
     assert record["commit"] is None or len(record["commit"].removesuffix("+changes")) == 40
     batches = training_batches(run.task(), run.config)
     assert record["tokens"] == sum(batch.tokens.numel() for step in batches for batch in step)
-    assert record["tokens_per_second"] == pytest.approx(record["tokens"] / record["seconds"], rel=0.02)
+    rounding = 0.0006 / record["seconds"]  # seconds are kept to the millisecond, and this run takes a few of them
+    assert record["tokens_per_second"] == pytest.approx(record["tokens"] / record["seconds"], rel=rounding)
     assert 50 < record["peak_megabytes"] < 20_000 and record["step"] == 8
     assert load_run(run.path).record() == record
 
