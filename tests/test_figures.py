@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 from workbench import figures
+from workbench.figures.curves import own_controls
 from workbench.figures.style import ordered_union
 from workbench.instruments import Measurement
 
@@ -201,3 +202,12 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
     shown = np.concatenate([np.ravel(np.asarray(t.z if kind == "heatmap" else t.y)) for f in drawn for t in f.data])
     for m in runs.values():
         assert np.isin(np.round(m.values.ravel(), 9), np.round(shown.astype(float), 9)).all()
+
+
+def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
+    share = by_hop([0.5], [1])
+    controls = {"sort, untrained model": share, "sort, 3 seeds, untrained model": share}
+    assert list(own_controls("sort", controls)) == ["untrained model"]
+    assert list(own_controls("sort, 3 seeds", controls)) == ["untrained model"]
+    drawn = figures.accuracy({"sort": share, "sort, 3 seeds": share}, controls)
+    assert sorted(trace.name for trace in drawn.data) == sorted(["sort", "sort, 3 seeds", *controls])

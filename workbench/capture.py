@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workbench.models import Decoder
 from workbench.models.attention import Attention
+from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class Subject:
     @property
     def n_layers(self) -> int:
         return len(self.attention)
+
+
+def sample_truth(subject: Subject) -> Truth:
+    """The truth of a few sequences of the task: which labels and hops it offers."""
+    return _sample_truth(subject.task)
+
+
+@lru_cache(maxsize=32)
+def _sample_truth(task: Task) -> Truth:
+    return task.truth(task.sample(4, generator(0, "what truth offers")).tokens)
 
 
 LOGITS = "unembed.hook_out"

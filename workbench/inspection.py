@@ -146,7 +146,7 @@ def inspect_run(
     from workbench.models.hooked import hook
 
     model, task, name = run.model(step), run.task(), name or run.name
-    subject, hooked = Subject.of(model, task, name), run.hooked(step)
+    subject, hooked = Subject.of(model, task, name), hook(model)
     measures, left_out = _measures(subject, only, settings or {})
     for one in measures:
         one.controls = [null for null in one.controls if null in nulls]

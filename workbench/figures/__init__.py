@@ -13,7 +13,7 @@ from workbench.figures import layers
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.claims import causal
-from workbench.figures.curves import accuracy, gold_mass, hops
+from workbench.figures.curves import Runs, accuracy, gold_mass, hops
 from workbench.figures.entropy import (
     by_layer,
     by_layer_and_group,
@@ -22,7 +22,7 @@ from workbench.figures.entropy import (
     entropy,
     spectrum,
 )
-from workbench.figures.generic import Runs, any_measure
+from workbench.figures.generic import any_measure
 from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knockout
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection

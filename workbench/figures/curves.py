@@ -11,6 +11,15 @@ import plotly.graph_objects as go
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
 
+Runs = Mapping[str, Measurement]
+"""Run -> its measurement, averaged over examples; of controls: "RUN, NULL" -> the same under that null."""
+
+
+def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
+    """A run's controls: what it was compared with -> the measurement. A null's words have no comma, a run's may."""
+    parted = ((*name.rpartition(", "), m) for name, m in controls.items())
+    return {null: m for of, _, null, m in parted if of == run}
+
 
 def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
     """Accuracy by the task's group (`hop`, `length`, `digit`), one line a run.
@@ -60,14 +69,13 @@ def curves(
             line={"color": PALETTE[i % len(PALETTE)], "width": 2.5},
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
         )
-        own = {name: m for name, m in (controls or {}).items() if name.startswith(f"{run}, ")}
-        for dash, (name, control) in zip(DASHES[1:], own.items(), strict=False):
+        for dash, (null, control) in zip(DASHES[1:], own_controls(run, controls or {}).items(), strict=False):
             known = ~np.isnan(control.values)
             places = [label for label, keep in zip(control.coords[dim], known, strict=True) if keep]
             figure.add_scatter(
                 x=[point_name(label) if dim == "layer" else label for label in places],
                 y=control.values[known],
-                name=name,
+                name=f"{run}, {null}",
                 mode="lines",
                 line={"color": PALETTE[i % len(PALETTE)], "width": 1.5, "dash": dash},
             )

@@ -7,18 +7,16 @@ colour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, faint, framed, in_order, ordered_union, point_name
 from workbench.figures.training import over_training
 from workbench.instruments import Measurement
-
-Runs = Mapping[str, Measurement]
 
 MOST_STEPS = 8  # checkpoints in one figure by layer
 SMALLEST = 1e-12  # share of the trace that is drawn; smaller ones are near the rounding of single precision, squared
@@ -108,7 +106,7 @@ def spectrum(runs: Runs, controls: Runs) -> list[go.Figure]:
     figures = []
     for run, m in runs.items():
         figure = go.Figure()
-        layered(figure, m, controls_of(run, controls), "rank")
+        layered(figure, m, own_controls(run, controls), "rank")
         cut = f"; shares below {SMALLEST:g} are not drawn" if (m.values < SMALLEST).any() else ""
         framed(figure, f"Spectrum by layer: {run}", two_lines(m, run, controls) + cut, HEIGHT)
         figure.update_layout(margin_t=TOP)
@@ -127,7 +125,7 @@ def by_layer_and_group(runs: Runs, controls: Runs) -> list[go.Figure]:
     figures = []
     for run, m in runs.items():
         group, figure = m.dims[0], go.Figure()
-        layered(figure, m, controls_of(run, controls), group)
+        layered(figure, m, own_controls(run, controls), group)
         framed(figure, f"{m.name} by {group}: {run}", two_lines(m, run, controls), HEIGHT).update_layout(margin_t=TOP)
         labels = list(m.coords[group])
         figure.update_xaxes(title=group, **({"tickvals": labels} if len(labels) <= 32 else {}))
@@ -146,7 +144,7 @@ def by_layer_over_training(runs: Runs, controls: Runs) -> list[go.Figure]:
     for run, m in runs.items():
         lines, dotted = (
             {point_name(point): one.select(layer=point) for one in found for point in one.coords["layer"]}
-            for found in ([m], list(controls_of(run, controls).values())[:1])
+            for found in ([m], list(own_controls(run, controls).values())[:1])
         )
         subtitle = two_lines(m, run, controls).replace("bars", "bands")
         figure = over_training(lines, f"{m.name} over training: {run}", subtitle, controls=dotted, in_order=True)
@@ -231,18 +229,13 @@ def conventions(m: Measurement) -> str:
 
 def two_lines(m: Measurement, run: str, controls: Runs) -> str:
     """A subtitle: the conventions, then n, the intervals and what is dotted."""
-    dotted = [name.rpartition(", ")[2] for name in controls if name.rpartition(", ")[0] == run]
+    dotted = own_controls(run, controls)
     note = f"; dotted: {', '.join(dotted)}" if dotted else ""
     return f"{conventions(m)}<br>{sample_size({run: m})}; bars are 95 % intervals{note}"
 
 
 def axis_title(m: Measurement) -> str:
     return f"{m.name.lower().removeprefix('matrix ')} ({m.units})"
-
-
-def controls_of(run: str, controls: Runs) -> dict[str, Measurement]:
-    """A run's controls under their own names."""
-    return {name.rpartition(", ")[2]: m for name, m in controls.items() if name.rpartition(", ")[0] == run}
 
 
 def colour_of(name: str, runs: Sequence[str]) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
 from workbench.figures.style import DASHES, PALETTE, SHADES, framed, point_name
 from workbench.instruments import Measurement
-
-Runs = Mapping[str, Measurement]
-"""Run -> its measurement, averaged over examples; of controls: "RUN, NULL" -> the same under that null."""
 
 IN_ORDER = ("step", "length", "hop", "digit", "rank", "point", "layer", "position")
 MOST_LINES = 8
@@ -36,11 +32,6 @@ def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
         subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
     return [of_run(run, m, along, own_controls(run, controls)) for run, m in runs.items()]
-
-
-def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
-    """A run's controls: what it was compared with -> the measurement."""
-    return {name.removeprefix(f"{run}, "): m for name, m in controls.items() if name.startswith(f"{run}, ")}
 
 
 def bars_beside(runs: Runs, controls: Runs) -> go.Figure:

@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, sample_size
-from workbench.figures.generic import Runs, own_controls
+from workbench.figures.curves import Runs, interval, own_controls, sample_size
 from workbench.figures.style import DASHES, GREY, NULLS_IN_WORDS, PALETTE, SYMBOLS, VERMILLION, framed
 from workbench.instruments import Measurement
 from workbench.instruments.path_mass import REST

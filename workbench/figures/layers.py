@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, sample_size
+from workbench.figures.curves import Runs, interval, sample_size
 from workbench.figures.projection import normed
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
-
-Runs = Mapping[str, Measurement]
 
 BASIS_NAMES = {"encoder": "encoder basis", "decoder": "decoder basis", "both": "both together"}
 AGAINST_NAMES = {"final": "with the final output", "target": "with the target"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import interval, sample_size
-from workbench.figures.style import BLUE, DASHES, ORANGE, PALETTE, SYMBOLS, framed, point_name
+from workbench.figures.curves import interval, own_controls, sample_size
+from workbench.figures.style import BLUE, DASHES, ORANGE, PALETTE, SYMBOLS, framed, place_in_words
 from workbench.instruments import Measurement
 
 
@@ -50,7 +49,7 @@ def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
         value = float(m.values[index])
         if np.isnan(value):
             continue
-        place = _words({dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)})
+        place = place_in_words({dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)})
         low = value if m.low is None else float(m.low[index])
         high = value if m.high is None else float(m.high[index])
         rows.append((f"{m.name}, {place}" if place else m.name, value, value - low, high - value))
@@ -80,12 +79,12 @@ def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement])
     group, in_a_row = first.dims[0], 1
     figure = go.Figure()
     for i, (run, m) in enumerate(runs.items()):
-        own = [(name, control) for name, control in controls.items() if name.startswith(f"{run}, ")]
+        own = own_controls(run, controls)
         in_a_row = max(in_a_row, 1 + len(own))
         _add_rate(figure, run, m, PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)], DASHES[0])
-        for j, (name, control) in enumerate(own):
+        for j, (null, control) in enumerate(own.items()):
             colour, symbol = PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)] + "-open"
-            _add_rate(figure, name, control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
+            _add_rate(figure, f"{run}, {null}", control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
     subtitle = "; ".join([*_how(first), f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
     framed(figure, f"{first.name}, by {group}", subtitle, height=400 + 20 * len(runs))
     figure.update_layout(legend={"entrywidthmode": "fraction", "entrywidth": 0.98 / in_a_row})  # a row for each run
@@ -161,8 +160,3 @@ def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
 def _count(test: Measurement, edit: str) -> str:
     part = test.select(edit=edit, outcome="changed")
     return "" if part.n is None else f" (n = {int(part.n)})"
-
-
-def _words(place: Mapping[str, Any]) -> str:
-    """Where a claim is read, in words: `0 · mid`, `head 1`."""
-    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in place.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,11 @@ def point_name(point: Any) -> str:
     _, layer, hook = text.split(".", 2)
     words = {"hook_attn_out": "attention's write", "hook_mlp_out": "MLP's write"}
     return f"{layer} · {words.get(hook, hook.removeprefix('hook_').removeprefix('resid_'))}"
+
+
+def place_in_words(place: Mapping[str, Any]) -> str:
+    """Where a value is, dim -> label: `0 · mid`, `layer 0, head 1`."""
+    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in place.items())
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:

@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture, Subject, sample_truth
 from workbench.instruments.measurement import Measurement
-from workbench.seeds import generator
 
 MATRICES = ("pattern", "resolvent")
 
@@ -25,7 +24,7 @@ CONTROLS = ("mismatched", "untrained", "random_graph")
 
 def why_not(subject: Subject) -> str | None:
     """Why there is nothing to measure, in one line; None if there is."""
-    if not subject.task.truth(subject.task.sample(4, generator(0, "what truth offers")).tokens).n_hops:
+    if not sample_truth(subject).n_hops:
         return f"the task {subject.task.name} has no graph"
     return None
 

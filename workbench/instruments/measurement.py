@@ -173,8 +173,8 @@ class Measurement:
 
     def save(self, folder: Path, stem: str) -> None:
         """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`: the same rows."""
-        self.save_parquet(folder, stem)
         frame = self.frame()
+        frame.to_parquet(folder / f"{stem}.parquet", index=False)
         frame.to_csv(folder / f"{stem}.csv", index=False)
         text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
         (folder / f"{stem}.json").write_text(text, encoding="utf-8")

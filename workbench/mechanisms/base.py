@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from workbench.capture import Subject
-from workbench.seeds import generator
-from workbench.tasks import Task, Truth
-
-
-def sample_truth(subject: Subject) -> Truth:
-    """The truth of a few sequences of the task: which labels and hops it offers."""
-    return _sample_truth(subject.task)
-
-
-@lru_cache(maxsize=32)
-def _sample_truth(task: Task) -> Truth:
-    return task.truth(task.sample(4, generator(0, "what truth offers")).tokens)
+from workbench.capture import Subject, sample_truth
 
 
 def missing(subject: Subject, *labels: str, layers: int = 1) -> str | None:

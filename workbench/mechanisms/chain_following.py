@@ -19,11 +19,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture, Subject, sample_truth
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
 from workbench.interventions import cut_edges
-from workbench.mechanisms.base import sample_truth
+from workbench.mechanisms.editing import OUTCOMES
 from workbench.mechanisms.knockout import Answers, Knockout, hops_of, place_name, share
 from workbench.tasks import Batch
 
@@ -84,7 +84,6 @@ def picked_out(
 
 
 EDITS = ("claimed", "elsewhere")
-OUTCOMES = ("as claimed", "changed")
 
 
 def causal(

@@ -6,7 +6,7 @@ An edit puts other values at chosen positions of one hook point, and the rest of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -172,3 +172,15 @@ def but(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) 
     for excluded in tokens:
         allowed = allowed & (options != excluded[:, None])
     return allowed
+
+
+def two_others(
+    ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
+) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
+    """For each example two of these ids, of n tokens, that differ from what is taken and from each other.
+
+    Each with whether there is one: an example may have too few.
+    """
+    others = but(among(ids, n)[None], *taken)
+    third, there = choose(others, generator)
+    return [(third, there), choose(but(others, third), generator)]

@@ -77,9 +77,7 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     position, there = editing.choose(differs, generator)
     own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
     symbols = labels["identity"][labels["identity"] >= 0]
-    others = editing.but(editing.among(symbols, len(subject.decoder))[None], own, following)
-    third, _ = editing.choose(others, generator)
-    fourth, has_fourth = editing.choose(editing.but(others, third), generator)
+    (third, _), (fourth, has_fourth) = editing.two_others(symbols, len(subject.decoder), (own, following), generator)
     written = editing.activation(model, batch.tokens, point)
     here = editing.only(position, n_pos, there)
     elsewhere = editing.exchanged(written, subject.decoder, third, fourth)

@@ -11,10 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.capture import Subject
+from workbench.capture import Subject, sample_truth
 from workbench.instruments.measurement import Measurement
 from workbench.interventions import cut_edges
-from workbench.mechanisms.base import sample_truth
 from workbench.tasks import Batch, Truth, correct
 
 if TYPE_CHECKING:

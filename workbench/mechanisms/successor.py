@@ -71,9 +71,9 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     position, there = editing.choose(labels["successor"] >= 0, generator)
     own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
     symbols = labels["identity"][labels["identity"] >= 0]
-    others = editing.but(editing.among(symbols, len(subject.decoder))[None], own, following)
-    third, has_third = editing.choose(others, generator)
-    fourth, has_fourth = editing.choose(editing.but(others, third), generator)
+    (third, has_third), (fourth, has_fourth) = editing.two_others(
+        symbols, len(subject.decoder), (own, following), generator
+    )
     residual = editing.activation(model, batch.tokens, POINT)
     claimed = editing.exchanged(residual, subject.decoder, following, third)
     elsewhere = editing.exchanged(residual, subject.decoder, third, fourth)

@@ -95,12 +95,13 @@ def inspect(
     folder = Path(out) if out is not None else opened[0].path / "inspection"
     _write_numbers(folder / "data", inspected, timelines, differences)
     columns = all_columns(inspected)
+    found = rows(columns)
     made = f"n = {n} sequences per test condition, seed {seed}"
     html = folder / "report.html"
-    text = page(inspected, ([one.name for one in columns], rows(columns)), drawn, differences, made)
+    text = page(inspected, ([one.name for one in columns], found), drawn, differences, made)
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, export)
-    summary = summarise(inspected)
+    summary = summarise(columns, found)
     if differences is not None:
         summary += "\n\n" + comparison_text(differences, inspected[0].name, inspected[1].name)
     return Report(inspected, summary, html, timelines, differences, files)

@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from workbench.figures.style import NULLS_IN_WORDS, point_name
+from workbench.figures.style import NULLS_IN_WORDS, place_in_words, point_name
 from workbench.inspection import Inspected
 from workbench.instruments import Measurement
 from workbench.mechanisms import MECHANISMS
@@ -24,14 +24,13 @@ Column = Inspected | Shown
 Row = tuple[str, list[str]]
 
 
-def summarise(inspected: Sequence[Inspected]) -> str:
-    """The table as text."""
-    columns = all_columns(inspected)
+def summarise(columns: Sequence[Column], found: Sequence[Row]) -> str:
+    """The table as text: its columns, and what `rows` found of them."""
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     for one in columns:
         table.add_column(one.name, justify="right", no_wrap=True)
-    for label, cells in rows(columns):
+    for label, cells in found:
         table.add_row(label, *cells)
     return as_text(table, 70 + 40 * len(columns))
 
@@ -85,7 +84,7 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
     first = next(iter(scores.values()))
     for index in np.ndindex(*first.values.shape):
         where = {dim: first.coords[dim][i] for dim, i in zip(first.dims, index, strict=True)}
-        label = first.name + (f": {place(where)}" if where else "")
+        label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
     if first.dims:
         return  # their controls are in the figures and files
@@ -104,11 +103,6 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
 def _control(one: Column, name: str, null: str) -> Measurement | None:
     found = one.controls.get(name, {}).get(null)
     return None if found is None else of_shown_head(one, found)
-
-
-def place(where: dict[str, Any]) -> str:
-    """Where a value is, in words."""
-    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in where.items())
 
 
 def of_shown_head(one: Column, measured: Measurement) -> Measurement:
