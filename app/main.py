@@ -1,44 +1,36 @@
-"""The explorer's router: pick a run and an input, then one panel per view."""
+"""The explorer's router: the sidebar picks a run and an input, the page at the top what to see of them."""
 
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import streamlit as st
 
-from app import state
-from app.views import answers, attention, entropy, mechanisms, residual, sidebar
+from app import sidebar, state
+
+PAGES = ("overview", "canvas", "residual", "entropy", "hops", "mechanisms", "training", "probes", "compare")
+STYLE = Path(__file__).with_name("style.css")
 
 
 def main() -> None:
-    st.set_page_config("workbench explorer", layout="wide")
+    st.set_page_config("workbench", page_icon=":material/hub:", layout="wide")
+    pages = [
+        st.Page(f"views/{name}.py", title=name.capitalize(), url_path=name, default=name == "overview")
+        for name in PAGES
+    ]
+    st.html(STYLE)
+    page = st.navigation(pages, position="top")
     found = {run.name: run for run in state.runs()}
-    if not found:
-        st.title("workbench explorer")
+    if not found and page.title != "Overview":
         st.info("There is no run in this folder yet. Make one, then reload the page:")
-        st.code(
-            f"workbench train chain-chacal --out {shlex.quote(str(state.root() / 'chain-chacal'))}", language="bash"
-        )
+        out = shlex.quote(str(state.root() / "chain-chacal"))
+        st.code(f"workbench train chain-chacal --out {out}", language="bash")
         return
-    with st.sidebar:
-        st.title("workbench")
-        name = st.selectbox("Run", list(found), key="run", bind="query-params")
-        try:
-            opened = state.opened(found[name])
-            sidebar.facts(opened)
-        except (ValueError, OSError) as error:
-            st.error(state.plain(str(error)))
-            return
-        batch = sidebar.entry(opened.subject.task)
-    if batch is None:
-        st.info("The field on the left says what it expects.")
-        return
-    seen = opened.see(batch)
-    answers.show(seen)
-    head = attention.show(seen)
-    residual.show(seen)
-    entropy.show(seen)
-    mechanisms.show(opened, seen, head)
+    if found:
+        with st.sidebar:
+            sidebar.show(found)
+    page.run()
 
 
 main()

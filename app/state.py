@@ -14,7 +14,8 @@ import streamlit as st
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
-from workbench.runs import Run, list_runs, load_run
+from workbench.models import Decoder
+from workbench.runs import Run, load_run, scan_runs
 from workbench.tasks import Batch
 
 
@@ -32,24 +33,32 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run with its model in memory.
+    """A run with its model in memory, as of its end or of one checkpoint.
 
     Attributes:
+        step: the checkpoint's; None for the end.
+        version: which weights these are; with the run's path and the step, the key of everything measured on them.
         names: the hook points that every capture keeps.
-        version: which weights these are; with the run's path, the key of everything measured on them.
         lock: the browser's tabs share the model, and hooks set for one must not fire in another.
     """
 
     run: Run
+    step: int | None
     version: int
+    model: Decoder
     hooked: Any
     subject: Subject
     names: list[str]
     lock: Any = field(default_factory=Lock)
 
     @property
-    def key(self) -> tuple[str, int]:
-        return str(self.run.path), self.version
+    def key(self) -> tuple[str, int, int | None]:
+        return str(self.run.path), self.version, self.step
+
+    @property
+    def name(self) -> str:
+        """The run's name, with the step where it is a checkpoint."""
+        return self.run.name if self.step is None else f"{self.run.name} at step {self.step:,}"
 
     def see(self, batch: Batch) -> Capture:
         """Everything that the views measure, captured on one input (the task decides its targets)."""
@@ -61,28 +70,65 @@ class Opened:
             return capture(self.hooked, self.subject, batch, self.names)
 
 
+@dataclass(frozen=True)
+class Look:
+    """What every page is about: a run and one input.
+
+    Attributes:
+        opened: the run.
+        batch: the input, a batch of one.
+        lines: the lines of Python that make the input, as `batch`, from `run` and `task`.
+    """
+
+    opened: Opened
+    batch: Batch
+    lines: tuple[str, ...]
+
+    @property
+    def seen(self) -> Capture:
+        return self.opened.see(self.batch)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the input's measurements are cached under."""
+        return (*self.opened.key, tuple(self.batch.tokens[0].tolist()))
+
+
+def current() -> Look:
+    """What the sidebar chose; a page that needs it stops where there is none, which the sidebar has said."""
+    look = st.session_state.get("look")
+    if not isinstance(look, Look):
+        st.info("Choose a run and an input on the left; the field there says what it expects.")
+        st.stop()
+    return look
+
+
 def runs() -> list[Run]:
-    """The runs directly under the root."""
-    return list_runs(root())
+    """The runs directly under the root that can be opened."""
+    return scan_runs(root())[0]
 
 
-def opened(run: Run) -> Opened:
+def opened(run: Run, step: int | None = None) -> Opened:
     """A run with its model, loaded once for each version of its weights.
 
     Raises:
-        ValueError: in one line, if the weights do not fit the config.
+        ValueError: in one line, if the weights do not fit the config, or there is no such checkpoint.
     """
-    return _opened(str(run.path), run.version)
+    return _opened(str(run.path), run.version, step)
 
 
-@st.cache_resource(show_spinner="Loading the model …", max_entries=8)
-def _opened(path: str, version: int) -> Opened:
+@st.cache_resource(show_spinner="Loading the model …", max_entries=24)
+def _opened(path: str, version: int, step: int | None) -> Opened:
+    from workbench.models.hooked import hook
+
     run = load_run(path)
-    subject = Subject.of(run.model(), run.task(), run.name)
-    return Opened(run, version, run.hooked(), subject, hook_names(subject))
+    model = run.model(step)
+    name = run.name if step is None else f"{run.name} at step {step:,}"
+    subject = Subject.of(model, run.task(), name)
+    return Opened(run, step, version, model, hook(model), subject, hook_names(subject))
 
 
 # A resource, not data: a capture refers to its model, which is shared and never copied.
-@st.cache_resource(show_spinner="Running the model …", max_entries=16)
-def _seen(key: tuple[str, int], tokens: tuple[int, ...], _opened: Opened, _batch: Batch) -> Capture:
+@st.cache_resource(show_spinner="Running the model …", max_entries=48)
+def _seen(key: tuple[str, int, int | None], tokens: tuple[int, ...], _opened: Opened, _batch: Batch) -> Capture:
     return _opened.capture(_batch)

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "sharing": MODELLING | {"runs"},
     "capture": MODELLING | {"runs"},
     "capture_store": MODELLING | {"capture"},
+    "examples": MODELLING,
     "interventions": MODELLING | {"capture"},
     "instruments": MODELLING | {"capture"},
     "mechanisms": MODELLING | {"capture", "interventions", "instruments"},

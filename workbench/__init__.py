@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workbench.examples import example
+    from workbench.inspection import see
     from workbench.models import Decoder, DecoderConfig
     from workbench.models.hooked import hook
     from workbench.runs import load_run
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Decoder": "workbench.models",
     "DecoderConfig": "workbench.models",
+    "example": "workbench.examples",
     "generator": "workbench.seeds",
     "hook": "workbench.models.hooked",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
+    "see": "workbench.inspection",
     "sweep": "workbench.training",
     "train": "workbench.training",
 }
@@ -44,7 +48,7 @@ _ROOMS = (
     "training",
 )
 
-__all__ = ["Decoder", "DecoderConfig", "generator", "hook", "load_run", "resume", "sweep", "train"]
+__all__ = ["Decoder", "DecoderConfig", "example", "generator", "hook", "load_run", "resume", "see", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -213,6 +213,21 @@ def inspect_run(
     )
 
 
+def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
+    """Everything that instruments, mechanisms and figures need of a run, captured on one batch.
+
+    Args:
+        run: the run.
+        batch: what to run on: `run.task().parse("5 3 3 9")`, or `run.task().sample(…)`.
+        step: of which checkpoint; by default the end.
+    """
+    model = run.model(step)
+    subject = Subject.of(model, run.task(), run.name)
+    from workbench.models.hooked import hook
+
+    return capture(hook(model), subject, batch, hook_names(subject))
+
+
 def hook_names(subject: Subject) -> list[str]:
     """Every hook point that an inspection of this model needs."""
     return _needed(subject, _measures(subject, (), {})[0])

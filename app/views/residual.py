@@ -1,45 +1,92 @@
-"""The residual on both bases: a map to click, and the tokens behind a cell."""
+"""The residual on both bases at every layer, and behind one cell: its tokens, their ranks, what is unexplained."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from app import cells
+from app.panel import code, panel
+from app.state import Look, current
 from workbench import figures
-from workbench.capture import Capture
-from workbench.figures.style import point_name
-from workbench.instruments import projection
+from workbench.figures.canvas import WIDEST
+from workbench.instruments import projection, unexplained
+from workbench.instruments.trajectory import ranks, trajectory
+
+HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "least-squares coordinate"}
 
 
-def show(seen: Capture) -> None:
-    st.subheader("Residual on both bases")
-    table = projection.top_tokens(seen, top=min(8, len(seen.subject.encoder)))
-    points, positions = list(table.coords["point"]), list(table.coords["position"])
-    basis = st.segmented_control(
-        "Map of the top token in the basis of the", projection.BASES, default="decoder", required=True
-    )
-    drawn = figures.projection_map(table, basis)
-    event = st.plotly_chart(drawn, key="residual-map", on_select="rerun", selection_mode="points")
-    _mirror_click(event, points, len(positions))
-    left, right = st.columns(2)
-    point = left.selectbox("Layer and point", points, key="point", format_func=_point_words)
-    position = right.selectbox("Position", range(len(positions)), key="position", format_func=lambda i: positions[i])
-    st.plotly_chart(figures.projection_bars(table, point, position), key="residual-bars")
-    st.caption(f"Click a cell of the map to see its tokens on both bases. {table.caption}")
+@st.fragment
+def maps(look: Look) -> None:
+    seen = look.seen
+    with panel("Residual on both bases", "residual") as p:
+        left, right, more = st.columns([3, 2, 3], vertical_alignment="bottom")
+        how = left.selectbox(
+            "Measured by", list(HOW), key="how_measured", format_func=HOW.__getitem__, bind="query-params"
+        )
+        final_norm = right.toggle("After the final norm", key="final_norm", bind="query-params")
+        n_pos = len(projection.sequence(seen, 0))
+        start = 0
+        if n_pos > WIDEST:
+            last = n_pos - WIDEST
+            start = more.slider(f"First of {WIDEST} positions", 0, last, last, key="start", bind="query-params")
+        picture = st.container()
+        point, position = cells.chosen(look)
+        points = projection.from_embedding(seen.subject)
+        top = min(8, len(seen.subject.encoder))
+        table = projection.top_tokens(seen, top=top, how=how, final_norm=final_norm, points=points)
+        settings = f"top={top}, how={how!r}, final_norm={final_norm}, points=projection.from_embedding(seen.subject)"
+        imports = ("from workbench import figures", "from workbench.instruments import projection")
+        lines = (f"table = projection.top_tokens(seen, {settings})",)
+        cell = (point, position)
+        p.show(
+            figures.residual_maps(seen, table, start=start, cell=cell),
+            {"residual": table},
+            code(
+                look,
+                *lines,
+                f"figure = figures.residual_maps(seen, table, start={start}, cell={cell!r})",
+                imports=imports,
+            ),
+            "Each cell holds the token whose vector is largest in the residual: among the rows of the embedding "
+            "(encoder: read as input) and the columns of the unembedding (decoder: read as output). Underlined where "
+            "it is the right answer. Click a cell, or move with the arrow keys. Large does not mean used.",
+            place=picture,
+            cell=cells.move,
+        )
+    cells.tokens(look, point, position, how=how, final_norm=final_norm)
+    with panel("Over the layers at this position", "trajectory") as p:
+        by_rank = st.toggle("By rank among all tokens", key="by_rank", bind="query-params")
+        follow = ranks if by_rank else trajectory
+        path = follow(seen, 0, position, how=how, final_norm=final_norm)
+        p.show(
+            figures.token_trajectory(path),
+            {"trajectory": path},
+            code(
+                look,
+                f"path = {follow.__name__}(seen, 0, {position}, how={how!r}, final_norm={final_norm})",
+                "figure = figures.token_trajectory(path)",
+                imports=(
+                    "from workbench import figures",
+                    f"from workbench.instruments.trajectory import {follow.__name__}",
+                ),
+            ),
+            f"{path.caption} What wrote a token (attention or MLP) is told apart by the points only.",
+        )
+    with panel("What neither basis explains", "unexplained") as p:
+        left_over = unexplained.measure(seen, final_norm=final_norm, points=points).mean("example")
+        runs = {seen.subject.name: left_over}
+        p.show(
+            figures.draw("unexplained", runs, {}, {})[0],
+            {"unexplained": left_over},
+            code(
+                look,
+                "points = projection.from_embedding(seen.subject)",
+                f"left_over = unexplained.measure(seen, final_norm={final_norm}, points=points).mean('example')",
+                "figure = figures.draw('unexplained', {seen.subject.name: left_over}, {}, {})[0]",
+                imports=("from workbench import figures", "from workbench.instruments import projection, unexplained"),
+            ),
+            left_over.caption,
+        )
 
 
-def _mirror_click(event: object, points: list[str], n_positions: int) -> None:
-    """The clicked cell becomes the selected point and position, once per click."""
-    st.session_state.setdefault("point", points[-1])
-    st.session_state.setdefault("position", n_positions - 1)
-    if st.session_state["point"] not in points or st.session_state["position"] >= n_positions:
-        st.session_state["point"], st.session_state["position"] = points[-1], n_positions - 1
-    clicked = event["selection"]["points"]  # type: ignore[index]
-    cell = tuple(clicked[0]["customdata"]) if clicked and clicked[0].get("customdata") else None
-    if cell is not None and cell != st.session_state.get("last_click"):
-        st.session_state["point"], position = cell
-        st.session_state["position"] = int(str(position).split(":")[0])
-    st.session_state["last_click"] = cell
-
-
-def _point_words(point: str) -> str:
-    return f"{point_name(point)} ({'after attention' if point.endswith('mid') else 'after the MLP'})"
+maps(current())

@@ -1,22 +1,38 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import workbench
 from workbench.ground_truth import compile_run
 
+APP = Path(__file__).parents[2] / "app" / "main.py"
+
 
 @pytest.fixture(scope="session")
 def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of each kind, trained briefly: enough to look at."""
+    """A run of each kind on its own task, trained briefly, and compiled models: enough to look at."""
     root = tmp_path_factory.mktemp("explorer")
-    for preset, steps in [("chain-chacal", 300), ("sort-tempered", 30), ("multiply-seqvcr", 30)]:
-        workbench.train(preset, out=root / preset, progress=False, steps=steps, eval_size=64)
+    for preset, steps, more in [
+        ("chain-chacal", 300, {"checkpoint_count": 4}),
+        ("chain-standard", 20, {"model.n_layers": 2}),
+        ("sort-tempered", 30, {"checkpoint_count": 3}),
+        ("multiply-seqvcr", 30, {}),
+    ]:
+        workbench.train(preset, out=root / preset, progress=False, steps=steps, eval_size=64, **more)
     task = {"name": "boxes", "style": "advanced", "n_boxes": 4, "max_operations": 6}
     workbench.train("chain-chacal", out=root / "items-in-boxes", progress=False, steps=5, eval_size=64, task=task)
     compile_run("sorter", root / "sorter", {"q": 9})
     compile_run("sorter", root / "turned", {"q": 9, "form": "layernorm", "rotate_seed": 1})
     compile_run("chaser", root / "chaser")
     return root
+
+
+@pytest.fixture
+def explorer(run_root: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The explorer over `run_root`; `support.page` opens a page of it."""
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(run_root)])
+    return AppTest.from_file(str(APP), default_timeout=60)

@@ -116,6 +116,7 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
     command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
     command += ["--browser.gatherUsageStats", "false", "--client.toolbarMode", "viewer"]
+    command += ["--theme.light.primaryColor", "#0072B2", "--theme.dark.primaryColor", "#56B4E9"]
     command += ["--", "--root", str(options.root.resolve())]
     return subprocess.run(command, env=os.environ, check=False).returncode
 

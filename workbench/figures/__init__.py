@@ -12,8 +12,10 @@ import plotly.graph_objects as go
 from workbench.figures import layers
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.bases import basis_cosines, basis_overlap
+from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.claims import causal
 from workbench.figures.curves import Runs, accuracy, gold_mass, hops
+from workbench.figures.drawing import Drawing
 from workbench.figures.entropy import (
     by_layer,
     by_layer_and_group,
@@ -74,6 +76,7 @@ def draw(name: str, runs: Runs, controls: Runs, examples: Runs) -> list[go.Figur
 __all__ = [
     "EXAMPLES",
     "FIGURES",
+    "Drawing",
     "accuracy",
     "any_measure",
     "attention_arcs",
@@ -83,6 +86,7 @@ __all__ = [
     "by_layer",
     "by_layer_and_group",
     "by_layer_over_training",
+    "canvas",
     "causal",
     "causal_tests",
     "distributions_by_layer",
@@ -105,6 +109,7 @@ __all__ = [
     "path_layers",
     "projection_bars",
     "projection_map",
+    "residual_maps",
     "side_by_side",
     "spectrum",
     "token_trajectory",

@@ -10,9 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
 from workbench.instruments import Measurement
-
-Edge = tuple[int, int, int]
-"""A gold edge: hop, query position, key position."""
+from workbench.instruments.attention_graph import Edge
 
 ARC = np.linspace(0, np.pi, 25)
 

@@ -10,9 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.attention import ARC, Edge
+from workbench.figures.attention import ARC
 from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, thinned
 from workbench.instruments import Measurement
+from workbench.instruments.attention_graph import Edge
 from workbench.instruments.strongest_paths import Path
 
 # Steep near zero, so that rows spread over many keys are seen beside sharp ones.

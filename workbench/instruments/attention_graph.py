@@ -18,6 +18,8 @@ from workbench.instruments.measurement import Measurement
 
 MATRICES = ("pattern", "resolvent")
 
+Edge = tuple[int, int, int]
+"""A gold edge of one example: hop, query position, key position."""
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 
@@ -114,7 +116,7 @@ def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "res
     return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
 
 
-def gold_edges(capture: Capture, example: int) -> list[tuple[int, int, int]]:
+def gold_edges(capture: Capture, example: int) -> list[Edge]:
     """One example's gold edges as (hop, query position, key position)."""
     rows = capture.truth.edges[capture.truth.edges[:, 0] == example]
     return [(hop, query, key) for _, hop, query, key in rows.tolist()]
@@ -150,3 +152,27 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
 def power_name(hop: int) -> str:
     """`A²` for 2, `A¹²` for 12."""
     return "A" + str(hop).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def hop_of(matrix: str) -> int | None:
+    """How many hops a matrix of `matrices` walks: 1 for the pattern, 2 for `A²`; None for the resolvent (all).
+
+    Raises:
+        ValueError: if it is not the name of one.
+    """
+    if matrix == "resolvent":
+        return None
+    if matrix == "pattern":
+        return 1
+    digits = matrix.removeprefix("A").translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
+    if not matrix.startswith("A") or not digits.isdecimal():
+        raise ValueError(f"there is no matrix {matrix!r}; there is: pattern, A², A³, …, resolvent")
+    return int(digits)
+
+
+def matrix_in_words(matrix: str) -> str:
+    """`attention pattern A`, `A²: two steps`, … for the name of one of `matrices`."""
+    hop = hop_of(matrix)
+    if hop is None:
+        return "all that the layer applies"
+    return "attention pattern A" if hop == 1 else f"{matrix}: {hop} steps at once"

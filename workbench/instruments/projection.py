@@ -171,12 +171,19 @@ def sequence(capture: Capture, example: int) -> list[str]:
 
 
 def top_tokens(
-    capture: Capture, *, example: int = 0, top: int = 5, how: How = "raw", final_norm: bool = False
+    capture: Capture,
+    *,
+    example: int = 0,
+    top: int = 5,
+    how: How = "raw",
+    final_norm: bool = False,
+    points: Sequence[str] | None = None,
 ) -> Measurement:
     """One example's largest components at every point and position, on both bases, best first.
 
     Dims `basis`, `point` (hook name), `position` (labelled `position:word`), `rank` (from 1); `labels` hold the words
-    of the tokens. Covers the example's real tokens; `how` is that of `components`.
+    of the tokens. Covers the example's real tokens; points are hook names, by default those of `needs`; `how` is that
+    of `components`.
 
     Raises:
         ValueError: if there is no such example, or `top` is not within the vocabulary.
@@ -184,7 +191,7 @@ def top_tokens(
     subject, words = capture.subject, sequence(capture, example)
     if not 1 <= top <= len(subject.encoder):
         raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
-    points = needs(subject)
+    points = needs(subject) if points is None else list(points)
 
     def best(name: str, point: str) -> tuple[Tensor, Tensor]:
         residual = capture[point][example, : len(words)]

@@ -1,0 +1,100 @@
+"""The evidence basket: figures pinned on any page, which leave as one HTML page or as a notebook."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html import escape
+from typing import TypeAlias
+
+import nbformat
+import plotly.graph_objects as go
+import streamlit as st
+
+from workbench.figures import Drawing
+
+Figure: TypeAlias = go.Figure | Drawing
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One figure as it was when it was pinned.
+
+    Attributes:
+        title: of its panel.
+        says: what it shows and what it does not.
+        figure: the figure.
+        code: the lines of Python that make it.
+    """
+
+    title: str
+    says: str
+    figure: Figure
+    code: str
+
+
+def pinned() -> list[Pinned]:
+    """The session's evidence, in the order it was pinned."""
+    return st.session_state.setdefault("basket", [])
+
+
+def as_html(figure: Figure) -> str:
+    """A figure as part of a page that has plotly.js."""
+    if isinstance(figure, Drawing):
+        return figure.page()
+    light = go.Figure(figure).update_layout(template="plotly_white")
+    return light.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+
+
+def page(evidence: list[Pinned]) -> str:
+    """One HTML page that needs nothing else."""
+    from plotly.offline import get_plotlyjs
+
+    sections = "".join(
+        f"<section><h2>{escape(one.title)}</h2>{as_html(one.figure)}<p>{escape(one.says)}</p>"
+        f"<details><summary>the lines that make it</summary><pre>{escape(one.code)}</pre></details></section>"
+        for one in evidence
+    )
+    script = f"<script>{get_plotlyjs()}</script>" if any(isinstance(one.figure, go.Figure) for one in evidence) else ""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>workbench: evidence</title><style>'
+        "body{font:16px/1.5 system-ui,sans-serif;max-width:1180px;margin:2rem auto;padding:0 1.5rem;color:#1b1b1b}"
+        "h2{font-size:1.2rem;margin-top:2.5rem}p{color:#555;max-width:90ch}pre{background:#f5f5f5;padding:1rem;"
+        f"overflow-x:auto}}</style>{script}</head><body><h1>Evidence</h1>{sections}</body></html>"
+    )
+
+
+def notebook(evidence: list[Pinned]) -> str:
+    """A notebook with the lines that make each figure, and the figure as it was pinned as their output."""
+    cells = []
+    for one in evidence:
+        cells.append(nbformat.v4.new_markdown_cell(f"## {one.title}\n\n{one.says}"))
+        cell = nbformat.v4.new_code_cell(one.code)
+        if isinstance(one.figure, Drawing):
+            data = {"text/html": one.figure.page()}
+        else:
+            data = {"application/vnd.plotly.v1+json": json.loads(one.figure.to_json() or "{}")}
+        cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
+        cells.append(cell)
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+
+
+def show() -> None:
+    """The basket's place in the sidebar."""
+    evidence = pinned()
+    if not evidence:
+        st.caption("No evidence pinned yet: every panel's ⋮ menu pins its figure here.")
+        return
+    with st.popover(f"Evidence ({len(evidence)})", icon=":material/push_pin:", width="stretch"):
+        for i, one in enumerate(evidence):
+            left, right = st.columns([6, 1])
+            left.write(one.title)
+            if right.button("", icon=":material/delete:", key=f"unpin-{i}", help="take it out"):
+                del evidence[i]
+                st.rerun()
+        st.download_button(
+            "One HTML page", lambda: page(evidence), "evidence.html", "text/html", on_click="ignore", width="stretch"
+        )
+        st.download_button(
+            "A notebook", lambda: notebook(evidence), "evidence.ipynb", on_click="ignore", width="stretch"
+        )

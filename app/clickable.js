@@ -1,0 +1,94 @@
+// A drawing (workbench.figures.Drawing) that answers to hovering, clicks and arrow keys. The SVG comes from this app's
+// own code, which escapes every word in it; clicks send only what the drawing's data attributes hold.
+const WAIT = 90  // ms between the last arrow key and asking for that cell
+
+export default function (component) {
+  const { data, parentElement, setTriggerValue } = component
+  let holder = parentElement.querySelector(".holder")
+  if (!holder) {
+    holder = make("div", "holder")
+    const tip = make("div", "tip"), bigger = make("button", "bigger")
+    bigger.textContent = "⤢"
+    bigger.title = "maximise (Esc to leave)"
+    bigger.onclick = () => (document.fullscreenElement ? document.exitFullscreen() : holder.requestFullscreen())
+    parentElement.append(holder, bigger)
+    holder.append(tip)
+    holder.dataset.svg = ""
+  }
+  if (holder.drawn !== data.svg) {
+    holder.querySelector("svg")?.remove()
+    holder.insertAdjacentHTML("beforeend", data.svg)
+    holder.drawn = data.svg
+    wire(holder)
+  }
+  holder.send = setTriggerValue
+  if (data.keep) holder.querySelector("svg").focus({ preventScroll: true })
+}
+
+function make(tag, name) {
+  const element = document.createElement(tag)
+  element.className = name
+  return element
+}
+
+function wire(holder) {
+  const svg = holder.querySelector("svg"), gutter = svg.querySelector(".gutter"), tip = holder.querySelector(".tip")
+  svg.setAttribute("tabindex", "0")
+  const follow = () => gutter?.setAttribute("transform", `translate(${holder.scrollLeft} 0)`)
+  holder.onscroll = follow
+  follow()
+  svg.onpointermove = (event) => {
+    const at = event.target.closest("[data-tip]")
+    tip.style.display = at ? "block" : "none"
+    if (!at) return
+    tip.textContent = at.dataset.tip
+    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)
+    tip.style.left = `${left}px`
+    tip.style.top = `${event.clientY + 18}px`
+  }
+  svg.onpointerleave = () => (tip.style.display = "none")
+  for (const token of svg.querySelectorAll("[data-token]")) {
+    token.onpointerenter = () => light(svg, token.dataset.token)
+    token.onpointerleave = () => light(svg, null)
+  }
+  svg.onclick = (event) => {
+    const at = event.target.closest("[data-cell],[data-token],[data-edge]")
+    if (at) choose(holder, svg, at)
+  }
+  svg.onkeydown = (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
+    if (event.key === "Escape" && !document.fullscreenElement) holder.send("token", { position: null })
+    if (!step) return
+    event.preventDefault()
+    const from = svg.querySelector(".cell.chosen") ?? svg.querySelector(".cell")
+    if (!from) return
+    const [row, column] = from.dataset.cell.split(",").map(Number)
+    const to = svg.querySelector(`.cell[data-cell="${row + step[0]},${column + step[1]}"]`)
+    if (to) choose(holder, svg, to, WAIT)
+  }
+}
+
+function light(svg, position) {
+  svg.classList.toggle("focused", position !== null)
+  for (const edge of svg.querySelectorAll(".edge")) edge.classList.toggle("lit", edge.dataset.q === position)
+}
+
+function choose(holder, svg, at, wait = 0) {
+  if (at.dataset.cell) {
+    for (const old of svg.querySelectorAll(".cell.chosen")) {
+      old.classList.remove("chosen")
+      old.removeAttribute("stroke")
+    }
+    at.classList.add("chosen")
+    at.setAttribute("stroke", "#E69F00")
+    at.setAttribute("stroke-width", "2.5")
+    clearTimeout(holder.waiting)
+    const cell = { point: at.dataset.point, position: Number(at.dataset.cell.split(",")[1]) }
+    holder.waiting = setTimeout(() => holder.send("cell", cell), wait)
+  } else if (at.dataset.token) {
+    holder.send("token", { position: Number(at.dataset.token) })
+  } else {
+    const [query, key] = at.dataset.edge.split(",").map(Number)
+    holder.send("edge", { query, key })
+  }
+}

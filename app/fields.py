@@ -1,0 +1,59 @@
+"""Fields whose options depend on the run and the input; what they hold is in the URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import streamlit as st
+
+T = TypeVar("T")
+
+OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start")
+"""Fields that mean something else in another run, and start anew there."""
+
+
+def choose(
+    label: str,
+    options: Sequence[T],
+    key: str,
+    default: T,
+    format_func: Callable[[Any], str] = str,
+    place: Any = st,
+    help: str | None = None,
+) -> T:
+    """A select box, in the URL in the words shown; what it held for another input goes where it is no option."""
+    if key in st.session_state and st.session_state[key] not in options:
+        del st.session_state[key]
+    chosen: T = place.selectbox(
+        label,
+        options,
+        index=list(options).index(default),
+        key=key,
+        format_func=format_func,
+        bind="query-params",
+        help=help,
+    )
+    return chosen
+
+
+def position_in(
+    label: str, n_pos: int, key: str, default: int | None, place: Any = st, help: str | None = None
+) -> int | None:
+    """A field for a position of the input, in the URL; empty where the default is None."""
+    kept = st.session_state.get(key)
+    if kept is not None and not 0 <= kept < n_pos:
+        del st.session_state[key]
+    chosen: int | None = place.number_input(
+        label, 0, n_pos - 1, value=default, key=key, placeholder="every token", bind="query-params", help=help
+    )
+    return chosen
+
+
+def forget_other_run(path: str) -> None:
+    """On a change of the run, its fields start at their defaults."""
+    before = st.session_state.get("run_before")
+    if before not in (None, path):
+        for key in OF_A_RUN:
+            st.session_state.pop(key, None)
+    st.session_state["run_before"] = path

@@ -1,0 +1,129 @@
+"""One panel: a title, widgets, a figure, what it shows and does not, and a menu to take it away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.basket import Figure, Pinned, as_html, pinned
+from app.clickable import clickable
+from app.state import Look, plain
+from workbench.figures import Drawing
+from workbench.instruments import Measurement
+
+Numbers = Mapping[str, Measurement]
+
+
+@dataclass
+class Panel:
+    """A panel under its title, while it is filled."""
+
+    title: str
+    key: str
+    menu: Any
+
+    def show(
+        self,
+        figure: Figure,
+        numbers: Numbers,
+        code: str,
+        says: str,
+        *,
+        widest: bool = True,
+        place: Any = st,
+        **clicks: Any,
+    ) -> None:
+        """The figure with its caption and its menu.
+
+        Args:
+            figure: what to draw.
+            numbers: file name -> what the figure was drawn from.
+            code: the lines of Python that make the figure and call it `figure`.
+            says: what it shows, and what it does not.
+            widest: stretch the figure to the page.
+            place: where the figure goes, if not below what is there.
+            clicks: of a drawing: what its cells, tokens and edges call (see `clickable`).
+        """
+        if isinstance(figure, Drawing):
+            with place.container():
+                st.markdown(f"**{plain(figure.title)}**  \n:gray[{plain(figure.subtitle)}]")
+                clickable(figure, f"{self.key}-drawing", **clicks)
+        else:
+            place.plotly_chart(
+                figure,
+                key=f"{self.key}-figure",
+                width="stretch" if widest else "content",
+                config={"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": self.key}},
+            )
+        place.caption(says)
+        with self.menu:
+            self._take_away(figure, numbers, code, says)
+
+    def _take_away(self, figure: Figure, numbers: Numbers, code: str, says: str) -> None:
+        stem = self.key
+
+        def table() -> str:
+            return "\n".join(f"# {name}\n{m.frame().to_csv(index=False)}" for name, m in numbers.items())
+
+        def everything() -> str:
+            rows = {name: m.to_dict() for name, m in numbers.items()}
+            return json.dumps(rows, indent=1, default=str, ensure_ascii=False)
+
+        st.code(code, language="python", height=220)
+        row = st.container(horizontal=True)
+        how: dict[str, Any] = {"on_click": "ignore"}
+        if isinstance(figure, Drawing):
+            row.download_button("SVG", figure.svg, f"{stem}.svg", "image/svg+xml", key=f"{stem}-svg", **how)
+        row.download_button("HTML", lambda: _page(figure), f"{stem}.html", "text/html", key=f"{stem}-html", **how)
+        if numbers:
+            row.download_button("CSV", table, f"{stem}.csv", "text/csv", key=f"{stem}-csv", **how)
+            row.download_button("JSON", everything, f"{stem}.json", "application/json", key=f"{stem}-json", **how)
+        if row.button("Pin as evidence", icon=":material/push_pin:", key=f"{stem}-pin"):
+            pinned().append(Pinned(self.title, says, figure, code))
+            st.rerun()
+
+
+@contextmanager
+def panel(title: str, key: str) -> Iterator[Panel]:
+    """A bordered place for one figure. Its `key` names the files that are downloaded from it."""
+    with st.container(border=True, key=f"panel-{key}"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(title, anchor=False)
+            menu = st.popover("", icon=":material/more_vert:", help="the code, the numbers, the figure; pin it")
+        yield Panel(title, key, menu)
+
+
+def code(look: Look, *lines: str, imports: tuple[str, ...] = ()) -> str:
+    """The lines of Python behind a figure: what was looked at, then what was made of it.
+
+    Args:
+        look: the run and the input, which the lines call `run`, `task`, `batch` and `seen`.
+        lines: the last of them assigns `figure`.
+        imports: beside `workbench` itself.
+    """
+    opened = look.opened
+    step = "" if opened.step is None else f", step={opened.step}"
+    head = [
+        "import workbench",
+        *imports,
+        "",
+        f"run = workbench.load_run({str(opened.run.path)!r})",
+        "task = run.task()",
+    ]
+    return "\n".join([*head, *look.lines, f"seen = workbench.see(run, batch{step})", "", *lines, "figure"])
+
+
+def _page(figure: Figure) -> str:
+    if isinstance(figure, Drawing):
+        return f'<!doctype html><meta charset="utf-8"><title>{escape(figure.title)}</title>{figure.page()}'
+    return go.Figure(figure).update_layout(template="plotly_white").to_html(config={"displaylogo": False})
+
+
+__all__ = ["Panel", "as_html", "code", "panel"]

@@ -1,0 +1,126 @@
+"""The sidebar: which run, as of which checkpoint, and the input that every page is about. All of it is in the URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app import basket, state
+from app.fields import forget_other_run
+from app.state import Look, Opened, plain
+from workbench.examples import WHICH, example
+from workbench.runs import Run
+from workbench.tasks import Batch, Task
+
+SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
+END = "the end"
+
+
+def show(found: dict[str, Run]) -> None:
+    """Fill the sidebar; what was chosen is `state.current()`, or nothing where it cannot be."""
+    st.session_state["look"] = None
+    name = st.selectbox("Run", list(found), key="run", bind="query-params")
+    run = found[name]
+    forget_other_run(str(run.path))
+    try:
+        opened = state.opened(run, _step(run))
+        facts(opened)
+    except (ValueError, OSError) as error:
+        st.error(plain(str(error)))
+        return
+    st.session_state["look"] = entry(opened)
+    basket.show()
+
+
+def _step(run: Run) -> int | None:
+    """The checkpoint chosen; None for the end."""
+    kept = [step for step in run.checkpoints() if step < run.step()]
+    if not kept:
+        return None
+    labels = [*map(str, kept), END]
+    if st.session_state.get("step") not in (None, *labels):
+        st.session_state["step"] = END  # of another run
+    chosen = st.select_slider("Checkpoint (step)", labels, value=END, key="step", bind="query-params")
+    return None if chosen == END else int(chosen)
+
+
+def facts(opened: Opened) -> None:
+    """What was trained, on what, and how well it does."""
+    config, metrics = opened.run.config, opened.run.metrics()
+    kinds = [f"{layer['variant']}{_gamma(layer)}" for layer in config.model.attention]
+    shown = f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
+    accuracy = metrics["accuracy"].dropna() if "accuracy" in metrics else metrics.index[:0]
+    right = f"{accuracy.iloc[-1]:.1%} right at the end" if len(accuracy) else "accuracy not measured"
+    st.caption(
+        f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
+        f"{plain(shown)}; width {config.model.d_model}, {config.model.n_heads} heads; {opened.run.step():,} steps, "
+        f"seed {config.seed}; **{right}**"
+    )
+
+
+def _gamma(layer: dict[str, object]) -> str:
+    return f" (γ = {layer['gamma']})" if "gamma" in layer else ""
+
+
+def entry(opened: Opened) -> Look | None:
+    """A sampled or a typed input; None where what was typed is not one, which is said under its field."""
+    task = opened.subject.task
+    how = st.segmented_control(
+        "Input", ["Sample", "Type"], default="Sample", key="how", required=True, bind="query-params"
+    )
+    try:
+        found = _typed(task) if how == "Type" else _sampled(opened)
+    except ValueError as error:
+        st.error(plain(str(error)))
+        return None
+    batch, line = found
+    return Look(opened, batch, (line,))
+
+
+def _typed(task: Task) -> tuple[Batch, str]:
+    standing = task.question(example_of(task).tokens[0])
+    text = st.text_input(
+        "In the task's own words", key="input", placeholder=standing[:200], bind="query-params", max_chars=20_000
+    )
+    words = (text or "").strip() or standing
+    return task.parse(words), f"batch = task.parse({words!r})"
+
+
+def example_of(task: Task) -> Batch:
+    """An input to begin with."""
+    from workbench.seeds import generator
+
+    return task.sample(1, generator(0, "example"))
+
+
+def _sampled(opened: Opened) -> tuple[Batch, str]:
+    task = opened.subject.task
+    left, right = st.columns([2, 3])
+    number = left.number_input("Number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
+    which = right.selectbox("Of", list(WHICH), key="which", format_func=WHICH.__getitem__, bind="query-params")
+    condition = _condition(task)
+    batch = example(opened.model, task, number, which=which, **condition)
+    step = "" if opened.step is None else str(opened.step)
+    chosen = [f"run.model({step})", "task", str(number)] + ([f"which={which!r}"] if which != "any" else [])
+    chosen += [f"{name}={value}" for name, value in condition.items()]
+    return batch, f"batch = workbench.example({', '.join(chosen)})"
+
+
+def _condition(task: Task) -> dict[str, Any]:
+    """What the task's test sets are told apart by (a length, a number of operations), if it is asked for."""
+    found: dict[str, list[int]] = {}
+    for condition in task.conditions:
+        for name, value in condition.items():
+            found.setdefault(name, []).append(value)
+    for name, values in found.items():
+        kept = st.session_state.get(name)  # of another run, where other values may be possible
+        if kept is not None and not min(values) <= kept <= max(values):
+            st.session_state[name] = None
+    chosen = {
+        name: st.number_input(
+            name.capitalize(), min(values), max(values), value=None, key=name, placeholder="any", bind="query-params"
+        )
+        for name, values in found.items()
+    }
+    return {name: value for name, value in chosen.items() if value is not None}

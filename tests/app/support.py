@@ -1,0 +1,56 @@
+"""What the explorer's tests share: opening a page, and running the code that a panel shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from workbench.figures import Drawing
+
+
+def page(explorer: AppTest, name: str, **query: str) -> AppTest:
+    """Open a page of the explorer, as a link with this query would; it must show no exception."""
+    explorer.query_params.update(query)
+    explorer._page_hash = calc_hash(name)  # `switch_page` can only be called after a first run, which is another page's
+    explorer.run()
+    assert not explorer.exception, explorer.exception[0].value
+    return explorer
+
+
+def charts(explorer: AppTest) -> list[dict[str, Any]]:
+    """The plotly figures of the page."""
+    return [json.loads(chart.proto.spec) for chart in explorer.get("plotly_chart")]
+
+
+def titles(explorer: AppTest) -> list[str]:
+    """The titles of the plotly figures."""
+    return [chart["layout"]["title"]["text"] for chart in charts(explorer)]
+
+
+def drawings(explorer: AppTest) -> list[str]:
+    """The SVG of the page's drawings."""
+    return [json.loads(element.proto.json)["svg"] for element in explorer.get("bidi_component")]
+
+
+def check_code(explorer: AppTest) -> int:
+    """Run the lines that every panel shows: each must make the very figure beside it. Returns how many there were."""
+    shown, drawn = charts(explorer), drawings(explorer)
+    for block in explorer.code:
+        names: dict[str, Any] = {}
+        exec(compile(block.value, "<panel>", "exec"), names)
+        figure = names["figure"]
+        if isinstance(figure, Drawing):
+            assert figure.svg() in drawn, block.value
+        else:
+            assert isinstance(figure, go.Figure)
+            made = json.loads(figure.to_json() or "")["data"]
+            assert any(_same(made, chart["data"]) for chart in shown), block.value
+    return len(explorer.code)
+
+
+def _same(made: Any, shown: Any) -> bool:
+    return json.dumps(made, sort_keys=True) == json.dumps(shown, sort_keys=True)

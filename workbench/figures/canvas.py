@@ -1,0 +1,404 @@
+"""The canvas: one input with its truth drawn above it, one head's attention below, and the residual at every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from workbench.capture import Capture
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, point_name
+from workbench.instruments import Measurement, attention_graph, projection
+from workbench.tasks import correct
+
+GUTTER = 118  # pixels for the names of the rows
+ARCS = 92  # pixels for the arcs on either side of the tokens
+CELL, LINE = 24, 17  # heights of a row of the residual and of a row of labels, in pixels
+WIDEST = 128  # positions drawn at once
+STRONGEST = 160  # arcs drawn at most, of each kind
+MOST_LABELS = 6
+
+Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
+KINDS: dict[Kind, tuple[str, str, str | None]] = {
+    "right": ("right: the gold edge that is due", GREEN, None),
+    "shortcut": ("shortcut: an ancestor at another hop", SKY, "7 3"),
+    "wrong": ("wrong: no gold edge", VERMILLION, "3 2"),
+    "idle": ("where no gold edge is due", GREY, None),
+    "missing": ("missing: gold, below the threshold", PURPLE, "1 4"),
+}
+"""Kind of edge -> what it is called, its colour and its dashes: told apart without colour too."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row says at each position.
+
+    Attributes:
+        name: of the row.
+        words: at each position; empty where nothing is said.
+        right: whether what is said is right, where that can be asked.
+    """
+
+    name: str
+    words: Sequence[str]
+    right: Sequence[bool | None]
+
+
+def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
+    """What the model says at each position that is scored, and what is right.
+
+    Where a set is asked for, how much of it is found among as many of the likeliest tokens.
+    """
+    task, batch = seen.subject.task, seen.batch
+    scored = batch.loss_mask[example].tolist()
+    shares = correct(seen.logits, batch)[example].tolist()
+    right = [share == 1 if asked else None for share, asked in zip(shares, scored, strict=True)]
+    if batch.targets.ndim == 3:
+        found = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
+        return [Row("found of the set", found, right)]
+    said, wanted = task.words(seen.logits[example].argmax(-1)), task.words(batch.targets[example])
+    blank = [None] * len(scored)
+    return [
+        Row("model says", [word if asked else "" for word, asked in zip(said, scored, strict=True)], right),
+        Row("right answer", [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
+    ]
+
+
+def label_rows(seen: Capture, example: int = 0) -> list[Row]:
+    """The labels of the task's truth that mean something in this input."""
+    task, rows = seen.subject.task, []
+    for name, values in seen.truth.labels.items():
+        own = values[example]
+        if not (own >= 0).any():
+            continue
+        words = task.words(own.clamp(min=0)) if name in task.token_labels else [str(int(value)) for value in own]
+        shown = [word if value >= 0 else "" for word, value in zip(words, own.tolist(), strict=True)]
+        rows.append(Row(name.replace("_", " "), shown, [None] * len(shown)))
+    return rows
+
+
+def kinds_of_edges(
+    weight: np.ndarray, gold: Sequence[attention_graph.Edge], hop: int | None, threshold: float
+) -> dict[Kind, list[tuple[int, int]]]:
+    """Attention's edges (query, key) sorted by what they are, strongest first.
+
+    Args:
+        weight: `[query, key]`.
+        gold: (hop, query, key) of the truth.
+        hop: the edges that are due are those of this hop; None for those of every hop.
+        threshold: the smallest share of a row that counts as an edge. A position's own is left out.
+    """
+    due = {(query, key) for at, query, key in gold if hop in (None, at) and query != key}
+    ancestors = {(query, key) for _, query, key in gold}
+    asked = {query for query, _ in due}
+    places = np.argwhere(weight >= threshold)
+    edges = [(int(q), int(k)) for q, k in places[np.argsort(-weight[tuple(places.T)], kind="stable")] if q != k]
+    found: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
+    for edge in edges:
+        kind: Kind = "right" if edge in due else "shortcut" if edge in ancestors else "wrong"
+        found["idle" if edge[0] not in asked and kind == "wrong" else kind].append(edge)
+    found["missing"] = sorted(due - set(edges))
+    return found
+
+
+def canvas(
+    seen: Capture,
+    *,
+    layer: int,
+    head: int,
+    example: int = 0,
+    which: str = "pattern",
+    basis: str = "decoder",
+    threshold: float = 0.05,
+    start: int = 0,
+    query: int | None = None,
+    cell: tuple[str, int] | None = None,
+) -> Drawing:
+    """One input, its truth, one head's attention and the residual's top tokens, in one picture.
+
+    From top to bottom: the truth's edges (those of one hop; further hops of the query in focus), the tokens, the
+    truth's labels, the attention's edges by kind (`KINDS`), the residual's top token from the embedding to the last
+    layer (underlined where it is the right answer), what the model says, and what is right. At most `WIDEST`
+    positions are drawn, from `start`; edges that leave them are counted in the subtitle.
+
+    Args:
+        seen: with the patterns, the residual and the logits (`workbench.see`).
+        layer, head: whose attention is drawn.
+        example: which sequence of the capture.
+        which: `pattern`, a power of it such as `A²`, or `resolvent`.
+        basis: of the residual's top tokens: `encoder` or `decoder`.
+        threshold: the smallest share of a row that is drawn as an edge.
+        start: the first position drawn.
+        query: the position in focus: its edges alone are drawn.
+        cell: (hook name, position) that is marked.
+
+    Raises:
+        ValueError: if there is no such example, layer, head, matrix, basis or position.
+    """
+    n_hops = max(1, min(seen.truth.n_hops, 8))
+    matrices = attention_graph.matrices(seen, example, layer, head, n_hops=n_hops)
+    weight = matrices.select(matrix=which).values
+    table = projection.top_tokens(seen, example=example, top=1, points=projection.from_embedding(seen.subject))
+    table = table.select(basis=basis, rank=1)
+    n_pos = len(weight)
+    if not 0 <= start < n_pos:
+        raise ValueError(f"there is no position {start}; the input has {n_pos} tokens")
+    window = range(start, min(n_pos, start + WIDEST))
+    gold = attention_graph.gold_edges(seen, example)
+    edges = kinds_of_edges(weight, gold, attention_graph.hop_of(which), threshold)
+    page = _Page(projection.sequence(seen, example), window, example, query, cell)
+    page.truth(gold)
+    page.tokens()
+    page.rows(label_rows(seen, example)[:MOST_LABELS], quiet=True)
+    left_out = page.attention(weight, edges)
+    answers = answer_rows(seen, example)
+    page.residual(table, answers[-1] if len(answers) == 2 else None)
+    page.rows(answers)
+    page.legend({kind: edges[kind] for kind in KINDS})
+    notes = [seen.subject.name, f"edges from {threshold:.0%} of a row"]
+    notes += [f"positions {window[0]} to {window[-1]} of {n_pos}"] if len(window) < n_pos else []
+    notes += [f"{left_out} weaker or leaving edges are not drawn"] if left_out else []
+    title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
+    return Drawing(title, "; ".join(notes), page.body(), page.width, page.height)
+
+
+class _Page:
+    """The picture while it grows downwards."""
+
+    def __init__(
+        self, words: Sequence[str], window: range, example: int, query: int | None, cell: tuple[str, int] | None
+    ) -> None:
+        self.words, self.window, self.query, self.cell = words, window, query, cell
+        longest = max(len(words[i]) for i in window)
+        self.column = max(23, min(40, 840 // len(window))) if longest <= 2 else 30 if longest <= 4 else 42
+        self.width = GUTTER + self.column * len(window) + 14
+        self.height = 8
+        self.parts: list[str] = []
+        self.names: list[str] = []
+
+    def x(self, position: int) -> float:
+        """The middle of a position's column."""
+        return GUTTER + (position - self.window.start + 0.5) * self.column
+
+    def body(self) -> str:
+        """Everything drawn; the names of the rows last, so that they stay above what is scrolled under them."""
+        back = element("rect", x=0, y=0, width=GUTTER - 6, height=self.height)
+        return "".join(self.parts) + element("g", back + "".join(self.names), class_="gutter")
+
+    def name(self, words: str, y: float, tip: str | None = None) -> None:
+        style = {"text_anchor": "end", "class_": "quiet", "data_tip": tip}
+        self.names.append(text(words, GUTTER - 12, y, 11, **style))
+
+    def truth(self, gold: Sequence[attention_graph.Edge]) -> None:
+        """Gold edges as arcs that stand on the tokens; those of further hops are seen when their query is in focus."""
+        inside = [(h, q, k) for h, q, k in gold if self.holds(q, k) and q != k]
+        if not inside:
+            return
+        base = self.height + self.high(inside) + 6
+        self.name("task's truth", base - 14, "the edges that the task itself defines; the model never sees them")
+        for hop, q, k in inside:
+            tip = f"truth: {self.at(q)} rests on {self.at(k)}, {hop} hop{'s' if hop > 1 else ''} away"
+            style: dict[str, Any] = {"stroke": ORANGE if hop == 1 else PURPLE, "stroke_width": 1.4, "data_tip": tip}
+            near = hop == 1 or q == self.query
+            self.arc(q, k, base, -1, class_="edge truth" if near else "edge truth far", **style)
+        self.height = base + 4
+
+    def tokens(self) -> None:
+        y = self.height + 13
+        self.name("token", y)
+        for i in self.window:
+            chosen = i == self.query
+            box = element(
+                "rect",
+                x=self.x(i) - self.column / 2 + 1,
+                y=y - 12,
+                width=self.column - 2,
+                height=24,
+                rx=4,
+                fill=SKY if chosen else GREY,
+                fill_opacity=0.45 if chosen else 0.14,
+                data_token=i,
+                data_tip=f"position {i}: {self.words[i]}",
+                class_="token",
+            )
+            self.parts.append(box + self.word(self.words[i], i, y, weight=600))
+        if len(self.window) <= 64 or self.column > 26:
+            for i in self.window:
+                self.parts.append(text(str(i), self.x(i), y + 19, 8.5, class_="quiet", pointer_events="none"))
+        self.height = y + 28
+
+    def heading(self, words: str) -> None:
+        self.parts.append(text(words, GUTTER + 2, self.height + 9, 12, text_anchor="start", font_weight=600))
+        self.height += 20
+
+    def rows(self, rows: Sequence[Row], quiet: bool = False) -> None:
+        """Rows of words, right ones in green with a tick, wrong ones in red with a cross."""
+        for row in rows:
+            if not any(row.words[i] for i in self.window):
+                continue
+            y = self.height + LINE / 2
+            self.name(row.name, y)
+            for i in self.window:
+                word, right = row.words[i], row.right[i]
+                if not word:
+                    continue
+                if right is not None:
+                    colour = GREEN if right else VERMILLION
+                    edge: dict[str, Any] = {"x": self.x(i) - self.column / 2 + 1, "width": self.column - 2, "rx": 3}
+                    tip = f"{row.name} at {self.at(i)}: {word}, {'right' if right else 'wrong'}"
+                    box: dict[str, Any] = {"y": y - LINE / 2, "height": LINE - 1, "fill": colour, "fill_opacity": 0.22}
+                    mark: dict[str, Any] = {
+                        "stroke": colour,
+                        "stroke_dasharray": None if right else "3 2",
+                        "data_tip": tip,
+                    }
+                    self.parts.append(element("rect", **edge, **box, **mark))
+                self.parts.append(self.word(word, i, y, size=11, class_="quiet" if quiet else None))
+            self.height += LINE + (0 if quiet else 2)
+        self.height += 4
+
+    def attention(self, weight: np.ndarray, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> int:
+        """The edges of attention as arcs that hang under the tokens; returns how many are not drawn."""
+        base, largest, left_out = self.height, float(weight.max()) or 1.0, 0
+        every = [(1, q, k) for members in edges.values() for q, k in members if self.holds(q, k)]
+        self.name("attention", base + 14, "from the key that is read to the query that reads it")
+        for kind in ("idle", "missing", "wrong", "shortcut", "right"):
+            label, colour, dash = KINDS[kind]  # type: ignore[index]
+            focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]  # type: ignore[index]
+            drawn = focus[:STRONGEST]
+            left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)  # type: ignore[index]
+            for q, k in reversed(drawn):
+                share = float(weight[q, k])
+                self.arc(
+                    q,
+                    k,
+                    base,
+                    1,
+                    class_="edge attention",
+                    stroke=colour,
+                    stroke_width=1.2 if kind == "missing" else 0.7 + 3.3 * share / largest,
+                    stroke_dasharray=dash,
+                    opacity=0.45 if kind == "idle" else 0.85,
+                    data_edge=f"{q},{k}",
+                    data_tip=f"{self.at(q)} reads {self.at(k)}: {share:.3f} — {label.split(':')[0]}",
+                )
+        self.height = base + max(24, self.high(every)) + 10
+        return left_out
+
+    def residual(self, table: Measurement, right: Row | None) -> None:
+        """A cell for every point of the residual and position: its top token, the shade its value."""
+        assert table.labels is not None
+        largest = float(np.abs(table.values).max()) or 1.0
+        for row, point in enumerate(table.coords["point"]):
+            y = self.height + CELL / 2
+            self.name(point_name(point), y)
+            for i in self.window:
+                word, value = str(table.labels[row, i]), float(table.values[row, i])
+                cell: dict[str, Any] = {
+                    "x": self.x(i) - self.column / 2 + 0.5,
+                    "y": self.height + 0.5,
+                    "width": self.column - 1,
+                    "height": CELL - 1,
+                    "fill": BLUE,
+                    "fill_opacity": 0.05 + 0.5 * max(0.0, value) / largest,
+                    "data_cell": f"{row},{i}",
+                    "data_point": point,
+                    "data_tip": f"{point_name(point)} at {self.at(i)}: {word} ({value:.3g} {table.units})",
+                    "class_": "cell chosen" if self.cell == (point, i) else "cell",
+                }
+                if self.cell == (point, i):
+                    cell |= {"stroke": ORANGE, "stroke_width": 2.5}
+                self.parts.append(element("rect", **cell) + self.word(word, i, y, size=11.5))
+                if right is not None and right.words[i] == word:
+                    line: dict[str, Any] = {
+                        "y1": self.height + CELL - 2.5,
+                        "y2": self.height + CELL - 2.5,
+                        "stroke": GREEN,
+                    }
+                    ends: dict[str, Any] = {"x1": self.x(i) - self.column / 3, "x2": self.x(i) + self.column / 3}
+                    self.parts.append(element("line", **ends, **line, stroke_width=2.5, pointer_events="none"))
+            self.height += CELL
+        self.height += 6
+
+    def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:
+        """The kinds of edges that there are, with their numbers, in as many lines as it takes."""
+        x, y = GUTTER, self.height + 12
+        for kind, members in edges.items():
+            if not members:
+                continue
+            label, colour, dash = KINDS[kind]
+            words = f"{label} ({len(members)})"
+            if x + 34 + 6.2 * len(words) > max(self.width, 860) and x > GUTTER:
+                x, y = GUTTER, y + 18
+            line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour, "stroke_dasharray": dash}
+            self.parts.append(element("line", **line, stroke_width=3))
+            self.parts.append(text(words, x + 30, y, 11, text_anchor="start"))
+            x += 46 + round(6.2 * len(words))
+            self.width = max(self.width, x)
+        self.height = y + 14
+
+    def arc(self, q: int, k: int, base: float, down: int, **style: Any) -> None:
+        """Half an ellipse from the key to the query, higher the further apart they are."""
+        left, right = self.x(min(q, k)), self.x(max(q, k))
+        high = self.height_of(q, k)
+        path = f"M{left:.1f} {base:.1f}C{left:.1f} {base + down * high * 1.33:.1f} "
+        path += f"{right:.1f} {base + down * high * 1.33:.1f} {right:.1f} {base:.1f}"
+        self.parts.append(element("path", d=path, data_q=q, data_k=k, **style))
+
+    def height_of(self, q: int, k: int) -> float:
+        return 10 + (ARCS - 14) * min(1.0, (abs(q - k) / max(8, len(self.window) - 1)) ** 0.55)
+
+    def high(self, edges: Sequence[attention_graph.Edge]) -> int:
+        """The room that the arcs of these edges need."""
+        return round(max((self.height_of(q, k) for _, q, k in edges), default=0))
+
+    def holds(self, q: int, k: int) -> bool:
+        return q in self.window and k in self.window
+
+    def word(self, word: str, i: int, y: float, size: float = 12.5, weight: int | None = None, **style: Any) -> str:
+        """A word that fits its column: smaller, then cut."""
+        fits = self.column / (0.62 * max(1, len(word)))
+        smaller = max(7.0, min(size, fits))
+        room = max(2, int(self.column / (0.6 * smaller)))
+        shown = word if len(word) <= room else word[: room - 1] + "…"
+        return text(shown, self.x(i), y, round(smaller, 1), font_weight=weight, pointer_events="none", **style)
+
+    def at(self, position: int) -> str:
+        return f"{position}:{self.words[position]}"
+
+
+def residual_maps(
+    seen: Capture, table: Measurement, *, example: int = 0, start: int = 0, cell: tuple[str, int] | None = None
+) -> Drawing:
+    """The residual's top token at every point and position, the encoder basis above the decoder basis.
+
+    Args:
+        seen: what the table was measured on, for the tokens and the answers.
+        table: `projection.top_tokens(...)`.
+        example: which sequence of the capture.
+        start: the first position drawn; at most `WIDEST` are.
+        cell: (hook name, position) that is marked.
+
+    Raises:
+        ValueError: if there is no such example or position.
+    """
+    words = projection.sequence(seen, example)
+    if not 0 <= start < len(words):
+        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
+    window = range(start, min(len(words), start + WIDEST))
+    page = _Page(words, window, example, None, cell)
+    page.tokens()
+    answers = answer_rows(seen, example)
+    right = answers[-1] if len(answers) == 2 else None
+    for basis in projection.BASES:
+        page.heading(f"{basis} basis")
+        page.residual(table.select(basis=basis, rank=1), right)
+    page.rows(answers)
+    how = "after the final norm" if table.settings["final_norm"] else "before the final norm"
+    notes = f"{seen.subject.name}; the largest {table.units}, {how}"
+    if len(window) < len(words):
+        notes += f"; positions {window[0]} to {window[-1]} of {len(words)}"
+    return Drawing("Top token of the residual, by layer and position", notes, page.body(), page.width, page.height + 6)
