@@ -20,6 +20,7 @@ CELL, LINE = 24, 17  # heights of a row of the residual and of a row of labels, 
 WIDEST = 128  # positions drawn at once
 STRONGEST = 160  # arcs drawn at most, of each kind
 MOST_LABELS = 6
+WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
 
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
 KINDS: dict[Kind, tuple[str, str, str | None]] = {
@@ -150,6 +151,8 @@ def canvas(
     gold = attention_graph.gold_edges(seen, example)
     edges = kinds_of_edges(weight, gold, attention_graph.hop_of(which), threshold)
     page = _Page(projection.sequence(seen, example), window, example, query, cell)
+    task, tokens = seen.subject.task, seen.batch.tokens[example]
+    page.states(task.states(tokens))
     page.truth(gold)
     page.tokens()
     page.rows(label_rows(seen, example)[:MOST_LABELS], quiet=True)
@@ -191,6 +194,28 @@ class _Page:
     def name(self, words: str, y: float, tip: str | None = None) -> None:
         style = {"text_anchor": "end", "class_": "quiet", "data_tip": tip}
         self.names.append(text(words, GUTTER - 12, y, 11, **style))
+
+    def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
+        """What holds over stretches of the sequence, a row each: a box for every stretch, with its words."""
+        for name, stretches in rows.items():
+            y = self.height + LINE / 2
+            self.name(name, y)
+            for first, last, words in stretches:
+                begin, end = max(first, self.window.start), min(last, self.window.stop - 1)
+                if begin > end:
+                    continue
+                x, width = self.x(begin) - self.column / 2 + 1, (end - begin + 1) * self.column - 2
+                full = words != "–"
+                tip = f"{name}, positions {first} to {last}: {words if full else 'empty'}"
+                box: dict[str, Any] = {"x": x, "y": self.height + 1, "width": width, "height": LINE - 2, "rx": 3}
+                fill: dict[str, Any] = {"fill": ORANGE if full else GREY, "fill_opacity": 0.22 if full else 0.07}
+                self.parts.append(element("rect", **box, **fill, data_tip=tip))
+                room = int(width / 6)
+                shown = words if len(words) <= room else words[: max(0, room - 1)] + "…"
+                style = {"text_anchor": "start", "pointer_events": "none", "class_": None if full else "quiet"}
+                self.parts.append(text(shown, x + 4, y, 10.5, **style))
+            self.height += LINE
+        self.height += 4 if rows else 0
 
     def truth(self, gold: Sequence[attention_graph.Edge]) -> None:
         """Gold edges as arcs that stand on the tokens; those of further hops are seen when their query is in focus."""
@@ -360,9 +385,9 @@ class _Page:
 
     def word(self, word: str, i: int, y: float, size: float = 12.5, weight: int | None = None, **style: Any) -> str:
         """A word that fits its column: smaller, then cut."""
-        fits = self.column / (0.62 * max(1, len(word)))
-        smaller = max(7.0, min(size, fits))
-        room = max(2, int(self.column / (0.6 * smaller)))
+        em = sum(0.88 if letter in WIDE else 0.62 for letter in word) or 1.0
+        smaller = max(7.0, min(size, self.column / em))
+        room = max(2, int(len(word) * self.column / (em * smaller)))
         shown = word if len(word) <= room else word[: room - 1] + "…"
         return text(shown, self.x(i), y, round(smaller, 1), font_weight=weight, pointer_events="none", **style)
 

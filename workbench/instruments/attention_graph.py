@@ -127,7 +127,15 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
 
     Dims `matrix` (`pattern`, `A²`, …, `resolvent`), `query`, `key`; over the example's real tokens, labelled
     `position:word`. The resolvent's rows are scaled to sum to 1.
+
+    Raises:
+        ValueError: if there is no such example, layer or head.
     """
+    n, n_heads = pattern(capture, layer).shape[:2]
+    if not 0 <= example < n:
+        raise ValueError(f"there is no example {example}; the batch has {n}")
+    if not 0 <= head < n_heads:
+        raise ValueError(f"there is no head {head}; layer {layer} has {n_heads}, from 0")
     task, tokens = capture.subject.task, capture.batch.tokens[example]
     length = int(task.lengths(tokens[None])[0])
     names = [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]

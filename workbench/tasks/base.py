@@ -258,6 +258,13 @@ class Task(BaseModel, ABC):
         (padding) carry no label and no edge.
         """
 
+    def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
+        """What holds over stretches of one sequence, in words for people: row -> (first position, last, words).
+
+        By default nothing; a task whose truth is a state that changes (the contents of boxes) says it here.
+        """
+        return {}
+
     @abstractmethod
     def parse(self, text: str) -> Batch:
         """One example from what a person types, in the task's own words; the answer is filled in.

@@ -217,6 +217,25 @@ class Boxes(Task):
             },
         )
 
+    def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
+        """What each box holds after each clause, over the words of that clause; the same contents in one stretch."""
+        truth = self.truth(tokens[None])
+        clauses, held = truth.labels["clause"][0], truth.arrays["contents"][0]
+        found: dict[str, list[tuple[int, int, str]]] = {}
+        for box in range(self.boxes):
+            stretches: list[tuple[int, int, str]] = []
+            for clause in range(int(clauses.max()) + 1):
+                where = (clauses == clause).nonzero()[:, 0]
+                items = [OBJECTS[i] for i in held[clause, box].nonzero()[:, 0].tolist()]
+                words, begin, end = ", ".join(items) or "–", int(where[0]), int(where[-1])
+                if stretches and stretches[-1][2] == words:
+                    stretches[-1] = (stretches[-1][0], end, words)
+                else:
+                    stretches.append((begin, end, words))
+            if any(words != "–" for _, _, words in stretches):
+                found[f"Box {ascii_uppercase[box]}"] = stretches
+        return found
+
     def _contents(self, stories: list[Story]) -> Bool[Tensor, "batch clause box object"]:
         n_clauses = max(len(story.contents) for story in stories)
         held = torch.zeros(len(stories), n_clauses, self.boxes, self.n_objects, dtype=torch.bool)
