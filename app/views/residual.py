@@ -72,7 +72,14 @@ def maps(look: Look) -> None:
             ),
             f"{path.caption} What wrote a token (attention or MLP) is told apart by the points only.",
         )
+
+
+@st.fragment
+def not_explained(look: Look) -> None:
+    seen = look.seen
     with panel("What neither basis explains", "unexplained") as p:
+        final_norm = st.toggle("After the final norm", key="unexplained_norm", bind="query-params")
+        points = projection.from_embedding(seen.subject)
         left_over = unexplained.measure(seen, final_norm=final_norm, points=points).mean("example")
         runs = {seen.subject.name: left_over}
         p.show(
@@ -89,4 +96,6 @@ def maps(look: Look) -> None:
         )
 
 
-maps(current())
+look = current()
+maps(look)
+not_explained(look)

@@ -18,7 +18,7 @@ def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("explorer")
     for preset, steps, more in [
         ("chain-chacal", 300, {"checkpoint_count": 4}),
-        ("chain-standard", 20, {"model.n_layers": 2}),
+        ("chain-standard", 20, {"model": {"n_layers": 2}}),
         ("sort-tempered", 30, {"checkpoint_count": 3}),
         ("multiply-seqvcr", 30, {}),
     ]:

@@ -48,9 +48,10 @@ def check_code(explorer: AppTest) -> int:
         else:
             assert isinstance(figure, go.Figure)
             made = json.loads(figure.to_json() or "")["data"]
-            assert any(_same(made, chart["data"]) for chart in shown), block.value
+            assert any(same(made, chart["data"]) for chart in shown), block.value
     return len(explorer.code)
 
 
-def _same(made: Any, shown: Any) -> bool:
+def same(made: Any, shown: Any) -> bool:
+    """Whether two pieces of JSON say the same."""
     return json.dumps(made, sort_keys=True) == json.dumps(shown, sort_keys=True)

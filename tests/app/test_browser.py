@@ -1,97 +1,151 @@
-"""The explorer in a real headless Chromium, started by its own command."""
+"""The explorer in a real headless Chromium, started by its own command: what a person does there."""
 
 from __future__ import annotations
 
+import io
 import os
-import shutil
 import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
+import pandas as pd
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect
+
+import workbench
+from tests.app.browsing import browsing, chromium, open_page, serving, settle
+from workbench.instruments import attention_graph, projection
 
 pytestmark = pytest.mark.browser
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
+    if chromium() is None:
         message = "no Chromium on this machine; install it with: apt-get install chromium"
         if os.environ.get("WORKBENCH_REQUIRE_BROWSER"):
             pytest.fail(message)
         pytest.skip(message)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
+    with browsing() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def address(run_root: Path, browser: Any) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "workbench", "explore", "--root", str(run_root), "--port", str(port), "--headless"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as server:
-        try:
-            address = f"http://localhost:{port}"
-            for _ in range(120):
-                try:
-                    urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
-                    break
-                except OSError:
-                    time.sleep(0.5)
-            yield address
-        finally:
-            os.killpg(server.pid, 15)
+    with serving(run_root) as found:
+        yield found
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(address)
-    page.wait_for_selector('[data-testid="stPlotlyChart"] .main-svg', timeout=90_000)
+def choose(page: Page, label: str, option: str) -> None:
+    """Choose in a select box, as a person does."""
+    page.get_by_role("combobox", name=label).click()
+    page.get_by_role("option", name=option, exact=True).click()
     settle(page)
-    yield page
-    page.close()
 
 
-def settle(page: Page) -> None:
-    """Wait until Streamlit is done and the charts stand still."""
-    page.wait_for_selector('[data-testid="stStatusWidget"]', state="detached", timeout=60_000)
-    page.wait_for_timeout(1500)
+def bars_title(page: Page) -> str:
+    return str(page.locator(".gtitle", has_text="Tokens at position").first.text_content())
 
 
-def test_page_shows_no_error_and_no_empty_panel(page: Page) -> None:
+def test_from_opening_the_page_to_reading_what_a_cell_projects_on(browser: Any, address: str, run_root: Path) -> None:
+    page = open_page(browser, address)
+    page.get_by_role("link", name="Canvas").click()
+    settle(page)
+    choose(page, "Run", "sorter")
+    page.get_by_label("Number", exact=True).fill("4")
+    page.get_by_label("Number", exact=True).press("Enter")
+    settle(page)
+    run = workbench.load_run(run_root / "sorter")
+    seen = workbench.see(run, workbench.example(run.model(), run.task(), 4))
+    words = projection.sequence(seen, 0)
+    at = words.index("⊥")
+    page.locator(f'[data-cell="1,{at}"]').click()
+    expect(page.locator(".gtitle", has_text=f"Tokens at position {at}:⊥, 0 · mid")).to_be_visible()
+    minimum = min(words[:at], key=int)
+    shown = page.locator(".ytick text").all_text_contents()
+    assert minimum == shown[len(shown) // 2].strip()  # the decoder basis stands on the right, its largest on top
     assert page.locator('[data-testid="stException"]').count() == 0
-    charts = page.locator('[data-testid="stPlotlyChart"]')
-    assert charts.count() == 6
-    for i in range(charts.count()):
-        charts.nth(i).scroll_into_view_if_needed()
-        page.wait_for_timeout(300)
-        drawn = charts.nth(i).locator(".trace, .hm, .bars .point, .scatterlayer path, image").count()
-        assert drawn > 0, charts.nth(i).inner_text()
 
 
-def test_clicking_a_cell_shows_the_tokens_behind_it(page: Page) -> None:
-    title = page.locator(".gtitle", has_text="Tokens at position")
-    before = title.first.text_content()
-    chart = page.locator('[data-testid="stPlotlyChart"]', has_text="Top token in the decoder basis")
-    chart.scroll_into_view_if_needed()
-    box = chart.locator(".nsewdrag").first.bounding_box()
-    assert box is not None
-    page.mouse.click(box["x"] + box["width"] * 0.11, box["y"] + box["height"] * 0.75)
+def test_arrow_keys_walk_over_the_cells(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/residual?run=sorter&how=Type&input=5+3+9")
+    page.locator('[data-cell="1,3"]').first.click()
     settle(page)
-    after = page.locator(".gtitle", has_text="Tokens at position").first.text_content()
-    assert before != after and "position 3:" in str(after)
+    assert "position 3:⊥, 0 · mid" in bars_title(page)
+    page.locator("svg[tabindex]").first.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    assert "position 2:9, 0 · post" in bars_title(page)
+
+
+def test_a_link_opens_the_same_view_in_a_fresh_browser(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=sort-tempered")
+    choose(page, "Head", "layer 1, head 1")
+    page.get_by_text("Type", exact=True).click()
+    settle(page)
+    page.get_by_label("In the task's own words").fill("9 4 4 30")
+    page.get_by_label("In the task's own words").press("Enter")
+    settle(page)
+    page.locator('[data-token="6"]').click()
+    settle(page)
+    page.locator('[data-cell="2,5"]').click()
+    settle(page)
+    chosen = parse_qs(urlparse(page.url).query)
+    assert chosen["input"] == ["9 4 4 30"] and chosen["head"] == ["layer 1, head 1"] and chosen["focus"] == ["6"]
+    again = open_page(browser, page.url)
+    for wanted in (page, again):
+        assert wanted.locator('[data-cell="2,5"].chosen').count() == 1
+    assert again.locator("svg[role=img]").first.inner_html() == page.locator("svg[role=img]").first.inner_html()
+    assert bars_title(again) == bars_title(page)
+
+
+def test_hovering_a_token_shows_what_it_reads(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=chaser")
+    page.locator('[data-token="20"]').hover()
+    lit = page.locator(".edge.lit")
+    assert lit.count() > 0
+    assert {lit.nth(i).get_attribute("data-q") for i in range(lit.count())} == {"20"}
+    expect(page.locator(".tip")).to_contain_text("position 20")
+
+
+def test_what_is_downloaded_is_what_is_on_the_screen(browser: Any, address: str, run_root: Path) -> None:
+    page = open_page(browser, f"{address}/canvas?run=chaser&Edges+from=0.05")
+    page.locator('[data-testid="stPopover"] button').first.click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").first.click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    part = text.split("# residual\n")[0].removeprefix("# attention\n")
+    frame = pd.read_csv(io.StringIO(part)).query("matrix == 'pattern'").set_index(["query", "key"])["value"]
+    words = page.locator("[data-token]")
+    names = [
+        str(words.nth(i).get_attribute("data-tip")).removeprefix("position ").replace(": ", ":")
+        for i in range(words.count())
+    ]
+    edges = page.locator("[data-edge]")
+    assert edges.count() > 10
+    for i in range(edges.count()):
+        query, key = map(int, str(edges.nth(i).get_attribute("data-edge")).split(","))
+        assert f": {frame[names[query], names[key]]:.3f} —" in str(edges.nth(i).get_attribute("data-tip"))
+    run = workbench.load_run(run_root / "chaser")
+    seen = workbench.see(run, workbench.example(run.model(), run.task(), 0))
+    weight = attention_graph.matrices(seen, 0, 0, 0).select(matrix="pattern").values
+    assert frame.to_numpy() == pytest.approx(weight.reshape(-1), abs=1e-12)
+
+
+def test_a_panel_is_maximised_and_comes_back(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=sorter")
+    before = page.locator("svg[role=img]").first.bounding_box()
+    page.locator("button.bigger").first.click()
+    page.wait_for_timeout(500)
+    after = page.locator("svg[role=img]").first.bounding_box()
+    assert before is not None and after is not None and after["width"] > 1.15 * before["width"]
+    page.evaluate("document.exitFullscreen()")
+    page.wait_for_timeout(500)
+    back = page.locator("svg[role=img]").first.bounding_box()
+    assert back is not None and abs(back["width"] - before["width"]) < 2
 
 
 def test_the_server_listens_on_localhost_alone(address: str) -> None:

@@ -1,8 +1,7 @@
-"""The explorer without a browser: every view of every kind of run, typed input, wrong input."""
+"""The explorer without a browser: what the sidebar chooses, the canvas and the residual, of every kind of run."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -10,108 +9,152 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-APP = Path(__file__).parents[2] / "app" / "main.py"
+import workbench
+from tests.app.conftest import APP
+from tests.app.support import charts, check_code, drawings, page, same, titles
+from workbench import figures
+
+RUNS = [
+    "chain-chacal",
+    "chain-standard",
+    "sort-tempered",
+    "multiply-seqvcr",
+    "items-in-boxes",
+    "sorter",
+    "turned",
+    "chaser",
+]
 
 
-@pytest.fixture
-def explorer(run_root: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(run_root)])
-    return AppTest.from_file(str(APP), default_timeout=60)
-
-
-@pytest.mark.parametrize("run", ["chain-chacal", "sort-tempered", "multiply-seqvcr", "sorter", "turned", "chaser"])
-def test_every_view_of_every_kind_of_run_shows_without_an_error(explorer: AppTest, run: str) -> None:
-    explorer.run()
-    explorer.selectbox(key="run").set_value(run).run()
-    assert not explorer.exception and not explorer.error
-    titles = [title.value for title in explorer.subheader]
-    assert titles[:4] == [
-        "Input and answers",
-        "Attention against the task's graph",
-        "Residual on both bases",
-        "Entropy by layer",
+def words(explorer: AppTest) -> list[str]:
+    """The input's words, as the canvas has them."""
+    marks = [
+        part.split('data-tip="position ')[1] for part in drawings(explorer)[0].split("<rect") if "data-token" in part
     ]
-    assert "Mechanisms" in titles
+    return [mark.split('"')[0].split(": ", 1)[1] for mark in marks]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(explorer: AppTest, run: str) -> None:
+    page(explorer, "canvas", run=run)
+    assert not explorer.error
+    assert [s.value for s in explorer.subheader] == ["Canvas", "Tokens behind the cell"]
+    assert check_code(explorer) == 2
+    explorer.switch_page("views/residual.py").run()
+    assert not explorer.exception and not explorer.error
+    assert [s.value for s in explorer.subheader] == [
+        "Residual on both bases",
+        "Tokens behind the cell",
+        "Over the layers at this position",
+        "What neither basis explains",
+    ]
+    assert check_code(explorer) == 4
 
 
 def test_a_typed_input_is_shown_and_a_wrong_one_is_explained_under_its_field(explorer: AppTest) -> None:
-    explorer.run()
-    explorer.selectbox(key="run").set_value("sort-tempered").run()
+    page(explorer, "canvas", run="sort-tempered")
     explorer.segmented_control(key="how").set_value("Type").run()
     explorer.text_input(key="input").set_value("5 3 3 9").run()
     assert not explorer.exception and not explorer.error
-    assert explorer.dataframe[0].value.loc["token"].tolist() == ["5", "3", "3", "9", "⊥", "3", "3", "5", "9"]
+    assert words(explorer) == ["5", "3", "3", "9", "⊥", "3", "3", "5", "9"]
     explorer.text_input(key="input").set_value("5 three").run()
     assert [error.value for error in explorer.error] == ["'three' is not a number between 1 and 32"]
-    assert not explorer.exception
+    assert not explorer.exception and not drawings(explorer)
 
 
-def test_the_same_sample_number_gives_the_same_sample(explorer: AppTest) -> None:
-    explorer.run()
-    first = explorer.dataframe[0].value
+def test_the_same_number_gives_the_same_input(explorer: AppTest) -> None:
+    page(explorer, "canvas", run="sort-tempered")
+    first = words(explorer)
     explorer.number_input(key="sample").set_value(3).run()
-    other = explorer.dataframe[0].value
+    other = words(explorer)
     explorer.number_input(key="sample").set_value(0).run()
-    assert explorer.dataframe[0].value.equals(first) and not other.equals(first)
+    assert words(explorer) == first != other
 
 
-def test_an_empty_root_says_how_to_make_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
-    explorer = AppTest.from_file(str(APP), default_timeout=60).run()
+def test_failures_alone_can_be_looked_at_and_a_perfect_model_has_none(explorer: AppTest) -> None:
+    page(explorer, "canvas", run="multiply-seqvcr", which="only with a wrong answer")
+    assert not explorer.error and "wrong" in drawings(explorer)[0]
+    assert "which='wrong'" in explorer.code[0].value
+    explorer.selectbox(key="run").set_value("sorter").run()
     assert not explorer.exception
-    assert "workbench train" in explorer.code[0].value
+    assert "no failure to show" in explorer.error[0].value
 
 
-def test_the_url_brings_back_the_run_and_the_typed_input(explorer: AppTest) -> None:
-    explorer.query_params.update({"run": "sort-tempered", "how": "Type", "input": "7 2 7"})
-    explorer.run()
-    assert not explorer.exception and not explorer.error
-    assert explorer.selectbox(key="run").value == "sort-tempered"
-    assert explorer.dataframe[0].value.loc["token"].tolist() == ["7", "2", "7", "⊥", "2", "7", "7"]
+def test_the_url_brings_back_run_input_head_and_cell(explorer: AppTest) -> None:
+    page(
+        explorer,
+        "canvas",
+        run="sort-tempered",
+        how="Type",
+        input="7 2 7",
+        head="layer 1, head 0",
+        point="layer 0, after attention",
+        position="3",
+        focus="4",
+    )
+    assert words(explorer) == ["7", "2", "7", "⊥", "2", "7", "7"]
+    run = workbench.load_run(Path(sys.argv[2]) / "sort-tempered")
+    seen = workbench.see(run, run.task().parse("7 2 7"))
+    cell = ("blocks.0.hook_resid_mid", 3)
+    assert figures.canvas(seen, layer=1, head=0, query=4, cell=cell).svg() in drawings(explorer)
+    assert titles(explorer) == ["Tokens at position 3:⊥, 0 · mid"]
 
 
-def test_a_run_that_is_not_listed_cannot_be_named_by_the_url(explorer: AppTest) -> None:
-    explorer.query_params["run"] = "../../etc"
-    explorer.run()
-    assert not explorer.exception
+@pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "", "\x00", "sort-tempered/../chaser"])
+def test_a_run_that_is_not_listed_cannot_be_named_by_the_url(explorer: AppTest, name: str) -> None:
+    page(explorer, "canvas", run=name)
     assert explorer.selectbox(key="run").value == "chain-chacal"
 
 
 def test_a_chosen_length_is_the_length_of_the_sample(explorer: AppTest) -> None:
-    explorer.run()
-    explorer.selectbox(key="run").set_value("sort-tempered").run()
+    page(explorer, "canvas", run="sort-tempered")
     for length in (2, 9):
         explorer.number_input(key="length").set_value(length).run()
         assert not explorer.exception
-        assert explorer.dataframe[0].value.loc["token"].tolist().index("⊥") == length
+        assert words(explorer).index("⊥") == length
 
 
-def test_the_head_and_matrix_chosen_for_one_run_do_not_break_the_next(explorer: AppTest) -> None:
-    explorer.run()
-    explorer.selectbox(key="head").set_value((0, 3)).run()
+def test_what_was_chosen_of_one_run_is_let_go_in_the_next(explorer: AppTest) -> None:
+    page(explorer, "canvas", run="chain-chacal", head="layer 0, head 3", position="31", focus="31")
     explorer.selectbox(key="matrix").set_value("resolvent").run()
     assert not explorer.exception
     explorer.selectbox(key="run").set_value("sort-tempered").run()
     assert not explorer.exception
-    assert explorer.selectbox(key="head").value in [(layer, head) for layer in (0, 1) for head in (0, 1)]
-
-
-def test_sorting_shows_its_claims_on_this_input_and_by_length(explorer: AppTest) -> None:
-    explorer.query_params.update({"run": "sort-tempered", "how": "Type", "input": "4"})
-    explorer.run()
+    assert explorer.selectbox(key="head").value in ("0.0", "0.1", "1.0", "1.1")
+    assert explorer.selectbox(key="matrix").value == "pattern"
+    assert explorer.number_input(key="focus").value is None
+    explorer.number_input(key="length").set_value(20).run()
+    explorer.number_input(key="position").set_value(39).run()
+    explorer.number_input(key="length").set_value(2).run()
+    assert not explorer.exception and explorer.number_input(key="position").value < 5
+    explorer.selectbox(key="run").set_value("items-in-boxes").run()
+    explorer.number_input(key="operations").set_value(5).run()
+    explorer.selectbox(key="run").set_value("sort-tempered").run()
     assert not explorer.exception
-    shown = {metric.label: metric.value for metric in explorer.metric}
-    assert shown["Minimum at the delimiter, on this input"] in ("0%", "100%")
-    assert shown["Identity + successor at the outputs, on this input"] == "nothing to score"
-    titles = [json.loads(chart.proto.spec)["layout"]["title"]["text"] for chart in explorer.get("plotly_chart")]
-    assert titles.count("Mechanisms by length") == 1
 
 
-@pytest.mark.parametrize(("run", "text"), [("chain-chacal", "5 6 7 8"), ("multiply-seqvcr", "12 * 34")])
-def test_the_shortest_inputs_show_without_an_error(explorer: AppTest, run: str, text: str) -> None:
-    explorer.query_params.update({"run": run, "how": "Type", "input": text})
-    explorer.run()
-    assert not explorer.exception and not explorer.error
+def test_the_checkpoint_chosen_is_the_model_that_is_looked_at(explorer: AppTest) -> None:
+    run = workbench.load_run(Path(sys.argv[2]) / "chain-chacal")
+    step = run.checkpoints()[0]
+    page(explorer, "canvas", run="chain-chacal", step=str(step))
+    assert f"chain\\-chacal at step {step}" in " ".join(m.value for m in explorer.markdown).replace(
+        "chain-", "chain\\-"
+    )
+    early = drawings(explorer)[0]
+    assert f"step={step}" in explorer.code[0].value and check_code(explorer) == 2
+    explorer.select_slider(key="step").set_value("the end").run()
+    assert drawings(explorer)[0] != early
+    explorer.selectbox(key="run").set_value("sorter").run()
+    assert not explorer.exception
+
+
+@pytest.mark.parametrize(
+    ("run", "text"), [("chain-chacal", "5 6 7 8"), ("multiply-seqvcr", "12 * 34"), ("sorter", "4")]
+)
+@pytest.mark.parametrize("name", ["canvas", "residual"])
+def test_the_shortest_inputs_show_without_an_error(explorer: AppTest, name: str, run: str, text: str) -> None:
+    page(explorer, name, run=run, how="Type", input=text)
+    assert not explorer.error and drawings(explorer)
 
 
 def test_a_run_whose_weights_do_not_fit_is_explained_in_one_line(
@@ -120,17 +163,15 @@ def test_a_run_whose_weights_do_not_fit_is_explained_in_one_line(
     shutil.copytree(run_root / "chain-chacal", tmp_path / "broken")
     shutil.copy(run_root / "sort-tempered" / "weights.safetensors", tmp_path / "broken")
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
-    explorer = AppTest.from_file(str(APP), default_timeout=60).run()
-    assert not explorer.exception
+    explorer = page(AppTest.from_file(str(APP), default_timeout=60), "canvas")
     assert len(explorer.error) == 1 and "does not fit its config" in explorer.error[0].value
 
 
 def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) -> None:
-    explorer.query_params.update({"run": "items-in-boxes", "operations": "3"})
-    explorer.run()
-    assert not explorer.exception and not explorer.error
-    tokens = explorer.dataframe[0].value.loc["token"].tolist()
-    assert sum(word in ("Put", "Remove", "Move") for word in tokens) == 3
+    page(explorer, "canvas", run="items-in-boxes", operations="3")
+    assert not explorer.error
+    assert sum(word in ("Put", "Remove", "Move") for word in words(explorer)) == 3
+    assert "Box A, positions" in drawings(explorer)[0]
     text = "The tea is in Box A, the cup is in Box B. Move the contents of Box A to Box C."
     explorer.segmented_control(key="how").set_value("Type").run()
     explorer.text_input(key="input").set_value(text).run()
@@ -139,11 +180,26 @@ def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) ->
     assert not explorer.exception and "no Box Q" in explorer.error[0].value
 
 
-def test_a_length_that_the_next_run_has_not_is_let_go(explorer: AppTest) -> None:
-    explorer.run()
-    explorer.selectbox(key="run").set_value("sort-tempered").run()
-    explorer.number_input(key="length").set_value(20).run()
-    explorer.selectbox(key="run").set_value("items-in-boxes").run()
-    explorer.number_input(key="operations").set_value(5).run()
-    explorer.selectbox(key="run").set_value("sort-tempered").run()
+def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(explorer: AppTest) -> None:
+    import nbformat
+
+    from app.basket import notebook
+    from app.basket import page as as_page
+
+    page(explorer, "residual", run="sort-tempered", how="Type", input="3 1 2")
+    explorer.button(key="residual-pin").click().run()
+    explorer.button(key="trajectory-pin").click().run()
     assert not explorer.exception
+    evidence = explorer.session_state["basket"]
+    assert [one.title for one in evidence] == ["Residual on both bases", "Over the layers at this position"]
+    html = as_page(evidence)
+    assert drawings(explorer)[0] in html and "plotly" in html and "workbench.load_run" in html
+    cells = nbformat.reads(notebook(evidence), as_version=4).cells
+    assert [cell.cell_type for cell in cells] == ["markdown", "code"] * 2
+    kept = cells[3].outputs[0].data["application/vnd.plotly.v1+json"]["data"]
+    assert any(same(kept, chart["data"]) for chart in charts(explorer))
+    for cell in cells:
+        if cell.cell_type == "code":
+            exec(compile(cell.source, "<cell>", "exec"), {})
+    explorer.button(key="unpin-0").click().run()
+    assert len(explorer.session_state["basket"]) == 1

@@ -112,12 +112,10 @@ def explore(options: argparse.Namespace, _: list[str]) -> int:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
     app = find_spec("app")
     assert app is not None and app.submodule_search_locations, "the app is installed with workbench"
-    script = Path(next(iter(app.submodule_search_locations))) / "main.py"
-    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.address", "localhost"]
-    command += ["--server.port", str(options.port), "--server.headless", str(options.headless).lower()]
-    command += ["--browser.gatherUsageStats", "false", "--client.toolbarMode", "viewer"]
-    command += ["--theme.light.primaryColor", "#0072B2", "--theme.dark.primaryColor", "#56B4E9"]
-    command += ["--", "--root", str(options.root.resolve())]
+    # The file, not the module: `-m app` would take a folder of that name where the command was typed.
+    start = Path(next(iter(app.submodule_search_locations))) / "__main__.py"
+    command = [sys.executable, str(start), "--root", str(options.root.resolve()), "--port", str(options.port)]
+    command += ["--headless"] if options.headless else []
     return subprocess.run(command, env=os.environ, check=False).returncode
 
 

@@ -1,0 +1,75 @@
+"""The explorer in a real browser: its server, the system's Chromium, and the waits that both need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def chromium() -> str | None:
+    """The system's browser, if there is one."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def browsing() -> Iterator[Any]:
+    """A headless Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[str]:
+    """The explorer, started by its own command; its address once it answers."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "workbench", "explore", "--root", str(root), "--port", str(port), "--headless"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as server:
+        try:
+            address = f"http://localhost:{port}"
+            for _ in range(240):
+                try:
+                    urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+                    break
+                except OSError:
+                    time.sleep(0.25)
+            yield address
+        finally:
+            os.killpg(server.pid, 15)
+
+
+def settle(page: Page) -> None:
+    """Wait until Streamlit is done and the charts stand still."""
+    page.wait_for_timeout(300)
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=90_000)
+    page.wait_for_timeout(700)
+
+
+def open_page(browser: Any, url: str, *, width: int = 1280, dark: bool = False) -> Page:
+    """A fresh browser at this address, when everything is drawn."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", accept_downloads=True
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector(
+        '[data-testid="stMainBlockContainer"] [data-testid="stElementContainer"]', state="attached", timeout=90_000
+    )
+    settle(page)
+    return page
