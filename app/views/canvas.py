@@ -58,7 +58,8 @@ def canvas(look: Look) -> None:
             query=query,
             cell=(point, position),
         )
-        matrices = attention_graph.matrices(seen, 0, layer, head, n_hops=n_hops(look))
+        hops = attention_graph.hop_of(which) or 1
+        matrices = attention_graph.matrices(seen, 0, layer, head, n_hops=hops)
         table = projection.top_tokens(seen, top=1, points=projection.from_embedding(seen.subject))
         p.show(
             drawing,

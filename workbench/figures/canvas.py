@@ -19,6 +19,7 @@ ARCS = 92  # pixels for the arcs on either side of the tokens
 CELL, LINE = 24, 17  # heights of a row of the residual and of a row of labels, in pixels
 WIDEST = 128  # positions drawn at once
 STRONGEST = 160  # arcs drawn at most, of each kind
+MOST_TRUTH = 800  # gold edges that a page can hold back until their query is hovered
 MOST_LABELS = 6
 WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
 
@@ -139,8 +140,8 @@ def canvas(
     Raises:
         ValueError: if there is no such example, layer, head, matrix, basis or position.
     """
-    n_hops = max(1, min(seen.truth.n_hops, 8))
-    matrices = attention_graph.matrices(seen, example, layer, head, n_hops=n_hops)
+    hop = attention_graph.hop_of(which)
+    matrices = attention_graph.matrices(seen, example, layer, head, n_hops=hop or 1)
     weight = matrices.select(matrix=which).values
     table = projection.top_tokens(seen, example=example, top=1, points=projection.from_embedding(seen.subject))
     table = table.select(basis=basis, rank=1)
@@ -149,7 +150,7 @@ def canvas(
         raise ValueError(f"there is no position {start}; the input has {n_pos} tokens")
     window = range(start, min(n_pos, start + WIDEST))
     gold = attention_graph.gold_edges(seen, example)
-    edges = kinds_of_edges(weight, gold, attention_graph.hop_of(which), threshold)
+    edges = kinds_of_edges(weight, gold, hop, threshold)
     page = _Page(projection.sequence(seen, example), window, example, query, cell)
     task, tokens = seen.subject.task, seen.batch.tokens[example]
     page.states(task.states(tokens))
@@ -222,6 +223,8 @@ class _Page:
         inside = [(h, q, k) for h, q, k in gold if self.holds(q, k) and q != k]
         if not inside:
             return
+        if len(inside) > MOST_TRUTH:  # then further hops are drawn in focus alone
+            inside = [(h, q, k) for h, q, k in inside if h == 1 or q == self.query]
         base = self.height + self.high(inside) + 6
         self.name("task's truth", base - 14, "the edges that the task itself defines; the model never sees them")
         for hop, q, k in inside:
