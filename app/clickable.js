@@ -13,16 +13,16 @@ export default function (component) {
     bigger.onclick = () => (document.fullscreenElement ? document.exitFullscreen() : holder.requestFullscreen())
     parentElement.append(holder, bigger)
     holder.append(tip)
-    holder.dataset.svg = ""
   }
   if (holder.drawn !== data.svg) {
-    holder.querySelector("svg")?.remove()
+    const old = holder.querySelector("svg"), focused = old && old === parentElement.activeElement
+    old?.remove()
     holder.insertAdjacentHTML("beforeend", data.svg)
     holder.drawn = data.svg
     wire(holder)
+    if (focused) holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
   }
   holder.send = setTriggerValue
-  if (data.keep) holder.querySelector("svg").focus({ preventScroll: true })
 }
 
 function make(tag, name) {

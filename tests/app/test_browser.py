@@ -79,6 +79,9 @@ def test_arrow_keys_walk_over_the_cells(browser: Any, address: str) -> None:
     page.keyboard.press("ArrowDown")
     settle(page)
     assert "position 2:9, 0 · post" in bars_title(page)
+    page.keyboard.press("ArrowDown")  # the picture has been drawn anew and still has the keys
+    settle(page)
+    assert "position 2:9, 1 · mid" in bars_title(page)
 
 
 def test_a_link_opens_the_same_view_in_a_fresh_browser(browser: Any, address: str) -> None:

@@ -1,0 +1,62 @@
+"""Pictures of every page of the explorer, light and dark, 1280 and 1920 pixels wide.
+
+python -m tests.app.screenshots --root demo --out docs/explorer
+
+Takes runs by their folder's name: those that `make screenshots` trains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from tests.app.browsing import browsing, open_page, serving, settle
+
+PAGES = {
+    "overview": "?run=chain-chacal",
+    "canvas": "canvas?run=chain-chacal&focus=29",
+    "residual": "residual?run=sort-tempered&length=9",
+    "entropy": "entropy?run=multiply-seqvcr",
+    "hops": "hops?run=chain-chacal",
+    "mechanisms": "mechanisms?run=sorter&length=9",
+    "training": "training?run=chain-chacal",
+    "probes": "probes?run=sort-tempered",
+    "compare": "compare?run=chain-chacal&run2=chain-standard",
+}
+TALLEST = 3200
+
+
+def taken(page: Any, width: int) -> Image.Image:
+    """The whole page, however far it scrolls."""
+    settle(page)
+    page.wait_for_timeout(2500)
+    settle(page)
+    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    page.set_viewport_size({"width": width, "height": min(max(800, height), TALLEST)})
+    settle(page)
+    return Image.open(io.BytesIO(page.screenshot()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=list(PAGES), choices=list(PAGES))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with serving(options.root) as address, browsing() as browser:
+        for name in options.only:
+            for width in (1280, 1920):
+                for theme in ("light", "dark"):
+                    page = open_page(browser, f"{address}/{PAGES[name]}", width=width, dark=theme == "dark")
+                    picture = taken(page, width).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+                    picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
+                    page.context.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The explorer in a browser: from a click to the updated panel, the first page, and a 512-token input.
+
+Chromium and the server share this machine's cores. A click is timed in the page itself, from the moment it is made to
+the first frame that shows the new panel.
+
+python tests/benchmarks/bench_explorer.py            print the table
+python tests/benchmarks/bench_explorer.py --write    and put it into README.md beside this file
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from harness import Table, main
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import workbench
+from tests.app.browsing import browsing, open_page, serving, settle
+
+CLICKS = 60
+
+TITLES = "() => [...document.querySelectorAll('.gtitle')].map(t => t.textContent).join('|')"
+CLICK = """async ([selector, index]) => {
+  const titles = () => [...document.querySelectorAll('.gtitle')].map(t => t.textContent).join('|')
+  const find = (root) => {
+    for (const host of root.querySelectorAll('*')) {
+      const hit = host.shadowRoot?.querySelectorAll(selector)
+      if (hit?.length) return hit
+    }
+    return root.querySelectorAll(selector)
+  }
+  const cells = find(document), before = titles(), start = performance.now()
+  cells[index % cells.length].dispatchEvent(new MouseEvent('click', { bubbles: true, composed: true }))
+  while (titles() === before && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
+  return performance.now() - start
+}"""
+
+
+def clicks(page: Any, selector: str) -> list[float]:
+    """Milliseconds from each of many clicks on different cells to the panel that names the new cell."""
+    taken = []
+    for i in range(CLICKS):
+        taken.append(float(page.evaluate(CLICK, [selector, 7 + 37 * i])))
+        page.wait_for_timeout(250)
+    return taken
+
+
+def until(page: Any, url: str, selector: str) -> float:
+    """Seconds from asking for an address to seeing something of it."""
+    start = time.perf_counter()
+    page.goto(url)
+    page.wait_for_selector(selector, timeout=60_000)
+    return time.perf_counter() - start
+
+
+def explorer() -> Table:
+    table = Table("explorer", "what", "median", "95th percentile")
+    with tempfile.TemporaryDirectory() as folder, browsing() as browser:
+        root = Path(folder)
+        workbench.train("chain-chacal", out=root / "demo", progress=False)
+        workbench.train("chain-chacal", out=root / "long", progress=False, steps=0, task={"n": 512})
+        with serving(root) as address:
+            first = browser.new_page(viewport={"width": 1280, "height": 900})
+            seconds = until(first, address, '[data-testid="stMainBlockContainer"] h3')
+            table.add("first page, in a browser just started", f"{seconds:.2f} s", "")
+            table.ask("seconds to the first page", seconds, most=3)
+            for name in ("canvas", "residual"):
+                page = open_page(browser, f"{address}/{name}?run=demo")
+                clicks(page, ".cell")  # the first ones compile and cache
+                taken = sorted(clicks(page, ".cell"))
+                median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
+                table.add(f"click on a cell, {name} page ({CLICKS} clicks)", f"{median:.0f} ms", f"{high:.0f} ms")
+                table.ask(f"{name}: median milliseconds", median, most=300)
+                table.ask(f"{name}: 95th percentile, milliseconds", high, most=800)
+                page.close()
+            page = open_page(browser, f"{address}/canvas?run=demo")
+            long = []
+            for sample in range(5):
+                long.append(until(page, f"{address}/canvas?run=long&sample={sample}", ".cell"))
+                settle(page)
+            table.add(
+                "512 tokens: a new page with the whole canvas (5 inputs)",
+                f"{statistics.median(long):.2f} s",
+                f"{max(long):.2f} s (most)",
+            )
+            table.ask("seconds to the canvas of 512 tokens", max(long[1:]), most=2)
+    return table
+
+
+if __name__ == "__main__":
+    main(__doc__, explorer)
