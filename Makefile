@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow lint bench explore lab clean
+.PHONY: demo test test-slow lint bench explore screenshots lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -25,9 +25,19 @@ test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
 
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture training; do \
+	for name in tasks attention seq_vcr entropy capture training explorer; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
+
+# The pictures of docs/explorer, from runs trained for them: about ten minutes.
+screenshots: .venv/installed
+	rm -rf demo/shown && mkdir -p demo/shown
+	$(BIN)/workbench train chain-chacal --out demo/shown/chain-chacal --checkpoint_count 12
+	$(BIN)/workbench train chain-standard --model.n_layers 3 --out demo/shown/chain-standard
+	$(BIN)/workbench train sort-tempered --steps 1500 --out demo/shown/sort-tempered
+	$(BIN)/workbench train multiply-seqvcr --out demo/shown/multiply-seqvcr --checkpoint_count 8
+	$(BIN)/workbench compile sorter --q 9 --out demo/shown/sorter
+	$(BIN)/python -m tests.app.screenshots --root demo/shown --out docs/explorer
 
 explore: .venv/installed
 	$(BIN)/workbench explore --root demo
