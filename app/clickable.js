@@ -36,6 +36,8 @@ function wire(holder) {
   svg.setAttribute("tabindex", "0")
   const follow = () => gutter?.setAttribute("transform", `translate(${holder.scrollLeft} 0)`)
   holder.onscroll = follow
+  const focus = svg.querySelector("[data-focus]")
+  if (focus) holder.scrollLeft = focus.getBBox().x - holder.clientWidth / 2
   follow()
   svg.onpointermove = (event) => {
     const at = event.target.closest("[data-tip]")

@@ -9,7 +9,13 @@ import streamlit as st
 
 T = TypeVar("T")
 
-OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start")
+OF_AN_EDIT = (
+    *("edit_kind", "edit_layer", "edit_head", "edit_by", "edit_query", "edit_key", "edit_point", "edit_position"),
+    *("edit_other", "edit_other_position", "edit_first", "edit_second", "edit_basis", "edit_start"),
+)
+"""The fields of the panel that tries an edit."""
+
+OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", *OF_AN_EDIT)
 """Fields that mean something else in another run, and start anew there."""
 
 
@@ -57,3 +63,11 @@ def forget_other_run(path: str) -> None:
         for key in OF_A_RUN:
             st.session_state.pop(key, None)
     st.session_state["run_before"] = path
+
+
+def forget_other(key: str, owner: object) -> None:
+    """Start a field anew where what its default belongs to has changed: the layer of a γ."""
+    before = st.session_state.get(f"{key}_before")
+    if before not in (None, owner):
+        st.session_state.pop(key, None)
+    st.session_state[f"{key}_before"] = owner

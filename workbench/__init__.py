@@ -37,6 +37,8 @@ _HOMES = {
 _ROOMS = (
     "capture",
     "capture_store",
+    "claims",
+    "edits",
     "figures",
     "instruments",
     "interventions",

@@ -10,9 +10,11 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
+from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import INSTRUMENTS, NULLS, Instrument, Measurement, attention_graph
@@ -50,6 +52,7 @@ class Inspected:
         control_examples: mechanism -> null -> its score with the dim `example`, and each example's test condition.
         causal: mechanism -> its causal test, the mean over examples.
         conditions: the task's test condition of each example.
+        sequences: the tokens of each example, without padding.
         fingerprint: of all tokens: runs with the same one were measured on the same examples.
         left_out: what does not apply -> why.
         bases: how far the two bases are from orthogonal; None for large vocabularies.
@@ -67,6 +70,7 @@ class Inspected:
     control_examples: dict[str, dict[str, tuple[Measurement, list[dict[str, Any]]]]]
     causal: dict[str, Measurement]
     conditions: list[dict[str, Any]]
+    sequences: list[Int[Tensor, " pos"]]
     fingerprint: str
     left_out: dict[str, str]
     bases: Measurement | None
@@ -161,11 +165,13 @@ def inspect_run(
     names = _needed(subject, measures)
     draws = generator(seed, "control")
     conditions: list[dict[str, Any]] = []
+    sequences: list[Int[Tensor, " pos"]] = []
     digest = sha256()
     batches = list(_test_batches(subject.task, n, seed))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
         conditions += [condition] * len(batch)
+        sequences += [row[:end] for row, end in zip(batch.tokens, task.lengths(batch.tokens).tolist(), strict=True)]
         digest.update(batch.tokens.numpy().tobytes())
         seen = capture(hooked, subject, batch, names)
         under = {null: make(seen, draws) for null, make in NULLS.items() if any(null in m.controls for m in measures)}
@@ -203,6 +209,7 @@ def inspect_run(
         },
         causal={one.name: Measurement.join(one.causal).mean("example") for one in measures if one.causal},
         conditions=conditions,
+        sequences=sequences,
         fingerprint=digest.hexdigest(),
         left_out=left_out,
         bases=basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Edge = tuple[int, int, int]
 """An edge of attention: example, query position, key position."""
+
+
+Hooks = list[tuple[str, Callable[[Tensor, Any], Tensor]]]
+"""Hook names and what is done to the activation there, as TransformerLens takes them."""
 
 
 @torch.no_grad()
@@ -45,11 +49,22 @@ def cut_edges(
     Raises:
         ValueError: if there is no such layer, head, example or position, or a key comes after its query.
     """
-    n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
-    if layer is not None and not 0 <= layer < n_layers:
-        raise ValueError(f"there is no layer {layer}; the model has {n_layers}, from 0")
-    if head is not None and not 0 <= head < n_heads:
-        raise ValueError(f"there is no head {head}; the model has {n_heads}, from 0")
+    with model.hooks(fwd_hooks=cutting(model, batch, layer, edges, head=head, renormalise=renormalise)):
+        logits: Tensor = model(batch.tokens)
+    return logits
+
+
+def cutting(
+    model: TransformerBridge,
+    batch: Batch,
+    layer: int | None,
+    edges: Sequence[Edge] | Int[Tensor, "edge 3"],
+    *,
+    head: int | None = None,
+    renormalise: bool = False,
+) -> Hooks:
+    """The hooks by which `cut_edges` does so; arguments and errors are the same."""
+    check_head(model, layer, head)
     rows = torch.as_tensor(edges, dtype=torch.long).reshape(-1, 3)
     n, n_pos = batch.tokens.shape
     wrong = rows[_outside(rows, n, n_pos)]
@@ -59,10 +74,17 @@ def cut_edges(
     edit = partial(
         _cut, rows=rows, heads=slice(None) if head is None else slice(head, head + 1), renormalise=renormalise
     )
-    layers = range(n_layers) if layer is None else [layer]
-    with model.hooks(fwd_hooks=[(f"blocks.{at}.attn.hook_pattern", edit) for at in layers]):
-        logits: Tensor = model(batch.tokens)
-    return logits
+    layers = range(model.cfg.n_layers) if layer is None else [layer]
+    return [(f"blocks.{at}.attn.hook_pattern", edit) for at in layers]
+
+
+def check_head(model: TransformerBridge, layer: int | None, head: int | None) -> None:
+    """Raise ValueError if the model has no such layer or head; None is every one."""
+    n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
+    if layer is not None and not 0 <= layer < n_layers:
+        raise ValueError(f"there is no layer {layer}; the model has {n_layers}, from 0")
+    if head is not None and not 0 <= head < n_heads:
+        raise ValueError(f"there is no head {head}; the model has {n_heads}, from 0")
 
 
 def _outside(rows: Int[Tensor, "edge 3"], n: int, n_pos: int) -> Tensor:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from app import cells
-from app.fields import choose, position_in
+from app.fields import position_in
+from app.heads import choose_head, choose_matrix, n_hops
 from app.panel import code, panel
 from app.state import Look, current
 from workbench import figures
 from workbench.figures.canvas import WIDEST
-from workbench.inspection import MOST_HOPS
 from workbench.instruments import attention_graph, projection
-
-Head = tuple[int, int]
 
 
 @st.fragment
@@ -75,40 +73,6 @@ def canvas(look: Look) -> None:
             edge=lambda q, k: st.session_state.update(edge=(q, k)),
         )
     cells.tokens(look, point, position)
-
-
-def choose_head(look: Look) -> Head:
-    """A field for the layer and head, which starts at the head with the most mass on this input's gold paths."""
-    heads = {f"{layer}.{head}": (layer, head) for layer, head in every_head(look)}
-    best = _best_head(look.key, look)
-    return heads[choose("Head", list(heads), "head", f"{best[0]}.{best[1]}", head_in_words)]
-
-
-@st.cache_data(show_spinner=False, max_entries=200)
-def _best_head(key: tuple[object, ...], _look: Look) -> Head:
-    if not len(_look.seen.truth.edges):
-        return 0, 0
-    return attention_graph.best_head(attention_graph.measure(_look.seen))
-
-
-def every_head(look: Look) -> list[Head]:
-    n_heads = look.opened.run.config.model.n_heads
-    return [(layer, head) for layer in range(look.opened.subject.n_layers) for head in range(n_heads)]
-
-
-def head_in_words(name: str) -> str:
-    layer, head = name.split(".")
-    return f"layer {layer}, head {head}"
-
-
-def n_hops(look: Look) -> int:
-    return max(1, min(look.seen.truth.n_hops, MOST_HOPS))
-
-
-def choose_matrix(look: Look) -> str:
-    """A field for which of a head's matrices is drawn."""
-    names = ["pattern", *map(attention_graph.power_name, range(2, n_hops(look) + 1)), "resolvent"]
-    return choose("Matrix", names, "matrix", "pattern", attention_graph.matrix_in_words)
 
 
 def choose_focus(look: Look) -> int | None:

@@ -1,7 +1,242 @@
-"""Not there yet."""
+"""Claims about how the task is solved: on this input, on held-out sequences, where they fail, and under edits."""
 
 from __future__ import annotations
 
-from app.state import current
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
 
-current()
+import numpy as np
+import streamlit as st
+
+from app import claim_card
+from app.claim_card import title
+from app.edit import try_an_edit
+from app.fields import choose
+from app.heads import choose_head
+from app.panel import code, panel
+from app.state import Look, Opened, current, plain
+from workbench import claims, figures
+from workbench.figures.style import NULLS_IN_WORDS, point_name
+from workbench.inspection import Inspected, inspect_run
+from workbench.instruments import Measurement
+from workbench.mechanisms import MECHANISMS
+
+SEED = 0
+MOST, NUMBERS = 256, 2**22  # held-out sequences, and numbers in one head's patterns of all of them, at most
+TESTED = 64  # sequences of each test condition that a causal test is made on
+LISTED = 10  # failing sequences
+EVERY = "every hop"
+IMPORTS = ("from workbench import claims, figures", "from workbench.inspection import inspect_run")
+HAVE_CLAIMS = (
+    "sorting (copy, minimum, successor, identity removed), pointer chains and other tasks with paths of several hops "
+    "(chain following), boxes (entity state), multiplication (partial products, carry)"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The claims that can be tested on the run, on held-out sequences.
+
+    Attributes:
+        look: the run and the input.
+        names: of the claims.
+        found: what was measured; its head in focus is the page's.
+        measuring: the line of Python that measures the same.
+    """
+
+    look: Look
+    names: list[str]
+    found: Inspected
+    measuring: str
+
+    def code(self, *lines: str) -> str:
+        return code(self.look, self.measuring, *lines, imports=IMPORTS)
+
+
+@st.cache_resource(show_spinner="Measuring the claims on held-out sequences …", max_entries=24)
+def _held(key: tuple[object, ...], _opened: Opened, names: tuple[str, ...], n: int) -> Inspected:
+    return inspect_run(_opened.run, n=n, seed=SEED, only=names, causal=False, step=_opened.step)
+
+
+@st.cache_resource(show_spinner="Editing the model on held-out sequences …", max_entries=48)
+def _tested(key: tuple[object, ...], _opened: Opened, name: str, n: int) -> Measurement:
+    found = inspect_run(_opened.run, n=n, seed=SEED, only=[name], nulls=(), step=_opened.step)
+    return found.causal[name]
+
+
+def n_each(opened: Opened) -> int:
+    """Sequences of each test condition: fewer where they are long."""
+    task = opened.subject.task
+    return max(4, min(MOST, NUMBERS // task.n_ctx**2) // len(task.conditions))
+
+
+def _step(opened: Opened) -> str:
+    return "" if opened.step is None else f", step={opened.step}"
+
+
+@st.fragment
+def of_the_task(look: Look, names: list[str]) -> None:
+    """Everything about claims; one fragment, because all of it depends on the head in focus."""
+    n = n_each(look.opened)
+    found = _held(look.opened.key, look.opened, tuple(names), n)
+    how = ""
+    with st.container(border=True, key="panel-claims-here"):
+        st.subheader("What is claimed, and whether it holds on this input", anchor=False)
+        st.caption(
+            f"Shares of the cases in which a claim holds: on this input; over {len(found.conditions)} held-out "
+            "sequences, with 95 % intervals in brackets; and under its controls. What can be read off the model need "
+            "not be used by it: for that see the causal test."
+        )
+        if any("head" in found.measured[name].dims for name in names):
+            with st.container(width=240):
+                head = choose_head(look)
+            found, how = replace(found, shown_head=head), f", head={head}"
+        claim_card.cards(look, names, found)
+    measuring = f"found = inspect_run(run, n={n}, seed={SEED}, only={names}, causal=False{how}{_step(look.opened)})"
+    held = Held(look, names, found, measuring)
+    rates(held)
+    closer(held)
+
+
+def rates(held: Held) -> None:
+    """Every claim's rate on held-out sequences as a figure."""
+    found, names = held.found, held.names
+    null = "mismatched" if all("mismatched" in found.controls[name] for name in names) else "untrained"
+    words = NULLS_IN_WORDS[null]
+    drawing = f"figure = figures.mechanisms({{found.name: claims.beside(found, {null!r})}}, control={words!r})"
+    with panel("On held-out sequences", "claims") as p:
+        p.show(
+            figures.mechanisms({found.name: claims.beside(found, null)}, control=words),
+            {name: found.measured[name] for name in names}
+            | {f"{name}-{null}": found.controls[name][null] for name in names},
+            held.code(drawing),
+            f"How often each claim holds over {len(found.conditions)} held-out sequences, with 95 % intervals, beside "
+            "one control. A claim that holds as often under its control says nothing of this model.",
+        )
+
+
+def closer(held: Held) -> None:
+    """One claim: its rate by length or the like, the sequences in which it fails, and its causal test."""
+    left, right = st.columns(2, width=620)
+    name = choose("One claim, closer", held.names, "claim", held.names[0], title, left)
+    place = _place(claims.of_head(held.found, held.found.measured[name]), right)
+    by_condition(held, name, place)
+    failing(held, name, place)
+    causal(held.look, name)
+
+
+def _place(measured: Measurement, where: Any) -> dict[str, Any]:
+    """A field for the point or the hop at which a claim is read, where there are several."""
+    if measured.dims == ("point",):
+        best = measured.coords["point"][int(np.nan_to_num(measured.values).argmax())]
+        return {"point": choose("Read at", list(measured.coords["point"]), "claim_point", best, point_name, where)}
+    if measured.dims == ("hop",):
+        hop = choose("Hop", [EVERY, *measured.coords["hop"]], "claim_hop", EVERY, str, where)
+        return {} if hop == EVERY else {"hop": hop}
+    return {}
+
+
+def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
+    """How often a claim holds by the hop, or by what the task's test sets differ in."""
+    found = held.found
+    has_hops = "hop" in found.measured[name].dims
+    drawn = None if has_hops and not place else claims.by_condition(found, name, **place)
+    how = f"by_condition(found, {name!r}{''.join(f', {dim}={label!r}' for dim, label in place.items())})"
+    if drawn is None and has_hops:
+        drawn, how = claims.by_hop(found, name), f"by_hop(found, {name!r})"
+    if drawn is None:
+        st.info("The test sets of this task do not differ in a length or the like that a rate could be drawn over.")
+        return
+    runs, controls = drawn
+    measured = runs[found.name]
+    with panel(f"By {measured.dims[0]}", "claim-rates") as p:
+        p.show(
+            figures.mechanism_rates(runs, controls)[0],
+            {"rates": measured} | {f"control-{i}": m for i, m in enumerate(controls.values())},
+            held.code(f"runs, controls = claims.{how}", "figure = figures.mechanism_rates(runs, controls)[0]"),
+            "Dashed: the same score where the claim has nothing to go by; what it reaches there is chance, or the "
+            "task's own regularity. A claim that holds says how an answer could be made, not that the model makes it "
+            "so: for that see the causal test.",
+        )
+
+
+def failing(held: Held, name: str, place: dict[str, Any]) -> None:
+    """The held-out sequences in which a claim fails, worst first, as links to the canvas."""
+    fails, tested = claims.failing(held.found, name, **place)
+    with st.container(border=True, key="panel-claim-failing"):
+        st.subheader("Sequences in which it fails", anchor=False)
+        if not fails:
+            st.caption(f"It holds in all of the {tested} held-out sequences in which it can be tested.")
+            return
+        st.caption(
+            f"It fails, wholly or in part, in {len(fails)} of the {tested} held-out sequences in which it can be tested"
+            + (f"; here are the {LISTED} worst, short ones first" if len(fails) > LISTED else "")
+            + ". A link opens the sequence on the canvas, in a tab of its own. Where a claim fails, the answer may "
+            "still be right."
+        )
+        for number, share in fails[:LISTED]:
+            _link(held, number, share)
+
+
+def _link(held: Held, number: int, share: float) -> None:
+    """A link to one sequence. It opens a tab: within this one the sidebar's fields would go before what it says."""
+    opened, found = held.look.opened, held.found
+    text = opened.subject.task.question(found.sequences[number])
+    query = {"run": opened.run.name, "how": "Type", "input": text}
+    if opened.step is not None:
+        query["step"] = str(opened.step)
+    left, right = st.columns([5, 2], vertical_alignment="center")
+    shown = text if len(text) <= 90 else text[:89] + "…"
+    left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
+    under = ", ".join(f"{what} {value}" for what, value in found.conditions[number].items())
+    holds = f"holds in {share:.0%} of its cases" if share else "does not hold"
+    right.caption(f"{under + ': ' if under else ''}{holds}")
+
+
+def causal(look: Look, name: str) -> None:
+    """What edits of the claimed thing do to answers, beside edits elsewhere; made on request."""
+    opened, n = look.opened, min(TESTED, n_each(look.opened))
+    with panel("Causal test", "claim-causal") as p:
+        if not st.toggle("Edit the model on held-out sequences", key="causal", bind="query-params"):
+            st.caption(
+                "The claimed thing is edited inside the model, and the same edit is made elsewhere. If the claim is "
+                "right, the first turns the answer into what the claim predicts, and the second changes nothing."
+            )
+            return
+        test = _tested(opened.key, opened, name, n)
+        if test.n is None or not test.n.any():
+            st.info("No answer that is right before the edit allows the test, so there is nothing to draw.")
+            return
+        p.show(
+            figures.causal({opened.run.name: {name: test}})[0],
+            {"causal": test},
+            code(
+                look,
+                f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=(){_step(opened)})",
+                "figure = figures.causal({found.name: found.causal})[0]",
+                imports=IMPORTS,
+            ),
+            f"{test.caption} As claimed: the answer became what the claim predicts of the edit. Changed: it became any "
+            "other one. Elsewhere: an edit of the same kind that by the claim should not matter; where that changes "
+            "answers too, the claimed edit proves little.",
+        )
+
+
+def page(look: Look) -> None:
+    reasons = {name: claim.why_not(look.opened.subject) for name, claim in MECHANISMS.items()}
+    names = [name for name, why in reasons.items() if why is None]
+    if names:
+        of_the_task(look, names)
+    else:
+        st.info(
+            f"No claim about how this task is solved can be tested on this run. There are claims for {HAVE_CLAIMS}."
+        )
+    with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
+        for name, why in reasons.items():
+            if why is not None:
+                st.markdown(f"**{title(name)}**: {claim_card.sentence(name)} :gray[{plain(why)}]")
+    try_an_edit(look)
+
+
+page(current())

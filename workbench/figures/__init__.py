@@ -16,6 +16,7 @@ from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.claims import causal
 from workbench.figures.curves import Runs, accuracy, gold_mass, hops
 from workbench.figures.drawing import Drawing
+from workbench.figures.edited import edited
 from workbench.figures.entropy import (
     by_layer,
     by_layer_and_group,
@@ -91,6 +92,7 @@ __all__ = [
     "causal_tests",
     "distributions_by_layer",
     "draw",
+    "edited",
     "entropy",
     "gold_mass",
     "graph_measures",

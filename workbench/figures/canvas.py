@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,17 +10,13 @@ import numpy as np
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, point_name
+from workbench.figures.token_page import GUTTER, LINE, WIDEST, Row, TokenPage, answer_rows, label_rows
 from workbench.instruments import Measurement, attention_graph, projection
-from workbench.tasks import correct
 
-GUTTER = 118  # pixels for the names of the rows
-ARCS = 92  # pixels for the arcs on either side of the tokens
-CELL, LINE = 24, 17  # heights of a row of the residual and of a row of labels, in pixels
-WIDEST = 128  # positions drawn at once
+CELL = 24  # height of a row of the residual, in pixels
 STRONGEST = 160  # arcs drawn at most, of each kind
 MOST_TRUTH = 800  # gold edges that a page can hold back until their query is hovered
 MOST_LABELS = 6
-WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
 
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
 KINDS: dict[Kind, tuple[str, str, str | None]] = {
@@ -32,54 +27,6 @@ KINDS: dict[Kind, tuple[str, str, str | None]] = {
     "missing": ("missing: gold, below the threshold", PURPLE, "1 4"),
 }
 """Kind of edge -> what it is called, its colour and its dashes: told apart without colour too."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one row says at each position.
-
-    Attributes:
-        name: of the row.
-        words: at each position; empty where nothing is said.
-        right: whether what is said is right, where that can be asked.
-    """
-
-    name: str
-    words: Sequence[str]
-    right: Sequence[bool | None]
-
-
-def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
-    """What the model says at each position that is scored, and what is right.
-
-    Where a set is asked for, how much of it is found among as many of the likeliest tokens.
-    """
-    task, batch = seen.subject.task, seen.batch
-    scored = batch.loss_mask[example].tolist()
-    shares = correct(seen.logits, batch)[example].tolist()
-    right = [share == 1 if asked else None for share, asked in zip(shares, scored, strict=True)]
-    if batch.targets.ndim == 3:
-        found = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
-        return [Row("found of the set", found, right)]
-    said, wanted = task.words(seen.logits[example].argmax(-1)), task.words(batch.targets[example])
-    blank = [None] * len(scored)
-    return [
-        Row("model says", [word if asked else "" for word, asked in zip(said, scored, strict=True)], right),
-        Row("right answer", [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
-    ]
-
-
-def label_rows(seen: Capture, example: int = 0) -> list[Row]:
-    """The labels of the task's truth that mean something in this input."""
-    task, rows = seen.subject.task, []
-    for name, values in seen.truth.labels.items():
-        own = values[example]
-        if not (own >= 0).any():
-            continue
-        words = task.words(own.clamp(min=0)) if name in task.token_labels else [str(int(value)) for value in own]
-        shown = [word if value >= 0 else "" for word, value in zip(words, own.tolist(), strict=True)]
-        rows.append(Row(name.replace("_", " "), shown, [None] * len(shown)))
-    return rows
 
 
 def kinds_of_edges(
@@ -151,7 +98,7 @@ def canvas(
     window = range(start, min(n_pos, start + WIDEST))
     gold = attention_graph.gold_edges(seen, example)
     edges = kinds_of_edges(weight, gold, hop, threshold)
-    page = _Page(projection.sequence(seen, example), window, example, query, cell)
+    page = _Page(projection.sequence(seen, example), window, query, cell)
     task, tokens = seen.subject.task, seen.batch.tokens[example]
     page.states(task.states(tokens))
     page.truth(gold)
@@ -169,32 +116,14 @@ def canvas(
     return Drawing(title, "; ".join(notes), page.body(), page.width, page.height)
 
 
-class _Page:
-    """The picture while it grows downwards."""
+class _Page(TokenPage):
+    """The canvas while it grows downwards; `query` is the position in focus, `cell` what is marked of the residual."""
 
     def __init__(
-        self, words: Sequence[str], window: range, example: int, query: int | None, cell: tuple[str, int] | None
+        self, words: Sequence[str], window: range, query: int | None = None, cell: tuple[str, int] | None = None
     ) -> None:
-        self.words, self.window, self.query, self.cell = words, window, query, cell
-        longest = max(len(words[i]) for i in window)
-        self.column = max(23, min(40, 840 // len(window))) if longest <= 2 else 30 if longest <= 4 else 42
-        self.width = GUTTER + self.column * len(window) + 14
-        self.height = 8
-        self.parts: list[str] = []
-        self.names: list[str] = []
-
-    def x(self, position: int) -> float:
-        """The middle of a position's column."""
-        return GUTTER + (position - self.window.start + 0.5) * self.column
-
-    def body(self) -> str:
-        """Everything drawn; the names of the rows last, so that they stay above what is scrolled under them."""
-        back = element("rect", x=0, y=0, width=GUTTER - 6, height=self.height)
-        return "".join(self.parts) + element("g", back + "".join(self.names), class_="gutter")
-
-    def name(self, words: str, y: float, tip: str | None = None) -> None:
-        style = {"text_anchor": "end", "class_": "quiet", "data_tip": tip}
-        self.names.append(text(words, GUTTER - 12, y, 11, **style))
+        super().__init__(words, window, () if query is None else (query,))
+        self.query, self.cell = query, cell
 
     def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
         """What holds over stretches of the sequence, a row each: a box for every stretch, with its words."""
@@ -233,60 +162,6 @@ class _Page:
             near = hop == 1 or q == self.query
             self.arc(q, k, base, -1, class_="edge truth" if near else "edge truth far", **style)
         self.height = base + 4
-
-    def tokens(self) -> None:
-        y = self.height + 13
-        self.name("token", y)
-        for i in self.window:
-            chosen = i == self.query
-            box = element(
-                "rect",
-                x=self.x(i) - self.column / 2 + 1,
-                y=y - 12,
-                width=self.column - 2,
-                height=24,
-                rx=4,
-                fill=SKY if chosen else GREY,
-                fill_opacity=0.45 if chosen else 0.14,
-                data_token=i,
-                data_tip=f"position {i}: {self.words[i]}",
-                class_="token",
-            )
-            self.parts.append(box + self.word(self.words[i], i, y, weight=600))
-        if len(self.window) <= 64 or self.column > 26:
-            for i in self.window:
-                self.parts.append(text(str(i), self.x(i), y + 19, 8.5, class_="quiet", pointer_events="none"))
-        self.height = y + 28
-
-    def heading(self, words: str) -> None:
-        self.parts.append(text(words, GUTTER + 2, self.height + 9, 12, text_anchor="start", font_weight=600))
-        self.height += 20
-
-    def rows(self, rows: Sequence[Row], quiet: bool = False) -> None:
-        """Rows of words, right ones in green with a tick, wrong ones in red with a cross."""
-        for row in rows:
-            if not any(row.words[i] for i in self.window):
-                continue
-            y = self.height + LINE / 2
-            self.name(row.name, y)
-            for i in self.window:
-                word, right = row.words[i], row.right[i]
-                if not word:
-                    continue
-                if right is not None:
-                    colour = GREEN if right else VERMILLION
-                    edge: dict[str, Any] = {"x": self.x(i) - self.column / 2 + 1, "width": self.column - 2, "rx": 3}
-                    tip = f"{row.name} at {self.at(i)}: {word}, {'right' if right else 'wrong'}"
-                    box: dict[str, Any] = {"y": y - LINE / 2, "height": LINE - 1, "fill": colour, "fill_opacity": 0.22}
-                    mark: dict[str, Any] = {
-                        "stroke": colour,
-                        "stroke_dasharray": None if right else "3 2",
-                        "data_tip": tip,
-                    }
-                    self.parts.append(element("rect", **edge, **box, **mark))
-                self.parts.append(self.word(word, i, y, size=11, class_="quiet" if quiet else None))
-            self.height += LINE + (0 if quiet else 2)
-        self.height += 4
 
     def attention(self, weight: np.ndarray, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> int:
         """The edges of attention as arcs that hang under the tokens; returns how many are not drawn."""
@@ -368,35 +243,6 @@ class _Page:
             self.width = max(self.width, x)
         self.height = y + 14
 
-    def arc(self, q: int, k: int, base: float, down: int, **style: Any) -> None:
-        """Half an ellipse from the key to the query, higher the further apart they are."""
-        left, right = self.x(min(q, k)), self.x(max(q, k))
-        high = self.height_of(q, k)
-        path = f"M{left:.1f} {base:.1f}C{left:.1f} {base + down * high * 1.33:.1f} "
-        path += f"{right:.1f} {base + down * high * 1.33:.1f} {right:.1f} {base:.1f}"
-        self.parts.append(element("path", d=path, data_q=q, data_k=k, **style))
-
-    def height_of(self, q: int, k: int) -> float:
-        return 10 + (ARCS - 14) * min(1.0, (abs(q - k) / max(8, len(self.window) - 1)) ** 0.55)
-
-    def high(self, edges: Sequence[attention_graph.Edge]) -> int:
-        """The room that the arcs of these edges need."""
-        return round(max((self.height_of(q, k) for _, q, k in edges), default=0))
-
-    def holds(self, q: int, k: int) -> bool:
-        return q in self.window and k in self.window
-
-    def word(self, word: str, i: int, y: float, size: float = 12.5, weight: int | None = None, **style: Any) -> str:
-        """A word that fits its column: smaller, then cut."""
-        em = sum(0.88 if letter in WIDE else 0.62 for letter in word) or 1.0
-        smaller = max(7.0, min(size, self.column / em))
-        room = max(2, int(len(word) * self.column / (em * smaller)))
-        shown = word if len(word) <= room else word[: room - 1] + "…"
-        return text(shown, self.x(i), y, round(smaller, 1), font_weight=weight, pointer_events="none", **style)
-
-    def at(self, position: int) -> str:
-        return f"{position}:{self.words[position]}"
-
 
 def residual_maps(
     seen: Capture, table: Measurement, *, example: int = 0, start: int = 0, cell: tuple[str, int] | None = None
@@ -417,7 +263,7 @@ def residual_maps(
     if not 0 <= start < len(words):
         raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
     window = range(start, min(len(words), start + WIDEST))
-    page = _Page(words, window, example, None, cell)
+    page = _Page(words, window, cell=cell)
     page.tokens()
     answers = answer_rows(seen, example)
     right = answers[-1] if len(answers) == 2 else None

@@ -25,7 +25,7 @@ class Drawing:
         title: what is drawn.
         subtitle: of what, how, and what was left out.
         body: the SVG elements. Elements carry `data-tip` (what hovering says), `data-cell`, `data-token` and
-            `data-edge` (what a click means).
+            `data-edge` (what a click means), one perhaps `data-focus` (what is scrolled to where there is no room).
         width, height: in pixels.
     """
 

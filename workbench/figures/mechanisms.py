@@ -8,15 +8,30 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, own_controls, sample_size
-from workbench.figures.style import BLUE, DASHES, ORANGE, PALETTE, SYMBOLS, framed, place_in_words
+from workbench.figures.style import (
+    BLUE,
+    DASHES,
+    NULLS_IN_WORDS,
+    ORANGE,
+    PALETTE,
+    SYMBOLS,
+    framed,
+    place_in_words,
+    point_name,
+)
 from workbench.instruments import Measurement
 
+NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
-def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) -> go.Figure:
+
+def mechanisms(
+    runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = NULLS_IN_WORDS["mismatched"]
+) -> go.Figure:
     """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
 
     Args:
         runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
+        control: what the controls are, in words.
     """
     figure = go.Figure()
     n_bars = 0
@@ -36,7 +51,7 @@ def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) ->
                 name=run + suffix,
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
             )
-    subtitle = "share of cases in which the claim holds; control: against other examples' truth; 95 % intervals"
+    subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
     framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
     figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
     return figure.update_yaxes(autorange="reversed", automargin=True)
@@ -86,11 +101,19 @@ def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement])
             colour, symbol = PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)] + "-open"
             _add_rate(figure, f"{run}, {null}", control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
     subtitle = "; ".join([*_how(first), f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
-    framed(figure, f"{first.name}, by {group}", subtitle, height=400 + 20 * len(runs))
-    figure.update_layout(legend={"entrywidthmode": "fraction", "entrywidth": 0.98 / in_a_row})  # a row for each run
+    framed(figure, f"{first.name}, by {group}", subtitle)
+    columns = in_a_row if in_a_row * _entry(figure) < NARROWEST else 2  # a row for each run, where it has room
+    rows = -(-len(figure.data) // columns)
+    legend = {"entrywidthmode": "fraction", "entrywidth": 0.98 / columns}
+    figure.update_layout(legend=legend, margin={"b": 70 + 20 * rows}, height=380 + 20 * rows)
     figure.update_yaxes(title="share of cases in which it holds", range=[-0.03, 1.03], tickformat=".0%")
     labels = sorted({label for m in runs.values() for label in m.coords[group]})
     return figure.update_xaxes(title=group, **({"tickvals": labels} if len(labels) <= 32 else {}))
+
+
+def _entry(figure: go.Figure) -> float:
+    """The pixels that the longest entry of the legend needs."""
+    return 45 + 6.2 * max(len(line.name) for line in figure.data)
 
 
 def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol: str, dash: str) -> None:
@@ -112,7 +135,7 @@ def _how(m: Measurement) -> list[str]:
     """Where and in which basis a claim was read, in words."""
     given = {name: m.settings.get(name) for name in ("layer", "head", "point", "basis")}
     words = {"layer": "layer {}", "head": "head {}", "point": "at {}", "basis": "{} basis"}
-    return [words[name].format(value) for name, value in given.items() if value is not None]
+    return [words[name].format(point_name(value)) for name, value in given.items() if value is not None]
 
 
 def causal_tests(runs: Mapping[str, Sequence[Measurement]]) -> list[go.Figure]:

@@ -1,0 +1,262 @@
+"""The panel "Try an edit": something is changed inside the model on this input, and the answers are compared.
+
+What its fields hold is in the session, and so in the URL, under the names of the edit's own fields (`workbench.edits`):
+`edit_kind` (a key of `KINDS`), `edit_layer` and `edit_head` (a number or `every`), `edit_query`, `edit_key` and
+`edit_position` (a position or `every`), `edit_other_position` (a position, or None for the same), `edit_point` (a hook
+name), `edit_by`, `edit_other` (text), `edit_first` and `edit_second` (words), `edit_basis`. A callback may set them
+before the panel is made; for a click on an edge, `from_click` does. The panel is a fragment: to be redrawn by a click
+in another one, it is called inside that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import streamlit as st
+
+from app import cells
+from app.fields import choose, forget_other
+from app.heads import Head, chosen_head
+from app.panel import code, panel
+from app.state import Look, plain
+from workbench import edits, figures
+from workbench.edits import CutEdge, Edit, Edited, Exchange, Patch, RemoveHead, RemoveWrite
+from workbench.edits.kinds import INSTEAD
+from workbench.figures.token_page import WIDEST
+from workbench.instruments import projection
+
+KINDS: dict[str, tuple[str, type[Any]]] = {
+    "cut": ("cut an edge", CutEdge),
+    "head": ("remove a head", RemoveHead),
+    "write": ("remove a write", RemoveWrite),
+    "patch": ("patch from another input", Patch),
+    "exchange": ("exchange two tokens", Exchange),
+}
+EVERY = "every"
+SAYS = (
+    "The model runs once more with the edit inside it, and computes on from there. Framed: answers that changed; below "
+    "them how much more or less likely the right one became. It shows that the edited thing can matter to this input's "
+    "answers, given the true tokens before them; not what it holds, nor how often it matters: for that see the causal "
+    "tests. What is cut or removed is an input the model never met, which alone may cost it the answer."
+)
+
+
+@st.fragment
+def try_an_edit(look: Look) -> None:
+    """Fields for an edit, one-click edits, and this input's answers before and after."""
+    with panel("Try an edit", "edit") as p:
+        kind = st.segmented_control(
+            "Edit", list(KINDS), default="cut", key="edit_kind", required=True, bind="query-params", format_func=_label
+        )
+        edit = _fields(look, kind)
+        _presets(look)
+        try:
+            tried = _tried(look, edit)
+        except ValueError as error:
+            st.error(plain(str(error)))
+            return
+        start = _start(look, tried)
+        step = "" if look.opened.step is None else str(look.opened.step)
+        p.show(
+            figures.edited(tried, start=start),
+            {"answers": tried.answers},
+            code(
+                look,
+                f"tried = edits.try_edit(run.hooked({step}), seen, edits.{edit!r})",
+                f"figure = figures.edited(tried, start={start})",
+                imports=("from workbench import edits, figures",),
+            ),
+            SAYS,
+            token=lambda position: _move(look, edit, position),
+        )
+
+
+def _start(look: Look, tried: Edited) -> int:
+    """The first position drawn; of long inputs, by default so that the answer that the edit does most to is seen."""
+    last = len(projection.sequence(look.seen, 0)) - WIDEST
+    if last <= 0:
+        return 0
+    forget_other("edit_start", repr(tried.edit))
+    standing = min(last, max(0, (tried.most or 0) - WIDEST // 2))
+    chosen: int = st.slider(f"First of {WIDEST} positions", 0, last, standing, key="edit_start", bind="query-params")
+    return chosen
+
+
+def from_click(layer: int | None, head: int | None, query: int, key: int) -> None:
+    """For a click on an edge of attention: the edit is to cut it. None is every layer, or every head."""
+    _set("cut", layer=layer, head=head, query=query, key=key)
+
+
+def fill(look: Look, edit: Edit) -> None:
+    """Set the panel's fields to an edit."""
+    kind = next(name for name, (_, made) in KINDS.items() if isinstance(edit, made))
+    given = {field.name: getattr(edit, field.name) for field in fields(edit)}  # type: ignore[arg-type]
+    for name in ("first", "second"):
+        if name in given:
+            given[name] = look.opened.subject.task.vocabulary.words[given[name]]
+    _set(kind, **given)
+
+
+def _set(kind: str, **given: Any) -> None:
+    st.session_state["edit_kind"] = kind
+    for name, value in given.items():
+        every = EVERY if name in ("layer", "head", "query", "key", "position") else None
+        st.session_state[f"edit_{name}"] = every if value is None else value
+
+
+def _move(look: Look, edit: Edit, position: int | None) -> None:
+    """For a click on a token: the edit is made there; of a cut, to the edge that the token reads most."""
+    if position is None:
+        return
+    if not isinstance(edit, CutEdge):
+        st.session_state["edit_position"] = position
+        return
+    layer, head = (edit.layer or 0), (edit.head or 0)
+    edge = edits.strongest_edge(look.seen, layer, head, position)
+    st.session_state["edit_query"], st.session_state["edit_key"] = edge or (position, position)
+
+
+def _label(kind: str) -> str:
+    return KINDS[kind][0]
+
+
+def _tried(look: Look, edit: Edit) -> Edited:
+    return _run((*look.key, repr(edit)), look, edit)
+
+
+# A resource, not data: it refers to the model's facts, which are shared and never copied.
+@st.cache_resource(show_spinner="Running the edited model …", max_entries=64)
+def _run(key: tuple[object, ...], _look: Look, _edit: Edit) -> Edited:
+    seen = _look.seen  # before the lock, which capturing takes too
+    with _look.opened.lock:
+        return edits.try_edit(_look.opened.hooked, seen, _edit)
+
+
+def _suggested(look: Look) -> dict[str, Edit]:
+    """One-click edits, for the head that the fields hold or the page's."""
+    layer, head = (st.session_state.get(f"edit_{name}") for name in ("layer", "head"))
+    own: Head = (layer, head) if isinstance(layer, int) and isinstance(head, int) else chosen_head(look)
+    return _suggestions((*look.key, own), look, own)
+
+
+@st.cache_data(show_spinner=False, max_entries=200)
+def _suggestions(key: tuple[object, ...], _look: Look, _head: Head) -> dict[str, Edit]:
+    return edits.suggestions(_look.seen, *_head)
+
+
+def _presets(look: Look) -> None:
+    row = st.container(horizontal=True, gap="small")
+    for words, edit in _suggested(look).items():
+        row.button(words[:1].upper() + words[1:], key=f"edit-{words}", on_click=fill, args=(look, edit))
+
+
+def _fields(look: Look, kind: str) -> Edit:
+    """The fields of one kind of edit; they start at what is suggested of it."""
+    standing = next((edit for edit in _suggested(look).values() if isinstance(edit, KINDS[kind][1])), None)
+    made: dict[str, Callable[[Look, Any], Edit]] = {
+        "cut": _cut,
+        "head": _removed_head,
+        "write": _removed_write,
+        "patch": _patch,
+        "exchange": _exchange,
+    }
+    return made[kind](look, standing)
+
+
+def _cut(look: Look, standing: CutEdge | None) -> Edit:
+    n_pos = len(projection.sequence(look.seen, 0))
+    at = cells.default_position(look, n_pos)
+    places = st.columns(4, width=760)
+    layer, head = _layer(look, True, places[0]), _head(look, True, places[1])
+    query, key = (at, None) if standing is None else (standing.query, standing.key)
+    reads = _number("Query: what reads", range(n_pos), "edit_query", query, True, places[2])
+    return CutEdge(reads, _number("Key: what is read", range(n_pos), "edit_key", key, True, places[3]), layer, head)
+
+
+def _removed_head(look: Look, standing: RemoveHead | None) -> Edit:
+    places = st.columns(4, width=760)
+    layer, head = _layer(look, False, places[0]), _head(look, False, places[1])
+    by = choose("What it writes instead", list(INSTEAD), "edit_by", "zero", INSTEAD.__getitem__, places[2])
+    assert layer is not None and head is not None and by in ("zero", "mean")
+    return RemoveHead(layer, head, by, _position(look, None, places[3]))  # type: ignore[arg-type]
+
+
+def _removed_write(look: Look, standing: RemoveWrite) -> Edit:
+    left, right = st.columns(2, width=560)
+    point = _point(edits.writes(look.opened.subject), standing.point, left)
+    return RemoveWrite(point, _position(look, standing.position, right))
+
+
+def _patch(look: Look, standing: Patch | None) -> Edit:
+    there = edits.points(look.opened.subject)
+    places = st.columns([2.2, 1.4, 1.4, 4])
+    point = _point(there, there[-1] if standing is None else standing.point, places[0])
+    at = cells.default_position(look, len(projection.sequence(look.seen, 0)))
+    position = _position(look, at if standing is None else standing.position, places[1])
+    source = places[2].number_input(
+        "… from position", 0, None, value=None, key="edit_other_position", placeholder="the same", bind="query-params"
+    )
+    other = _other(look.key, look) if standing is None else standing.other
+    text = places[3].text_input(
+        "Of this input", key="edit_other", placeholder=other[:200], bind="query-params", max_chars=20_000
+    )
+    return Patch(point, (text or "").strip() or other, position, source)
+
+
+@st.cache_data(show_spinner=False, max_entries=200)
+def _other(key: tuple[object, ...], _look: Look) -> str:
+    return edits.another(_look.seen)
+
+
+def _exchange(look: Look, standing: Exchange | None) -> Edit:
+    subject = look.opened.subject
+    there, words = edits.points(subject), subject.task.vocabulary.words
+    if standing is None:
+        at = cells.default_position(look, len(projection.sequence(look.seen, 0)))
+        own = int(look.batch.tokens[0, at])
+        standing = Exchange(projection.from_embedding(subject)[-1], own, (own + 1) % len(subject.encoder), at)
+    places = st.columns([1.2, 1.2, 2.2, 1.6, 1.6])
+    first = _token(look, "Token", "edit_first", words[standing.first], places[0])
+    second = _token(look, "and token", "edit_second", words[standing.second], places[1])
+    point = _point(there, standing.point, places[2])
+    position = _position(look, standing.position, places[3])
+    basis = choose("Basis", list(projection.BASES), "edit_basis", standing.basis, str, places[4])
+    return Exchange(point, first, second, position, basis)
+
+
+def _token(look: Look, label: str, key: str, standing: str, place: Any) -> int:
+    """A field for a word of the vocabulary; of a wrong one says so under the field, and goes on with the standing."""
+    vocabulary = look.opened.subject.task.vocabulary
+    text = place.text_input(label, key=key, placeholder=standing, bind="query-params", max_chars=200)
+    try:
+        return vocabulary.id((text or "").strip() or standing)
+    except ValueError as error:
+        place.error(plain(str(error)))
+        return vocabulary.id(standing)
+
+
+def _layer(look: Look, every: bool, place: Any) -> int | None:
+    return _number("Layer", range(look.opened.subject.n_layers), "edit_layer", chosen_head(look)[0], every, place)
+
+
+def _head(look: Look, every: bool, place: Any) -> int | None:
+    heads = range(look.opened.run.config.model.n_heads)
+    return _number("Head", heads, "edit_head", chosen_head(look)[1], every, place)
+
+
+def _number(label: str, there: range, key: str, default: int | None, every: bool, place: Any) -> int | None:
+    """A field for a number or, where that makes sense, every one (a select box: an emptied field is not in the URL)."""
+    options: list[Any] = [*([EVERY] if every else []), *there]
+    chosen = choose(label, options, key, EVERY if default is None else default, str, place)
+    return None if chosen == EVERY else int(chosen)
+
+
+def _point(there: list[str], default: str, place: Any) -> str:
+    return choose("Layer and point", there, "edit_point", default, edits.point_in_words, place)
+
+
+def _position(look: Look, default: int | None, place: Any) -> int | None:
+    n_pos = len(projection.sequence(look.seen, 0))
+    return _number("Position", range(n_pos), "edit_position", default, True, place)

@@ -1,0 +1,129 @@
+"""An edit of one input, drawn: the tokens, what is right, what the model says before and after, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from workbench.edits import CutEdge, Edited
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
+from workbench.figures.token_page import GUTTER, LINE, WIDEST, Row, TokenPage, answer_rows
+
+MOST_ARCS = 160
+FAINTEST = 0.1  # nats: where no answer moves by more, the shades say so
+
+
+def edited(tried: Edited, *, start: int = 0) -> Drawing:
+    """One input's answers before and after an edit, position by position.
+
+    From top to bottom: the edges that were cut, the tokens (those in blue where something was changed), what is right,
+    what the model says before and after (an answer that changed has a thick frame), and the change of the right
+    answer's log-probability. At most `WIDEST` positions are drawn, from `start`.
+
+    Args:
+        tried: `edits.try_edit(...)`.
+        start: the first position drawn.
+
+    Raises:
+        ValueError: if there is no such position.
+    """
+    answers = tried.answers
+    words = [str(label).split(":", 1)[1] for label in answers.coords["position"]]
+    if not 0 <= start < len(words):
+        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
+    window = range(start, min(len(words), start + WIDEST))
+    places = tried.edit.places(len(words))
+    page = TokenPage(words, window, () if len(places) == len(words) else set(places))
+    if isinstance(tried.edit, CutEdge):
+        _cuts(page, tried.edit.edges(len(words)))
+    page.tokens()
+    page.rows(_rows(tried))
+    _changes(page, answers.values, tried.most)
+    _legend(page, bool(page.chosen))
+    notes = f"{tried.in_words()}; {tried.before.subject.name}"
+    if len(window) < len(words):
+        notes += f"; positions {window[0]} to {window[-1]} of {len(words)}"
+    verdict = tried.verdict()
+    return Drawing(verdict[:1].upper() + verdict[1:], notes, page.body(), page.width, page.height)
+
+
+def _rows(tried: Edited) -> list[Row]:
+    """What is right, then what is said before and after."""
+    before, after = answer_rows(tried.before), answer_rows(tried.after)
+    framed = set(np.flatnonzero(tried.changed).tolist())
+    said = [replace(before[0], name="before"), replace(after[0], name="after", framed=framed)]
+    if len(before) == 1:
+        return [replace(row, name=f"{row.name}: found") for row in said]
+    return [before[1], *(replace(row, name=f"says {row.name}") for row in said)]
+
+
+def _cuts(page: TokenPage, edges: list[tuple[int, int]]) -> None:
+    """The cut edges as dashed arcs that stand on the tokens."""
+    drawn = [(q, k) for q, k in edges if page.holds(q, k) and q != k][:MOST_ARCS]
+    if not drawn:
+        return
+    base = page.height + page.high([(1, q, k) for q, k in drawn]) + 8
+    page.name("cut", base - 14, "what may no longer be read, from the key to the query")
+    for q, k in drawn:
+        tip = f"cut: {page.at(q)} may not read {page.at(k)}"
+        style = {"stroke": VERMILLION, "stroke_width": 1.8, "stroke_dasharray": "5 3", "data_tip": tip}
+        page.arc(q, k, base, -1, class_="edge cut", **style)
+        if len(drawn) <= 4:
+            page.parts.append(
+                text("✕", (page.x(q) + page.x(k)) / 2, base - page.height_of(q, k), 11, style=f"fill:{VERMILLION}")
+            )
+    page.height = base + 4
+
+
+def _changes(page: TokenPage, log_right: np.ndarray, most: int | None) -> None:
+    """A shaded cell for every answer: how much more or less likely the right one became."""
+    change, share = log_right[1] - log_right[0], np.exp(log_right)
+    if np.isnan(change[list(page.window)]).all():
+        return
+    y, largest = page.height + LINE / 2 + 1, max(FAINTEST, float(np.nanmax(np.abs(change))))
+    page.name("Δ log p", y, "change of the log-probability of the right answer, in nats")
+    for i in page.window:
+        if np.isnan(change[i]):
+            continue
+        value = float(change[i])
+        tip = f"{page.at(i)}: log p of the right answer {value:+.3f} nats ({share[0, i]:.1%} to {share[1, i]:.1%})"
+        cell = element(
+            "rect",
+            x=page.x(i) - page.column / 2 + 0.5,
+            y=page.height + 1,
+            width=page.column - 1,
+            height=LINE,
+            fill=BLUE if value > 0 else VERMILLION,
+            fill_opacity=0.04 + 0.5 * abs(value) / largest,
+            data_tip=tip,
+            data_focus="" if i == most else None,
+        )
+        page.parts.append(cell + page.word(_short(value), i, y, size=10))
+    page.height += LINE + 8
+
+
+def _short(value: float) -> str:
+    """A change in as few letters as a column has room for."""
+    if abs(value) < 0.05:
+        return "0"
+    return f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
+
+
+def _legend(page: TokenPage, somewhere: bool) -> None:
+    """What frames and shades mean."""
+    x, y = float(GUTTER), page.height + 8
+    marks: list[tuple[str, dict[str, Any]]] = [
+        ("edited here", {"fill": SKY, "fill_opacity": 0.45}),
+        ("the answer changed", {"fill": "none", "stroke": ORANGE, "stroke_width": 2.5}),
+        ("right answer less likely", {"fill": VERMILLION, "fill_opacity": 0.5}),
+        ("more likely", {"fill": BLUE, "fill_opacity": 0.5}),
+    ]
+    for words, style in marks if somewhere else marks[1:]:
+        box = element("rect", x=x, y=y - 6, width=14, height=12, rx=3, **style)
+        page.parts.append(box + text(words, x + 20, y, 11, text_anchor="start"))
+        x += 40 + 6.2 * len(words)
+    page.width = max(page.width, round(x))
+    page.height = round(y + 14)
