@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from app import cells
+from app.edit import from_click, try_an_edit
 from app.fields import position_in
-from app.heads import choose_head, choose_matrix, n_hops
+from app.heads import choose_head, choose_matrix
 from app.panel import code, panel
 from app.state import Look, current
 from workbench import figures
@@ -63,16 +64,18 @@ def canvas(look: Look) -> None:
             drawing,
             {"attention": matrices, "residual": table},
             code(look, f"figure = figures.canvas(seen, {how})", imports=("from workbench import figures",)),
-            "Hover a token to see what it reads and rests on; click a cell, a token or an edge, or move with the arrow "
-            "keys. A cell holds the token whose vector is largest in the residual there, underlined in green where it "
-            "is the right answer. Where a head looks does not show what it reads there, nor that it matters; a large "
-            "token need not be used. Answers are given the true tokens before them.",
+            "Hover a token to see what it reads and rests on; click a cell or a token, or move with the arrow keys; a "
+            "click on an edge cuts it, in the panel below. A cell holds the token whose vector is largest in the "
+            "residual there, underlined in green where it is the right answer. Where a head looks does not show what "
+            "it reads there, nor that it matters; a large token need not be used. Answers are given the true tokens "
+            "before them.",
             place=picture,
             cell=cells.move,
             token=focus_on,
-            edge=lambda q, k: st.session_state.update(edge=(q, k)),
+            edge=lambda query, key: from_click(layer, head, query, key),
         )
     cells.tokens(look, point, position)
+    try_an_edit(look)
 
 
 def choose_focus(look: Look) -> int | None:

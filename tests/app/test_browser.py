@@ -114,6 +114,20 @@ def test_hovering_a_token_shows_what_it_reads(browser: Any, address: str) -> Non
     expect(page.locator(".tip")).to_contain_text("position 20")
 
 
+def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=chaser")
+    query = 4  # of the first block that points anywhere: whole chains rest on its edge
+    edge = page.locator(f'[data-edge^="{query},"]').first
+    key = int(str(edge.get_attribute("data-edge")).split(",")[1])
+    edge.dispatch_event("click")
+    verdict = page.get_by_text(f"position {query} may not read position {key}")
+    expect(verdict).to_be_visible(timeout=20_000)
+    settle(page)
+    text = str(page.locator('[class*="st-key-panel-edit"]').inner_text())
+    changed = next(line for line in text.splitlines() if "answers change" in line)
+    assert not changed.startswith("None") and f"position {query} says" in changed
+
+
 def test_what_is_downloaded_is_what_is_on_the_screen(browser: Any, address: str, run_root: Path) -> None:
     page = open_page(browser, f"{address}/canvas?run=chaser&Edges+from=0.05")
     page.locator('[data-testid="stPopover"] button').first.click()

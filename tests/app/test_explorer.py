@@ -38,8 +38,8 @@ def words(explorer: AppTest) -> list[str]:
 def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(explorer: AppTest, run: str) -> None:
     page(explorer, "canvas", run=run)
     assert not explorer.error
-    assert [s.value for s in explorer.subheader] == ["Canvas", "Tokens behind the cell"]
-    assert check_code(explorer) == 2
+    assert [s.value for s in explorer.subheader] == ["Canvas", "Tokens behind the cell", "Try an edit"]
+    assert check_code(explorer) == 3
     explorer.switch_page("views/residual.py").run()
     assert not explorer.exception and not explorer.error
     assert [s.value for s in explorer.subheader] == [
@@ -141,7 +141,7 @@ def test_the_checkpoint_chosen_is_the_model_that_is_looked_at(explorer: AppTest)
         "chain-", "chain\\-"
     )
     early = drawings(explorer)[0]
-    assert f"step={step}" in explorer.code[0].value and check_code(explorer) == 2
+    assert f"step={step}" in explorer.code[0].value and check_code(explorer) == 3
     explorer.select_slider(key="step").set_value("the end").run()
     assert drawings(explorer)[0] != early
     explorer.selectbox(key="run").set_value("sorter").run()
