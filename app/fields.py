@@ -15,7 +15,7 @@ OF_AN_EDIT = (
 )
 """The fields of the panel that tries an edit."""
 
-OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", *OF_AN_EDIT)
+OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", "probe_position", *OF_AN_EDIT)
 """Fields that mean something else in another run, and start anew there."""
 
 
@@ -28,9 +28,14 @@ def choose(
     place: Any = st,
     help: str | None = None,
 ) -> T:
-    """A select box, in the URL in the words shown; what it held for another input goes where it is no option."""
-    if key in st.session_state and st.session_state[key] not in options:
+    """A select box, in the URL in the words shown; what it held for another input goes where it is no option.
+
+    Where the default is another one than before, a field that held the default holds the new one.
+    """
+    before = st.session_state.get(f"{key}-default", default)
+    if key in st.session_state and (st.session_state[key] not in options or st.session_state[key] == before != default):
         del st.session_state[key]
+    st.session_state[f"{key}-default"] = default
     chosen: T = place.selectbox(
         label,
         options,
@@ -44,14 +49,20 @@ def choose(
 
 
 def position_in(
-    label: str, n_pos: int, key: str, default: int | None, place: Any = st, help: str | None = None
+    label: str,
+    n_pos: int,
+    key: str,
+    default: int | None,
+    place: Any = st,
+    help: str | None = None,
+    every: str = "every token",
 ) -> int | None:
-    """A field for a position of the input, in the URL; empty where the default is None."""
+    """A field for a position of the input, in the URL; empty, which means `every`, where the default is None."""
     kept = st.session_state.get(key)
     if kept is not None and not 0 <= kept < n_pos:
         del st.session_state[key]
     chosen: int | None = place.number_input(
-        label, 0, n_pos - 1, value=default, key=key, placeholder="every token", bind="query-params", help=help
+        label, 0, n_pos - 1, value=default, key=key, placeholder=every, bind="query-params", help=help
     )
     return chosen
 

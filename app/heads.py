@@ -12,11 +12,16 @@ from workbench.instruments import attention_graph
 Head = tuple[int, int]
 
 
-def choose_head(look: Look) -> Head:
+def choose_head(look: Look, label: str = "Head", key: str = "head") -> Head:
     """A field for the layer and head, which starts at the head with the most mass on this input's gold paths."""
     heads = {f"{layer}.{head}": (layer, head) for layer, head in every_head(look)}
-    best = _best_head(look.key, look)
-    return heads[choose("Head", list(heads), "head", f"{best[0]}.{best[1]}", head_in_words)]
+    best = best_head(look)
+    return heads[choose(label, list(heads), key, f"{best[0]}.{best[1]}", head_in_words)]
+
+
+def best_head(look: Look) -> Head:
+    """The head with the most mass on this input's gold paths; the first where it has none."""
+    return _best_head(look.key, look)
 
 
 def chosen_head(look: Look) -> Head:
@@ -46,7 +51,8 @@ def n_hops(look: Look) -> int:
     return max(1, min(look.seen.truth.n_hops, MOST_HOPS))
 
 
-def choose_matrix(look: Look) -> str:
-    """A field for which of a head's matrices is drawn."""
-    names = ["pattern", *map(attention_graph.power_name, range(2, n_hops(look) + 1)), "resolvent"]
+def choose_matrix(*looks: Look) -> str:
+    """A field for which of a head's matrices is drawn: with as many hops as each of these inputs has."""
+    hops = min(map(n_hops, looks))
+    names = ["pattern", *map(attention_graph.power_name, range(2, hops + 1)), "resolvent"]
     return choose("Matrix", names, "matrix", "pattern", attention_graph.matrix_in_words)

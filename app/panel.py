@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -66,6 +66,11 @@ class Panel:
         with self.menu:
             self._take_away(figure, numbers, code, says)
 
+    def part(self, name: str, key: str) -> Panel:
+        """Another figure of this panel: its lines and its numbers have a heading of their own in the menu."""
+        self.menu.markdown(f"**{name}**")
+        return replace(self, title=f"{self.title}: {name}", key=f"{self.key}-{key}")
+
     def _take_away(self, figure: Figure, numbers: Numbers, code: str, says: str) -> None:
         stem = self.key
 
@@ -100,24 +105,30 @@ def panel(title: str, key: str) -> Iterator[Panel]:
         yield Panel(title, key, menu)
 
 
-def code(look: Look, *lines: str, imports: tuple[str, ...] = ()) -> str:
+def code(
+    look: Look, *lines: str, imports: tuple[str, ...] = (), beside: Look | None = None, inputs: bool = True
+) -> str:
     """The lines of Python behind a figure: what was looked at, then what was made of it.
 
     Args:
         look: the run and the input, which the lines call `run`, `task`, `batch` and `seen`.
         lines: the last of them assigns `figure`.
         imports: beside `workbench` itself.
+        beside: the second of two that are compared, whose suffix ends its names: `run_b`, `seen_b`.
+        inputs: whether the lines are about the inputs; else they have `run` alone.
     """
-    opened = look.opened
+    sides = [look] if beside is None else [look, beside]
+    made = [line for side in sides for line in ("", *_made(side, inputs))]
+    return "\n".join(["import workbench", *imports, *made, "", *lines, "figure"])
+
+
+def _made(look: Look, inputs: bool) -> list[str]:
+    end, opened = look.suffix, look.opened
+    run = f"run{end} = workbench.load_run({str(opened.run.path)!r})"
+    if not inputs:
+        return [run]
     step = "" if opened.step is None else f", step={opened.step}"
-    head = [
-        "import workbench",
-        *imports,
-        "",
-        f"run = workbench.load_run({str(opened.run.path)!r})",
-        "task = run.task()",
-    ]
-    return "\n".join([*head, *look.lines, f"seen = workbench.see(run, batch{step})", "", *lines, "figure"])
+    return [run, f"task{end} = run{end}.task()", *look.lines, f"seen{end} = workbench.see(run{end}, batch{end}{step})"]
 
 
 def _page(figure: Figure) -> str:

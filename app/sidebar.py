@@ -24,7 +24,7 @@ def show(found: dict[str, Run]) -> None:
     run = found[name]
     forget_other_run(str(run.path))
     try:
-        opened = state.opened(run, _step(run))
+        opened = state.opened(run, checkpoint(run))
         facts(opened)
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
@@ -33,15 +33,15 @@ def show(found: dict[str, Run]) -> None:
     basket.show()
 
 
-def _step(run: Run) -> int | None:
-    """The checkpoint chosen; None for the end."""
+def checkpoint(run: Run, key: str = "step") -> int | None:
+    """A field for the run's checkpoint; None for the end, and where there are none."""
     kept = [step for step in run.checkpoints() if step < run.step()]
     if not kept:
         return None
     labels = [*map(str, kept), END]
-    if st.session_state.get("step") not in (None, *labels):
-        st.session_state["step"] = END  # of another run
-    chosen = st.select_slider("Checkpoint (step)", labels, value=END, key="step", bind="query-params")
+    if st.session_state.get(key) not in (None, *labels):
+        st.session_state[key] = END  # of another run
+    chosen = st.select_slider("Checkpoint (step)", labels, value=END, key=key, bind="query-params")
     return None if chosen == END else int(chosen)
 
 

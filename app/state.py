@@ -58,7 +58,7 @@ class Opened:
     @property
     def name(self) -> str:
         """The run's name, with the step where it is a checkpoint."""
-        return self.run.name if self.step is None else f"{self.run.name} at step {self.step:,}"
+        return self.run.name_at(self.step)
 
     def see(self, batch: Batch) -> Capture:
         """Everything that the views measure, captured on one input (the task decides its targets)."""
@@ -78,11 +78,13 @@ class Look:
         opened: the run.
         batch: the input, a batch of one.
         lines: the lines of Python that make the input, as `batch`, from `run` and `task`.
+        suffix: what these names end with, where it is the second of two: `_b` for `run_b`, `task_b`, `batch_b`.
     """
 
     opened: Opened
     batch: Batch
     lines: tuple[str, ...]
+    suffix: str = ""
 
     @property
     def seen(self) -> Capture:
@@ -123,8 +125,7 @@ def _opened(path: str, version: int, step: int | None) -> Opened:
 
     run = load_run(path)
     model = run.model(step)
-    name = run.name if step is None else f"{run.name} at step {step:,}"
-    subject = Subject.of(model, run.task(), name)
+    subject = Subject.of(model, run.task(), run.name_at(step))
     return Opened(run, step, version, model, hook(model), subject, hook_names(subject))
 
 

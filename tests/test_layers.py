@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "figures": MODELLING | {"capture", "instruments", "mechanisms", "edits"},
     "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
     "claims": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
+    "pairs": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "timeline": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "timeline"},
     "collection": MODELLING | {"runs", "training"},

@@ -56,7 +56,8 @@ class Inspected:
         fingerprint: of all tokens: runs with the same one were measured on the same examples.
         left_out: what does not apply -> why.
         bases: how far the two bases are from orthogonal; None for large vocabularies.
-        gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph.
+        gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph,
+            or without the control beside it.
         gold_mass_control: the same head's mass on the gold paths of other examples.
         example: a capture of a single sequence, to draw.
         shown_head: the layer and head to draw.
@@ -167,7 +168,7 @@ def inspect_run(
     conditions: list[dict[str, Any]] = []
     sequences: list[Int[Tensor, " pos"]] = []
     digest = sha256()
-    batches = list(_test_batches(subject.task, n, seed))
+    batches = list(test_batches(subject.task, n, seed))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
         conditions += [condition] * len(batch)
@@ -192,8 +193,9 @@ def inspect_run(
         if head is None:
             other = subject.task.sample(BATCH, generator(seed, "selection"), split="test")
             head = attention_graph.best_head(attention_graph.measure(capture(hooked, subject, other, names)))
-        graphs = (joined["attention_graph"], controls["attention_graph"]["mismatched"])
-        best = [attention_graph.gold_mass(m, head) for m in graphs]
+        if "mismatched" in controls["attention_graph"]:
+            graphs = (joined["attention_graph"], controls["attention_graph"]["mismatched"])
+            best = [attention_graph.gold_mass(m, head) for m in graphs]
     return Inspected(
         run=run,
         name=name,
@@ -229,7 +231,7 @@ def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
         step: of which checkpoint; by default the end.
     """
     model = run.model(step)
-    subject = Subject.of(model, run.task(), run.name)
+    subject = Subject.of(model, run.task(), run.name_at(step))
     from workbench.models.hooked import hook
 
     return capture(hook(model), subject, batch, hook_names(subject))
@@ -276,7 +278,7 @@ def _needed(subject: Subject, measures: Sequence[_Measure]) -> list[str]:
     return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
 
 
-def _test_batches(task: Task, n: int, seed: int) -> Iterator[tuple[dict[str, Any], int, Batch]]:
+def test_batches(task: Task, n: int, seed: int) -> Iterator[tuple[dict[str, Any], int, Batch]]:
     """N held-out sequences for each of the task's test conditions: each batch with its condition and its number."""
     for condition in task.conditions:
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))

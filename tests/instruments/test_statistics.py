@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from workbench.instruments import Measurement
-from workbench.instruments.comparison import COLUMNS, compare, over_seeds, paired
-from workbench.instruments.statistics import bootstrap, holm, share_interval, sign_flip, student, wilson
+from workbench.instruments.comparison import COLUMNS, compare, difference, difference_by_group, over_seeds, paired
+from workbench.instruments.statistics import apart, bootstrap, holm, share_interval, sign_flip, student, wilson
 
 
 def measured(values: np.ndarray, units: str = "share", model: str = "m") -> Measurement:
@@ -124,3 +124,78 @@ def test_a_comparison_is_over_what_both_have() -> None:
 def test_what_differs_in_shape_is_not_paired() -> None:
     with pytest.raises(ValueError, match="cannot be held against each other"):
         paired(measured(np.zeros((2, 3))), measured(np.zeros((3, 3))))
+
+
+def test_the_interval_of_a_difference_of_independent_means_agrees_with_scipys_bootstrap() -> None:
+    draws = np.random.default_rng(2)
+    first, second = draws.exponential(size=80), 2 * draws.exponential(size=50) + 0.3
+
+    def less(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return b.mean(axis) - a.mean(axis)
+
+    theirs = stats.bootstrap((first, second), less, n_resamples=20_000, random_state=np.random.default_rng(1))
+    low, high = apart(bootstrap(first), bootstrap(second), (first.mean(), second.mean()))
+    width = theirs.confidence_interval.high - theirs.confidence_interval.low
+    assert low == pytest.approx(theirs.confidence_interval.low, abs=0.08 * width)
+    assert high == pytest.approx(theirs.confidence_interval.high, abs=0.08 * width)
+
+
+def test_intervals_of_differences_cover_the_truth_as_often_as_they_say() -> None:
+    draws = np.random.default_rng(0)
+    first, second = draws.exponential(size=(1500, 60)), draws.normal(3, 2, size=(1500, 40))
+    low, high = apart(bootstrap(first), bootstrap(second), (first.mean(-1), second.mean(-1)))
+    assert 0.92 < np.mean((low <= 2) & (high >= 2)) < 0.98
+
+
+def test_a_difference_of_shares_keeps_its_width_where_all_are_right() -> None:
+    right = np.ones((1, 50))
+    low, high = apart(share_interval(right), share_interval(right), (right.mean(-1), right.mean(-1)))
+    assert high[0] == -low[0] == pytest.approx(1.96**2 / (50 + 1.96**2), abs=1e-4)  # Newcombe's
+
+
+def test_a_difference_over_the_same_examples_is_the_paired_one() -> None:
+    draws = np.random.default_rng(0)
+    hard = draws.random((2, 100))
+    first, second = measured(hard, "nats", "a"), measured(hard + 0.02 + 0.01 * draws.normal(size=(2, 100)), "nats", "b")
+    same, other = difference(first, second, same_examples=True), difference(first, second, same_examples=False)
+    assert np.array_equal(same.values, paired(first, second).mean().values)
+    assert same.values == pytest.approx(other.values) and same.units == other.units == "difference in nats"
+    assert same.low is not None and other.low is not None and same.low.min() > 0 > other.low.max()
+    assert same.settings["model"] == other.settings["model"] == "b less a"
+    assert (same.settings["paired"], other.settings["paired"]) == (True, False)
+
+
+def test_a_difference_is_where_both_were_measured_and_its_n_is_the_smaller() -> None:
+    draws = np.random.default_rng(0)
+    first, second = measured(draws.random((3, 30)), "nats"), measured(draws.random((5, 20)), "nats")
+    second = Measurement(**{**vars(second), "coords": {**second.coords, "layer": ["l9", "l2", "l0", "l7", "l8"]}})
+    found = difference(first, second, same_examples=False)
+    assert found.coords["layer"] == ["l0", "l2"] and found.n is not None and found.n.tolist() == [20, 20]
+    at_l0, at_l2 = second.values[2].mean() - first.values[0].mean(), second.values[1].mean() - first.values[2].mean()
+    assert found.values == pytest.approx([at_l0, at_l2])
+    with pytest.raises(ValueError, match="number of examples"):
+        difference(first, second, same_examples=True)
+    with pytest.raises(ValueError, match="dims or units"):
+        difference(first, measured(draws.random((3, 30)), "share"), same_examples=False)
+    with pytest.raises(ValueError, match="no layer in common"):
+        apart_layers = Measurement(**{**vars(first), "coords": {**first.coords, "layer": ["x", "y", "z"]}})
+        difference(first, apart_layers, same_examples=False)
+
+
+def test_one_example_of_each_has_a_difference_and_no_interval() -> None:
+    found = difference(measured(np.array([[1.0]]), "nats"), measured(np.array([[3.0]]), "nats"), same_examples=False)
+    assert found.values.tolist() == [2.0] and found.low is not None and np.isnan(found.low).all()
+
+
+def test_a_difference_by_group_is_the_difference_within_each_group_of_both() -> None:
+    draws = np.random.default_rng(1)
+    first, second = measured(draws.random((1, 40)), "share", "a"), measured(draws.random((1, 40)), "share", "b")
+    lengths = [2] * 20 + [5] * 20
+    found = difference_by_group((first, lengths), (second, lengths), "length", same_examples=True)
+    assert found.dims == ("length", "layer") and found.coords["length"] == [2, 5]
+    expected = difference(first.pick(range(20, 40)), second.pick(range(20, 40)), same_examples=True)
+    assert found.values[1] == expected.values and found.low is not None and found.low[1] == expected.low
+    other = difference_by_group((first, lengths), (second, [5] * 10 + [9] * 30), "length", same_examples=False)
+    assert other.coords["length"] == [5] and other.n is not None and other.n.tolist() == [[10]]
+    with pytest.raises(ValueError, match="no length in common"):
+        difference_by_group((first, lengths), (second, [7] * 40), "length", same_examples=False)

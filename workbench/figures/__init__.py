@@ -12,9 +12,11 @@ import plotly.graph_objects as go
 from workbench.figures import layers
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.bases import basis_cosines, basis_overlap
+from workbench.figures.beside import lens_difference_by_layer, with_difference
 from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.claims import causal
 from workbench.figures.curves import Runs, accuracy, gold_mass, hops
+from workbench.figures.differences import attention_difference, residual_difference
 from workbench.figures.drawing import Drawing
 from workbench.figures.edited import edited
 from workbench.figures.entropy import (
@@ -30,6 +32,7 @@ from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knoc
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
 from workbench.figures.paths import path_arcs, path_layers, side_by_side
+from workbench.figures.probes import probe_by_layer, probe_card
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
 from workbench.figures.trajectory import token_trajectory
@@ -81,6 +84,7 @@ __all__ = [
     "accuracy",
     "any_measure",
     "attention_arcs",
+    "attention_difference",
     "attention_matrix",
     "basis_cosines",
     "basis_overlap",
@@ -100,6 +104,7 @@ __all__ = [
     "hop_ladder",
     "hops",
     "knockout",
+    "lens_difference_by_layer",
     "lens_map",
     "line_name",
     "map_over_training",
@@ -109,10 +114,14 @@ __all__ = [
     "paper_projection",
     "path_arcs",
     "path_layers",
+    "probe_by_layer",
+    "probe_card",
     "projection_bars",
     "projection_map",
+    "residual_difference",
     "residual_maps",
     "side_by_side",
     "spectrum",
     "token_trajectory",
+    "with_difference",
 ]

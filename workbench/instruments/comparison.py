@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from workbench.instruments import statistics
 from workbench.instruments.measurement import SEED, Measurement
 
 COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "p", "p_holm")
+ROUNDING = 1e-9  # what rounding does to equal values is no difference
 
 
 def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
@@ -43,13 +45,64 @@ def paired(first: Measurement, second: Measurement) -> Measurement:
     """
     _check_alike(first, second)
     first.axis("example")
-    return replace(
-        first,
-        name=f"{first.name}: difference",
-        values=second.values - first.values,
-        units=f"difference in {first.units}",
-        settings={**first.settings, "model": f"{second.settings.get('model')} less {first.settings.get('model')}"},
-    )
+    apart = second.values - first.values
+    return _less(first, second, values=np.where(np.abs(apart) < ROUNDING, 0.0, apart))
+
+
+def difference(first: Measurement, second: Measurement, *, same_examples: bool) -> Measurement:
+    """Second less first on average, with its 95 % interval, wherever both were measured.
+
+    Over the same examples they are paired (see `paired`); else the interval is put together from those of the two
+    means (`statistics.apart`), and n is the smaller of the two.
+
+    Args:
+        first, second: the same measure of two runs, checkpoints or inputs, with its dim `example`. Of other dims, only
+            the labels that both have are kept: the points that both models have, the lengths of both tasks.
+        same_examples: whether example i of both is the same sequence, as where two `Inspected` have one fingerprint.
+
+    Raises:
+        ValueError: if dims or units differ, they share no label, or examples that should be the same differ in number.
+    """
+    first, second = _in_common(first, second)
+    if same_examples:
+        found = paired(first, second).mean("example")
+    else:
+        one, other = first.mean("example"), second.mean("example")
+        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
+        assert one.n is not None and other.n is not None
+        low, high = statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+        values, n = other.values - one.values, np.minimum(one.n, other.n)
+        found = _less(one, other, values=values, low=low, high=high, n=n)
+    return replace(found, settings={**found.settings, "paired": same_examples})
+
+
+def difference_by_group(
+    first: tuple[Measurement, Sequence[Hashable]],
+    second: tuple[Measurement, Sequence[Hashable]],
+    dim: str = "group",
+    *,
+    same_examples: bool,
+) -> Measurement:
+    """`difference` within each group that both have (a length, a test condition): the new first dim.
+
+    Args:
+        first, second: a measure with its dim `example`, and each example's group.
+        dim: what the groups are (`length`).
+        same_examples: as for `difference`; then the groups must be the same too.
+
+    Raises:
+        ValueError: as `difference` does, or if the two share no group.
+    """
+    own = [list(dict.fromkeys(groups)) for _, groups in (first, second)]
+    labels = [label for label in own[0] if label in own[1]]
+    if not labels:
+        raise ValueError(f"the two have no {dim} in common")
+
+    def part(of: tuple[Measurement, Sequence[Hashable]], label: Hashable) -> Measurement:
+        return of[0].pick([i for i, group in enumerate(of[1]) if group == label])
+
+    parts = [difference(part(first, label), part(second, label), same_examples=same_examples) for label in labels]
+    return Measurement.stack(parts, dim, labels)
 
 
 def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
@@ -97,6 +150,34 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
     return table
 
 
+def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
+    """The difference of two, which says what it is."""
+    models = f"{second.settings.get('model')} less {first.settings.get('model')}"
+    settings = {**first.settings, "model": models}
+    name, units = f"{first.name}: difference", f"difference in {first.units}"
+    return replace(first, name=name, units=units, settings=settings, labels=None, **numbers)
+
+
+def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:
+    """Both at the labels that both have, of every dim but `example`."""
+    if (first.dims, first.units) != (second.dims, second.units):
+        raise _not_comparable(first, second, "they differ in their dims or units")
+    for dim in first.dims:
+        if dim == "example":
+            continue
+        labels = [label for label in first.coords[dim] if label in second.coords[dim]]
+        if not labels:
+            raise _not_comparable(first, second, f"they have no {dim} in common")
+        first, second = _at(first, dim, labels), _at(second, dim, labels)
+    return first, second
+
+
+def _at(m: Measurement, dim: str, labels: Sequence[Any]) -> Measurement:
+    """The part at some labels of a dim."""
+    index = [list(m.coords[dim]).index(label) for label in labels]
+    return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels})
+
+
 def _alike(first: Measurement, second: Measurement) -> bool:
     def shape(m: Measurement) -> list[object]:
         return [m.units, *((dim, list(map(str, m.coords[dim]))) for dim in m.dims)]
@@ -106,7 +187,11 @@ def _alike(first: Measurement, second: Measurement) -> bool:
 
 def _check_alike(first: Measurement, second: Measurement) -> None:
     if not _alike(first, second):
-        raise ValueError(
-            f"{first.name!r} of {first.settings.get('model')} and {second.name!r} of {second.settings.get('model')} "
-            "cannot be held against each other: they differ in their dims, labels or number of examples"
-        )
+        raise _not_comparable(first, second, "they differ in their dims, labels or number of examples")
+
+
+def _not_comparable(first: Measurement, second: Measurement, why: str) -> ValueError:
+    return ValueError(
+        f"{first.name!r} of {first.settings.get('model')} and {second.name!r} of {second.settings.get('model')} "
+        f"cannot be held against each other: {why}"
+    )

@@ -50,6 +50,10 @@ class Run:
         """The folder's name, without what a terminal or a page would obey."""
         return harmless(self.path.resolve().name)
 
+    def name_at(self, step: int | None) -> str:
+        """The run's name, with the step where it is as of a checkpoint."""
+        return self.name if step is None else f"{self.name} at step {step:,}"
+
     def task(self) -> Task:
         return self.config.make_task()
 

@@ -1,0 +1,166 @@
+"""Compare: any two runs, checkpoints or inputs; what is drawn is the library's, and what cannot be, is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import workbench
+from tests.app.support import charts, check_code, drawings, page, titles
+from workbench.inspection import inspect_run
+from workbench.instruments.comparison import difference
+from workbench.pairs import lens_differences
+
+PANELS = [
+    "Right answers over all",
+    "Canvas",
+    "What each layer says already",
+    "Entropy by layer",
+    "How often each mechanism's claim holds",
+    "Right answers by condition",
+]
+HOW = {"n": 16, "seed": 0, "nulls": (), "causal": False}
+
+
+def compare(explorer: AppTest, run: str, other: str, **query: str) -> AppTest:
+    return page(explorer, "compare", run=run, run2=other, compare_n="16", **query)
+
+
+def subheaders(explorer: AppTest) -> list[str]:
+    return [one.value for one in explorer.subheader]
+
+
+def drawn(explorer: AppTest, title: str) -> list[dict]:
+    """The traces of the figure with this title."""
+    return next(chart["data"] for chart in charts(explorer) if chart["layout"]["title"]["text"] == title)
+
+
+def numbers(trace: dict) -> np.ndarray:
+    """A trace's y, which plotly may have packed."""
+    y = trace["y"]
+    if isinstance(y, dict):
+        import base64
+
+        return np.frombuffer(base64.b64decode(y["bdata"]), dtype=np.dtype(y["dtype"]))
+    return np.array(y)
+
+
+@pytest.mark.parametrize(
+    ("run", "other"),
+    [
+        ("chain-chacal", "chaser"),
+        ("chain-standard", "chain-chacal"),
+        ("sort-tempered", "sorter"),
+        ("sorter", "turned"),
+        ("multiply-seqvcr", "items-in-boxes"),
+        ("items-in-boxes", "chain-standard"),
+    ],
+)
+def test_any_two_runs_stand_side_by_side(explorer: AppTest, run: str, other: str) -> None:
+    compare(explorer, run, other)
+    assert not explorer.error and subheaders(explorer) == PANELS
+    assert f"**A · {run}**" in [one.value for one in explorer.markdown]
+    assert f"**B · {other}**" in [one.value for one in explorer.markdown]
+    assert "Accuracy" in titles(explorer) and "Matrix entropy" in titles(explorer)
+    assert len(drawings(explorer)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("run", "other", "query", "n"),
+    [
+        ("chain-chacal", "chain-standard", {}, 9),
+        ("sort-tempered", "sorter", {"how2": "Sample", "sample2": "2"}, 7),
+        ("sort-tempered", "sort-tempered", {"step2": "0", "compare_claim": "Minimum at the delimiter"}, 9),
+        ("sort-tempered", "sort-tempered", {"how2": "Type", "input2": "4 3 2"}, 7),
+        ("multiply-seqvcr", "items-in-boxes", {}, 5),
+    ],
+)
+def test_the_lines_of_every_panel_make_its_figure(explorer: AppTest, run: str, other: str, query: dict, n: int) -> None:
+    compare(explorer, run, other, **query)
+    assert check_code(explorer) == n
+
+
+def test_the_difference_is_the_librarys_paired_over_the_same_sequences(explorer: AppTest, run_root: Path) -> None:
+    compare(explorer, "chain-chacal", "chain-standard")
+    runs = [workbench.load_run(run_root / name) for name in ("chain-chacal", "chain-standard")]
+    found = [inspect_run(run, only=["entropy"], **HOW).examples["entropy"] for run in runs]
+    apart = difference(*found, same_examples=True)
+    one, other, below = drawn(explorer, "Matrix entropy")
+    assert numbers(one) == pytest.approx(found[0].mean().values) and numbers(other) == pytest.approx(
+        found[1].mean().values
+    )
+    assert numbers(below) == pytest.approx(apart.values) and len(apart.values) == 3 < len(numbers(other)) == 5
+    table = explorer.dataframe[0].value
+    assert list(table.columns)[-3:] == ["n", "p", "p (Holm)"] and set(table["n"]) == {"16"}
+
+
+def test_other_sequences_are_not_paired_and_nothing_is_tested(explorer: AppTest) -> None:
+    compare(explorer, "sort-tempered", "multiply-seqvcr")
+    assert not explorer.dataframe
+    chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
+    assert "not paired" in chart["layout"]["title"]["subtitle"]["text"]
+    said = [one.value for one in explorer.info]
+    assert any("cannot read A's input" in one for one in said) and any("different tokens" in one for one in said)
+    assert any("told apart by length, B's by digit" in one for one in said)
+
+
+def test_by_default_it_is_another_run_of_the_same_task_or_the_same_run(explorer: AppTest) -> None:
+    page(explorer, "compare", run="chain-standard")
+    assert explorer.selectbox(key="run2").value == "chain-chacal"
+    explorer.selectbox(key="run").set_value("multiply-seqvcr").run()
+    assert not explorer.exception and explorer.selectbox(key="run2").value == "multiply-seqvcr"
+    assert [one.value for one in explorer.info] == [
+        "Both sides are the same: choose another run, checkpoint or input for B."
+    ]
+    assert not charts(explorer)
+    explorer.segmented_control(key="how2").set_value("Sample").run()
+    explorer.number_input(key="sample2").set_value(5).run()
+    assert not explorer.exception and len(drawings(explorer)) == 2
+
+
+def test_two_checkpoints_are_compared_over_held_out_sequences(explorer: AppTest) -> None:
+    compare(explorer, "sort-tempered", "sort-tempered", step2="0")
+    assert "**B · sort-tempered at step 0**" in [one.value for one in explorer.markdown]
+    names = [trace["name"] for trace in drawn(explorer, "Matrix entropy")]
+    assert names == ["A · sort-tempered", "B · sort-tempered at step 0", "difference"]
+    assert "Difference of attention: pattern" in titles(explorer)
+
+
+def test_two_inputs_of_one_model_are_compared_by_themselves(explorer: AppTest) -> None:
+    compare(explorer, "sort-tempered", "sort-tempered", how2="Type", input2="4 3 2 4 4 4")
+    assert not explorer.error and not explorer.dataframe
+    assert any("one model" in one.value for one in explorer.info)
+    chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
+    assert "no interval" in chart["layout"]["title"]["subtitle"]["text"]
+    before = numbers(drawn(explorer, "Matrix entropy")[1])
+    explorer.text_input(key="input2").set_value("9 8").run()
+    after = numbers(drawn(explorer, "Matrix entropy")[1])
+    assert not explorer.exception and not np.allclose(before, after)
+    explorer.text_input(key="input2").set_value("nine").run()
+    assert not explorer.exception and "'nine' is not a number" in explorer.error[0].value
+    assert not charts(explorer)
+
+
+def test_what_is_chosen_changes_what_is_drawn(explorer: AppTest, run_root: Path) -> None:
+    compare(explorer, "chain-standard", "chain-chacal", head="layer 1, head 2")
+    assert explorer.selectbox(key="head").value == "1.2" and len(drawings(explorer)) == 3
+    before = drawings(explorer)
+    explorer.selectbox(key="head2").set_value("0.3").run()
+    assert not explorer.exception
+    assert [a == b for a, b in zip(before, drawings(explorer), strict=True)] == [True, False, True]
+    explorer.selectbox(key="compare_lens").set_value("kl").run()
+    (line,) = drawn(explorer, "Decoded from each layer: KL(first ‖ second)")
+    runs = [workbench.load_run(run_root / name) for name in ("chain-standard", "chain-chacal")]
+    assert numbers(line) == pytest.approx(lens_differences(*runs, n=16, seed=0).mean().values)
+    assert check_code(explorer) == 9
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "other"), [("chain-chacal", "5 6 7 8", "9 9 9 9"), ("sort-tempered", "4", "7")]
+)
+def test_the_shortest_inputs_are_compared(explorer: AppTest, run: str, text: str, other: str) -> None:
+    compare(explorer, run, run, how="Type", input=text, how2="Type", input2=other)
+    assert not explorer.error and subheaders(explorer) == PANELS

@@ -1,0 +1,146 @@
+"""A measure of two runs, checkpoints or inputs beside each other, with their difference below."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.figures.curves import Runs, sample_size
+from workbench.figures.generic import place_name, places
+from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union, point_name
+from workbench.instruments import Measurement, lens_difference
+from workbench.instruments.comparison import ROUNDING
+
+POINTS = ("layer", "point")  # dims whose labels are hook names of the residual
+
+
+def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None) -> go.Figure:
+    """A measure of two sides, and below it the second less the first with its interval and a line at zero.
+
+    Differences whose interval leaves out 0 have filled markers. Where only one side was measured there is none.
+
+    Args:
+        runs: two names -> the same measure of each, averaged over examples. Over a single dim that has an order
+            (layers, hops, lengths) it is drawn as lines, else as bars, one for each place.
+        apart: their difference (`comparison.difference`).
+        title: by default the measure's name.
+    """
+    assert len(runs) == 2, f"a difference is of two, not of {len(runs)}"
+    first = next(iter(runs.values()))
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.6, 0.4], vertical_spacing=0.07)
+    for i, (name, m) in enumerate(runs.items()):
+        figure.add_trace(_side(m, name, i), row=1, col=1)
+    figure.add_trace(_below(apart), row=2, col=1)
+    figure.add_hline(y=0, row=2, col=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
+    framed(figure, title or first.name, _about(runs, apart), height=600 if _in_order(first) else 500)
+    figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45)
+    shares = first.units == "share"
+    figure.update_yaxes(title=first.units, row=1, **({"range": [-0.03, 1.03], "tickformat": ".0%"} if shares else {}))
+    figure.update_yaxes(title="difference", row=2, **({"tickformat": "+.0%"} if shares else {}))
+    return _axis(figure, list(runs.values()))
+
+
+def _side(m: Measurement, name: str, i: int) -> Any:
+    """One side's line, or its bars where the places have no order."""
+    known = ~np.isnan(m.values.reshape(-1))
+    shown: dict[str, Any] = {
+        "x": list(compress(_labels(m), known)),
+        "y": m.values.reshape(-1)[known],
+        "error_y": _bars(m, known),
+        "name": name,
+    }
+    if not _in_order(m):
+        shown["error_y"] = {**(shown["error_y"] or {}), "color": GREY}
+        return go.Bar(**shown, marker={"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}})
+    line = {"color": PALETTE[i], "width": 2.5}
+    return go.Scatter(**shown, mode="lines+markers", line=line, marker={"symbol": SYMBOLS[i], "size": 8})
+
+
+def _below(apart: Measurement) -> go.Scatter:
+    known = ~np.isnan(apart.values.reshape(-1))
+    y = apart.values.reshape(-1)
+    sure = np.zeros(len(y), dtype=bool)
+    if apart.low is not None and apart.high is not None and _most(apart) > 1:
+        sure = (apart.low.reshape(-1) > ROUNDING) | (apart.high.reshape(-1) < -ROUNDING)
+    return go.Scatter(
+        x=list(compress(_labels(apart), known)),
+        y=y[known],
+        error_y=_bars(apart, known),
+        name="difference",
+        mode="lines+markers" if _in_order(apart) else "markers",
+        line={"color": PURPLE, "width": 2},
+        marker={"symbol": np.where(sure, "diamond", "diamond-open")[known], "size": 9, "color": PURPLE},
+    )
+
+
+def _bars(m: Measurement, known: np.ndarray) -> dict[str, Any] | None:
+    """Error bars of the values that are known; none where a single example stands behind each."""
+    if m.low is None or m.high is None or _most(m) < 2:
+        return None
+    above, below = (end.reshape(-1)[known] for end in (m.high - m.values, m.values - m.low))
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5, "width": 4}
+
+
+def _about(runs: Runs, apart: Measurement) -> str:
+    """The subtitle: how many sequences, what the lower row is, and how it was paired."""
+    one, other = runs
+    below = f"below: {other} less {one}"
+    if max(map(_most, runs.values())) < 2:
+        return f"single inputs: there is no interval<br>{below}"
+    paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
+    return f"{sample_size(runs)}; bars are 95 % intervals<br>{below}, {paired}; filled where the interval leaves out 0"
+
+
+def _most(m: Measurement) -> int:
+    """The largest number of examples behind a value."""
+    return 1 if m.n is None or not m.n.size else int(m.n.max())
+
+
+def _in_order(m: Measurement) -> bool:
+    if len(m.dims) != 1:
+        return False
+    return m.dims[0] in POINTS or all(isinstance(label, int | float) for label in m.coords[m.dims[0]])
+
+
+def _labels(m: Measurement) -> list[Any]:
+    """What stands under each value: a number, the name of a point, or a place in words."""
+    if _in_order(m):
+        dim = m.dims[0]
+        return [point_name(label) if dim in POINTS else label for label in m.coords[dim]]
+    name = m.name.removesuffix(": difference")
+    return [", ".join(place_name(*at) for at in place.items()) or name for place in places(m)]
+
+
+def _axis(figure: go.Figure, sides: list[Measurement]) -> go.Figure:
+    """Names along the axes, the title under the lowest."""
+    known = [~np.isnan(m.values.reshape(-1)) for m in sides]
+    labels = ordered_union([list(compress(_labels(m), there)) for m, there in zip(sides, known, strict=True)])
+    first = sides[0]
+    if _in_order(first) and first.dims[0] not in POINTS:
+        figure.update_xaxes(**({"tickvals": labels} if len(labels) <= 32 else {}))
+        title = first.dims[0]
+    else:
+        figure.update_xaxes(type="category", categoryorder="array", categoryarray=labels)
+        title = "residual: layer · point" if _in_order(first) else ""
+    lowest = list(figure.select_xaxes())[-1]
+    lowest.update(title=title)
+    return figure
+
+
+def lens_difference_by_layer(found: Measurement) -> go.Figure:
+    """How far what two models decode from the same layer lies apart, from the embedding up.
+
+    Args:
+        found: `lens_difference.measure(...)` or `pairs.lens_differences(...)`, averaged over examples.
+    """
+    figure = go.Figure(_side(found, found.settings["model"], 0))
+    about = f"{found.settings['model']}; {sample_size({'': found})} at scored positions; bars are 95 % intervals"
+    framed(figure, f"Decoded from each layer: {lens_difference.HOW[found.settings['how']][2]}", about, legend=False)
+    figure.update_yaxes(title=found.units, rangemode="tozero")
+    if found.units == "share":
+        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    return _axis(figure, [found])
