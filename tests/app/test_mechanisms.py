@@ -128,12 +128,12 @@ def test_a_link_opens_a_sequence_in_which_the_claim_fails(explorer: AppTest, run
     assert len(links) == 10
     query = {name: values[0] for name, values in parse_qs(links[0][1]).items()}
     assert query["run"] == "sort-tempered" and query["how"] == "Type"
-    support.page(explorer, "canvas", **query)
-    (drawing,) = (svg for svg in support.drawings(explorer) if "data-cell" in svg)
+    fresh = AppTest.from_file(str(APP), default_timeout=60)
+    (drawing,) = (svg for svg in support.drawings(support.page(fresh, "canvas", **query)) if "data-cell" in svg)
     tokens = re.findall(r'data-tip="position \d+: (\S+)"', drawing)
     assert tokens[: tokens.index("⊥")] == query["input"].split()
-    support.page(explorer, "mechanisms", **query)
-    assert badges(explorer)[1] == "does not hold on this input"
+    again = support.page(AppTest.from_file(str(APP), default_timeout=60), "mechanisms", **query)
+    assert badges(again)[1] == "does not hold on this input"
 
 
 def test_a_checkpoint_keeps_its_step_in_code_and_links(explorer: AppTest) -> None:
