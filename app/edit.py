@@ -17,7 +17,7 @@ from typing import Any
 import streamlit as st
 
 from app import cells
-from app.fields import choose, forget_other
+from app.fields import choose, first_drawn, start_anew
 from app.heads import Head, chosen_head
 from app.panel import code, panel
 from app.state import Look, plain
@@ -75,13 +75,10 @@ def try_an_edit(look: Look) -> None:
 
 def _start(look: Look, tried: Edited) -> int:
     """The first position drawn; of long inputs, by default so that the answer that the edit does most to is seen."""
-    last = len(projection.sequence(look.seen, 0)) - WIDEST
-    if last <= 0:
-        return 0
-    forget_other("edit_start", repr(tried.edit))
-    standing = min(last, max(0, (tried.most or 0) - WIDEST // 2))
-    chosen: int = st.slider(f"First of {WIDEST} positions", 0, last, standing, key="edit_start", bind="query-params")
-    return chosen
+    standing = max(0, (tried.most or 0) - WIDEST // 2)
+    n_pos = len(projection.sequence(look.seen, 0))
+    start_anew("edit_start", repr(tried.edit), min(standing, max(0, n_pos - WIDEST)))
+    return first_drawn(n_pos, "edit_start", standing)
 
 
 def from_click(layer: int | None, head: int | None, query: int, key: int) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import streamlit as st
+
+from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")
 
@@ -15,8 +18,22 @@ OF_AN_EDIT = (
 )
 """The fields of the panel that tries an edit."""
 
-OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", "probe_position", *OF_AN_EDIT)
+OF_HOPS = ("other_run", "hops_powers", "hops_to")
+"""The fields of the page of hops that depend on the run."""
+
+OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", "probe_position", *OF_HOPS, *OF_AN_EDIT)
 """Fields that mean something else in another run, and start anew there."""
+
+
+def bound(key: str) -> Literal["query-params"] | None:
+    """How a field for a number is kept in the URL; not at all where that holds one too large to be any number.
+
+    Streamlit would stop with an exception at `?position=1e400`.
+    """
+    try:
+        return "query-params" if math.isfinite(float(st.query_params.get(key, "0"))) else None
+    except ValueError:  # no number: Streamlit lets it go
+        return "query-params"
 
 
 def choose(
@@ -27,6 +44,7 @@ def choose(
     format_func: Callable[[Any], str] = str,
     place: Any = st,
     help: str | None = None,
+    width: int | Literal["stretch"] = "stretch",
 ) -> T:
     """A select box, in the URL in the words shown; what it held for another input goes where it is no option.
 
@@ -44,6 +62,7 @@ def choose(
         format_func=format_func,
         bind="query-params",
         help=help,
+        width=width,
     )
     return chosen
 
@@ -62,8 +81,24 @@ def position_in(
     if kept is not None and not 0 <= kept < n_pos:
         del st.session_state[key]
     chosen: int | None = place.number_input(
-        label, 0, n_pos - 1, value=default, key=key, placeholder=every, bind="query-params", help=help
+        label, 0, n_pos - 1, value=default, key=key, placeholder=every, bind=bound(key), help=help
     )
+    return chosen
+
+
+def first_drawn(n_pos: int, key: str = "start", default: int | None = None, place: Any = st) -> int:
+    """A slider for the first position of a drawing that holds `WIDEST` of them; none, and 0, where all of them fit.
+
+    It stands at the end of the input, or at `default`.
+    """
+    last = n_pos - WIDEST
+    if last <= 0:
+        return 0
+    kept = st.session_state.get(key)
+    if kept is not None and not 0 <= kept <= last:
+        del st.session_state[key]
+    label, standing = f"First position drawn: {WIDEST} of {n_pos} fit", last if default is None else min(last, default)
+    chosen: int = place.slider(label, 0, last, standing, key=key, bind=bound(key))
     return chosen
 
 
@@ -76,9 +111,9 @@ def forget_other_run(path: str) -> None:
     st.session_state["run_before"] = path
 
 
-def forget_other(key: str, owner: object) -> None:
-    """Start a field anew where what its default belongs to has changed: the layer of a γ."""
+def start_anew(key: str, owner: object, default: Any) -> None:
+    """Put a field back to its default where what the default belongs to has changed: the layer of a γ."""
     before = st.session_state.get(f"{key}_before")
     if before not in (None, owner):
-        st.session_state.pop(key, None)
+        st.session_state[key] = default
     st.session_state[f"{key}_before"] = owner

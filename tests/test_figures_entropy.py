@@ -82,6 +82,15 @@ def test_distributions_hold_every_example_at_its_layer() -> None:
     assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, untrained"]
 
 
+def test_a_mark_lies_at_its_own_value_of_every_layer() -> None:
+    own = per_example()
+    one = own.select(example=4)
+    (figure,) = figures.distributions_by_layer({"a": own}, {}, {"this input": one})
+    mark = figure.data[-1]
+    assert mark.name == "this input" and mark.type == "scatter" and mark.y == NAMES
+    assert list(mark.x) == list(own.values[:, 4])
+
+
 def test_distributions_need_each_examples_value() -> None:
     with pytest.raises(AssertionError, match="each example's value"):
         figures.distributions_by_layer({"a": per_example().mean()}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,6 +13,7 @@ import torch
 
 from workbench import figures
 from workbench.instruments import Measurement
+from workbench.instruments.attention_graph import power_name
 from workbench.instruments.graph_measures import MEASURES
 from workbench.instruments.head_roles import ROLES
 from workbench.instruments.path_mass import hop_labels
@@ -98,6 +100,22 @@ def test_a_ladder_of_one_head_or_of_rollout_needs_no_choice() -> None:
     assert bars["hop 1"] == pytest.approx((0.4, 0.7)) and "own position" not in bars and bars["hop 5"] == (0, 0)
 
 
+def test_a_ladder_of_a_single_example_claims_no_interval() -> None:
+    one = ladder(0.9).select(layer=0, head=0)
+    single = replace(one, low=None, high=None, n=None, settings={**one.settings, "layer": 0, "head": 3})
+    (figure,) = figures.hop_ladder({"γ = 0.5": single, "γ = 0": single}, {})
+    assert figure.data[-1].text == ("90.0%", "90.0%") and "interval" not in figure.layout.title.subtitle.text
+    assert figure.data[0].y[0] == "<b>γ = 0.5</b>, layer 0 head 3 "
+
+
+def test_the_gamma_of_a_ladder_is_named_only_where_its_runs_share_it() -> None:
+    half, none = (ladder(0.9, gamma=gamma).select(layer=0, head=0) for gamma in (0.5, 0.0))
+    said = [
+        figures.hop_ladder(runs, {})[0].layout.title.subtitle.text for runs in ({"a": half}, {"a": half, "b": none})
+    ]
+    assert "γ 0.5" in said[0] and "γ" not in said[1]
+
+
 def test_roles_stand_over_chance() -> None:
     run, chance = roles(), roles()
     (figure,) = figures.head_roles({"a": run}, {"a, random_graph": chance})
@@ -138,3 +156,50 @@ def test_matrices_side_by_side_share_their_marks() -> None:
     assert len(marks) == 4 and [mark.showlegend for mark in marks] == [True, True, False, False]
     with pytest.raises(ValueError, match="no matrix to draw"):
         figures.side_by_side({})
+
+
+def powers(n: int, n_hops: int = 3) -> Measurement:
+    names, labels = [f"{i}:w" for i in range(n)], ["pattern", *map(power_name, range(2, n_hops + 1)), "resolvent"]
+    values = np.tril(RNG.random((len(labels), n, n)))
+    coords = {"matrix": labels, "query": names, "key": names}
+    return Measurement("Attention of layer 0, head 0", values, tuple(coords), coords, "share", {"model": "m"})
+
+
+def outlined(figure: go.Figure, column: str) -> set[tuple[str, str]]:
+    """(query, key) of the marks in the panel with this x axis."""
+    marks = [trace for trace in figure.data if trace.type == "scatter" and (trace.xaxis or "x") == column]
+    return {edge for mark in marks for edge in zip(mark.y, mark.x, strict=True)}
+
+
+def test_a_power_has_the_gold_edges_of_as_many_hops_outlined_and_the_rest_all_of_them() -> None:
+    rollout = replace(powers(6).select(matrix="pattern"), settings={"model": "deep"})
+    deep = Measurement.stack([rollout], "matrix", ["rollout"])
+    gold = [(1, 3, 2), (2, 3, 1), (3, 3, 0)]
+    figure = figures.hop_matrices(powers(6), deep, gold)
+    assert [heat.z.shape for heat in figure.data if heat.type == "heatmap"] == [(6, 6)] * 5
+    assert [note.text for note in figure.layout.annotations][2:] == [
+        "A³: 3 steps",
+        "all that the layer applies",
+        "rollout of deep",
+    ]
+    first, second, third = ("3:w", "2:w"), ("3:w", "1:w"), ("3:w", "0:w")
+    assert [outlined(figure, axis) for axis in ("x", "x2", "x3")] == [{first}, {second}, {third}]
+    assert outlined(figure, "x4") == outlined(figure, "x5") == {first, second, third}
+
+
+def test_of_long_inputs_a_window_is_drawn_and_the_subtitle_says_which() -> None:
+    m = powers(200, 1)
+    figure = figures.hop_matrices(m, None, [(1, 10, 2), (1, 199, 150), (1, 199, 60)], start=72)
+    heat = figure.data[0]
+    assert np.array_equal(heat.z, m.values[0, 72:, 72:]) and heat.x[0] == "72:w" and heat.y[-1] == "199:w"
+    assert outlined(figure, "x") == {("199:w", "150:w")}
+    assert "positions 72 to 199 of 200" in figure.layout.title.subtitle.text
+    with pytest.raises(ValueError, match="there is no position 200"):
+        figures.hop_matrices(m, start=200)
+
+
+def test_a_long_path_is_shortened_in_the_legend_only() -> None:
+    way = tuple(range(40, 0, -1))
+    one = Path(way, (0.5,) * 39, (0,) * 39, (None,) * 39, 0.5**39)
+    figure = figures.path_arcs([one], [str(i) for i in range(41)], "Paths")
+    assert "40 in all" in figure.data[0].name and len(figure.data[0].name) < 100 and len(figure.data[1].x) == 39

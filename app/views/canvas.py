@@ -6,12 +6,11 @@ import streamlit as st
 
 from app import cells
 from app.edit import from_click, try_an_edit
-from app.fields import position_in
+from app.fields import first_drawn, position_in
 from app.heads import choose_head, choose_matrix
 from app.panel import code, panel
 from app.state import Look, current
 from workbench import figures
-from workbench.figures.canvas import WIDEST
 from workbench.instruments import attention_graph, projection
 
 
@@ -36,12 +35,7 @@ def canvas(look: Look) -> None:
         threshold = fourth.slider("Edges from", 0.01, 0.5, 0.05, 0.01, key="threshold", bind="query-params")
         with fifth:
             query = choose_focus(look)
-        start = 0
-        if n_pos > WIDEST:
-            last = n_pos - WIDEST
-            start = st.slider(
-                f"First position drawn: {WIDEST} of {n_pos} fit", 0, last, last, key="start", bind="query-params"
-            )
+        start = first_drawn(n_pos)
         picture = st.container()
         point, position = cells.chosen(look)
         how = f"layer={layer}, head={head}, which={which!r}, basis={basis!r}, threshold={threshold}"

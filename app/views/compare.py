@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.fields import choose, position_in
+from app.fields import choose, first_drawn, position_in
 from app.heads import choose_head, choose_matrix
 from app.measured import compared, pair, show, why_not
 from app.panel import Panel, code, panel
@@ -83,7 +83,7 @@ def canvases(sides: Sides) -> None:
         threshold = from_at.slider("Edges from", 0.01, 0.5, 0.05, 0.01, key="threshold", bind="query-params")
         sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
         query = position_in("Edges read by position", min(sizes), "focus", None, st.columns([1, 3])[0])
-        start = _start(max(sizes))
+        start = first_drawn(max(sizes))
         for name, look, at, n_pos in zip("AB", sides.looks, (head, other), sizes, strict=True):
             how = {"layer": at[0], "head": at[1], "which": which, "basis": basis, "threshold": threshold}
             how |= {"start": min(start, max(0, n_pos - WIDEST)), "query": query}
@@ -93,14 +93,6 @@ def canvases(sides: Sides) -> None:
             return
         _attention(p, sides, (head, other), which, start)
         _cells(p, sides, basis, start)
-
-
-def _start(n_pos: int) -> int:
-    if n_pos <= WIDEST:
-        return 0
-    last = n_pos - WIDEST
-    label = f"First position drawn: {WIDEST} of {n_pos} fit"
-    return st.slider(label, 0, last, last, key="start", bind="query-params")
 
 
 def _canvas(p: Panel, sides: Sides, name: str, look: Look, how: dict[str, Any]) -> None:

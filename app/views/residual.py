@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from app import cells
+from app.fields import first_drawn
 from app.panel import code, panel
 from app.state import Look, current
 from workbench import figures
-from workbench.figures.canvas import WIDEST
 from workbench.instruments import projection, unexplained
 from workbench.instruments.trajectory import ranks, trajectory
 
@@ -24,11 +24,7 @@ def maps(look: Look) -> None:
             "Measured by", list(HOW), key="how_measured", format_func=HOW.__getitem__, bind="query-params"
         )
         final_norm = right.toggle("After the final norm", key="final_norm", bind="query-params")
-        n_pos = len(projection.sequence(seen, 0))
-        start = 0
-        if n_pos > WIDEST:
-            last = n_pos - WIDEST
-            start = more.slider(f"First of {WIDEST} positions", 0, last, last, key="start", bind="query-params")
+        start = first_drawn(len(projection.sequence(seen, 0)), place=more)
         picture = st.container()
         point, position = cells.chosen(look)
         points = projection.from_embedding(seen.subject)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -29,6 +31,14 @@ def charts(explorer: AppTest) -> list[dict[str, Any]]:
 def titles(explorer: AppTest) -> list[str]:
     """The titles of the plotly figures."""
     return [chart["layout"]["title"]["text"] for chart in charts(explorer)]
+
+
+def numbers(data: Any) -> np.ndarray:
+    """An array of a figure's JSON, which plotly packs."""
+    if not isinstance(data, dict):
+        return np.array(data, dtype=float)
+    shape = [int(size) for size in data["shape"].split(",")] if "shape" in data else [-1]
+    return np.frombuffer(base64.b64decode(data["bdata"]), data["dtype"]).reshape(shape)
 
 
 def drawings(explorer: AppTest) -> list[str]:

@@ -104,3 +104,14 @@ def test_a_random_graph_holds_chance_where_perfect_attention_holds_all(chained: 
     assert found["chain"] == pytest.approx(expected, abs=0.02)
     with pytest.raises(ValueError, match="'drawn' or 'permuted', not 'other'"):
         random_graph(capture, generator(0, "graph"), "other")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n_edges", [0, 1, 400])
+def test_every_pair_of_positions_counts_once_at_its_fewest_hops(n_edges: int) -> None:
+    draw = torch.randint(0, 7, (n_edges, 4), generator=generator(0, "edges"))
+    fewest: dict[tuple[int, int, int], int] = {}
+    for example, hop, query, key in draw.tolist():
+        if query != key:
+            fewest[example, query, key] = min(hop, fewest.get((example, query, key), hop))
+    expected = [[example, hop, query, key] for (example, query, key), hop in sorted(fewest.items())]
+    assert path_mass.first_edges(Truth(draw)).tolist() == expected

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.instruments.resolvent import chacal, hop_terms, path_length, resolvent, weighted_by_steps
+from workbench.capture import Capture
+from workbench.instruments import attention_graph
+from workbench.instruments.resolvent import chacal, hop_terms, matrices, path_length, resolvent, weighted_by_steps
 from workbench.models.attention import ATTENTION
 
 NUMERICS = json.loads((Path(__file__).parents[1] / "data" / "numerics.json").read_text(encoding="utf-8"))
@@ -74,3 +76,26 @@ def test_wrong_settings_are_refused_in_one_line(random_pattern: Patterns) -> Non
         chacal(0.5, "eq6")
     with pytest.raises(ValueError, match="n_hops must be at least 1, not 0"):
         resolvent(A, 0.5, n_hops=0)
+
+
+@pytest.mark.parametrize("variant", ["chacal", "standard"])
+def test_without_a_gamma_the_matrix_is_what_the_layer_applies(
+    chained: Callable[..., Capture], uniform: Patterns, variant: str
+) -> None:
+    seen = chained(uniform, variant=variant)
+    own, applied = matrices(seen, 2, 0, 1), attention_graph.matrices(seen, 2, 0, 1)
+    assert own.values[0] == pytest.approx(applied.select(matrix="resolvent").values)
+    assert own.dims == applied.dims and list(own.coords["query"]) == list(applied.coords["query"])
+
+
+def test_at_gamma_zero_the_matrix_is_the_pattern_and_at_another_the_resolvent(
+    chained: Callable[..., Capture], uniform: Patterns
+) -> None:
+    seen = chained(uniform, variant="chacal")
+    A = attention_graph.pattern(seen, 0)[1, 0]
+    assert matrices(seen, 1, 0, 0, gamma=0.0).values[0] == pytest.approx(A.numpy())
+    found = matrices(seen, 1, 0, 0, gamma=0.5)
+    assert found.values[0] == pytest.approx(resolvent(A, 0.5, unit=True).numpy())
+    assert found.settings["gamma"] == 0.5
+    with pytest.raises(ValueError, match="gamma must be in"):
+        matrices(seen, 0, 0, 0, gamma=1.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.capture import Capture
 from workbench.instruments import rollout
 from workbench.instruments.resolvent import resolvent
-from workbench.instruments.strongest_paths import Path, across_layers, within_layer
+from workbench.instruments.strongest_paths import Path, across_layers, table, within_layer
 
 Patterns = Callable[..., Tensor]
 
@@ -111,3 +111,11 @@ def test_impossible_questions_are_refused(random_pattern: Patterns) -> None:
     for wrong in ({"most": 0}, {"longest": 0}, {"gamma": 0.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             within_layer(A, 2, 1, **wrong)
+
+
+def test_a_table_keeps_the_weight_and_the_way_of_every_path(random_pattern: Patterns) -> None:
+    found = within_layer(random_pattern(5), 4, 1, most=2)
+    kept = table(found, ["a", "b", "c", "d", "e"], "m")
+    assert kept.values.tolist() == [path.weight for path in found] and kept.settings["model"] == "m"
+    assert kept.labels is not None and kept.labels[0] == " → ".join("abcde"[at] for at in found[0].positions)
+    assert kept.frame()["path"].tolist() == ["1", "2"]

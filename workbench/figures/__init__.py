@@ -31,7 +31,7 @@ from workbench.figures.generic import any_measure
 from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knockout
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
-from workbench.figures.paths import path_arcs, path_layers, side_by_side
+from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, over_training
@@ -102,6 +102,7 @@ __all__ = [
     "graph_measures",
     "head_roles",
     "hop_ladder",
+    "hop_matrices",
     "hops",
     "knockout",
     "lens_difference_by_layer",

@@ -14,7 +14,18 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, faint, framed, in_order, ordered_union, point_name
+from workbench.figures.style import (
+    DASHES,
+    GREY,
+    PALETTE,
+    SYMBOLS,
+    VERMILLION,
+    faint,
+    framed,
+    in_order,
+    ordered_union,
+    point_name,
+)
 from workbench.figures.training import over_training
 from workbench.instruments import Measurement
 
@@ -48,10 +59,11 @@ def by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
             colour = colour_of(trace.name, list(runs))
             trace.update(line={"color": colour, "dash": DASHES[2], "width": 1.5}, marker={"size": 6, "color": colour})
             trace.marker.symbol = "circle-open"
-    return [figure.update_layout(margin_t=TOP, height=HEIGHT).update_yaxes(rangemode="normal")]
+    height = HEIGHT + 7 * max(0, len(figure.data) - 6)  # a long legend takes no room from the plot
+    return [figure.update_layout(margin_t=TOP, height=height).update_yaxes(rangemode="normal")]
 
 
-def distributions_by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
+def distributions_by_layer(runs: Runs, controls: Runs, marks: Runs | None = None) -> list[go.Figure]:
     """A measure's distribution over examples at every layer, the runs over each other (Seq-VCR, Fig. 4): one figure.
 
     Densities are kernel estimates that end where the examples end, each as high as the next; controls are outlines.
@@ -59,6 +71,7 @@ def distributions_by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
     Args:
         runs, controls: `entropy`, `effective_rank` or `anisotropy` of one set of settings *per example*: dims `layer`,
             `example`.
+        marks: name -> the same of a single example, dim `layer`: where it lies among the others.
     """
     first = next(iter(runs.values()))
     figure = go.Figure()
@@ -83,6 +96,16 @@ def distributions_by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
                 opacity=0.8 if control else 1.0,
                 hoverinfo="name+x",
             )
+    for i, (name, m) in enumerate((marks or {}).items()):
+        symbol = {"symbol": SYMBOLS[2 + i % 4], "size": 11, "color": VERMILLION, "line": {"width": 1, "color": "white"}}
+        figure.add_scatter(
+            x=m.values,
+            y=[point_name(point) for point in m.coords["layer"]],
+            mode="markers",
+            name=name,
+            marker=symbol,
+            hovertemplate="%{y}: %{x:.3f}",
+        )
     layers = [point_name(label) for label in ordered_union([list(m.coords["layer"]) for m in runs.values()])]
     n = sorted({len(m.coords["example"]) for m in (*runs.values(), *controls.values())})
     counted = f"{n[0]} sequences" if len(n) == 1 else f"{n[0]} to {n[-1]} sequences"

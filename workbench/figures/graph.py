@@ -25,11 +25,11 @@ BESIDE = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "r
 def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
     """How mass divides between the hops of the gold chain and the rest: one stacked bar a run, its controls below it.
 
-    The mark is the mass on the whole chain, with its interval.
+    The mark is the mass on the whole chain, with its interval where there is one.
 
     Args:
-        runs: `path_mass.measure(...)` or `rollout.measure(...)`; of path mass, one head may be selected, and otherwise
-            each run is drawn by its best, chosen on these same examples.
+        runs: `path_mass.measure(...)` or `rollout.measure(...)`, averaged over examples or of a single one; of path
+            mass, one head may be selected, and otherwise each run is drawn by its best, chosen on these same examples.
         controls: the same of each control; the run's head is drawn.
     """
     rows = [row for run, m in runs.items() for row in _with_controls(run, m, controls)]
@@ -66,10 +66,12 @@ def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
         showlegend=False,
         hoverinfo="skip",
     )
-    first = next(iter(runs.values()))
-    what = "share of a query's mass on its ancestor h hops up; right: on the whole chain, with 95 % interval"
-    how = _settings(first) + ("best head of these sequences; " if "head" in first.dims else "")
-    framed(figure, first.name, f"{what}<br>{how}{sample_size(runs)}", height=230 + 36 * len(rows))
+    sure = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
+    what = f"share of a query's mass on its ancestor h hops up; right: on the whole chain{sure}"
+    how = list(dict.fromkeys(_settings(m) for m in runs.values()))
+    best = "best head of these sequences; " if any("head" in m.dims for m in runs.values()) else ""
+    note = f"{how[0] if len(how) == 1 else ''}{best}{sample_size(runs)}"
+    framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
     figure.update_layout(margin={"t": 104})
     figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
     figure.update_xaxes(title="share of mass", range=[0, 1.24], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
@@ -245,7 +247,9 @@ def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, 
         chain = m.select(hop="chain")
         layer, head = np.unravel_index(int(np.nanargmax(chain.values)), chain.values.shape)
         place = {"layer": m.coords["layer"][int(layer)], "head": m.coords["head"][int(head)]}
-        where = f", layer {place['layer']} head {place['head']}"
+    at = place or {dim: m.settings[dim] for dim in ("layer", "head") if dim in m.settings}
+    if len(at) == 2 and "all" not in at.values():
+        where = f", layer {at['layer']} head {at['head']}"
     beside = [(f"{name} ", null.select(**place)) for name, null in _controls(run, controls)]
     named = [(f"{run}: {name}", null) for name, null in beside]
     return [(f"<b>{run}</b>{where} ", m.select(**place)), *named]
@@ -259,8 +263,8 @@ def _parts(measured: list[Measurement]) -> dict[Any, str]:
 
 
 def _with_interval(m: Measurement) -> str:
-    if m.low is None or m.high is None:
-        return f"{float(m.values):.1%}"
+    if m.low is None or m.high is None or np.isnan(m.low).any():
+        return "" if np.isnan(m.values).any() else f"{float(m.values):.1%}"
     return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
 
 

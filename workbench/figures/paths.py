@@ -11,10 +11,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.attention import ARC
+from workbench.figures.canvas import WIDEST
 from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, thinned
 from workbench.instruments import Measurement
-from workbench.instruments.attention_graph import Edge
+from workbench.instruments.attention_graph import Edge, hop_of
 from workbench.instruments.strongest_paths import Path
+
+MOST_NAMED = 10  # steps of a path in the legend
 
 # Steep near zero, so that rows spread over many keys are seen beside sharp ones.
 STEEP = [
@@ -25,59 +28,135 @@ STEEP = [
 ]
 
 
-def side_by_side(parts: Mapping[str, Measurement], gold: Sequence[Edge] = ()) -> go.Figure:
+def side_by_side(
+    parts: Mapping[str, Measurement],
+    gold: Sequence[Edge] | Mapping[str, Sequence[Edge]] = (),
+    *,
+    title: str = "Attention on one example",
+    columns: int | None = None,
+    start: int = 0,
+) -> go.Figure:
     """Matrices over the same tokens as heat maps next to one another, with the gold edges outlined in each.
+
+    At most `WIDEST` positions are drawn, from `start`; the subtitle says which.
 
     Args:
         parts: title -> a measurement with the dims `query` and `key`, for example of
             `attention_graph.matrices(...)` or `rollout.matrices(...)` with one matrix selected.
-        gold: `attention_graph.gold_edges(...)`, or those of one hop.
+        gold: `attention_graph.gold_edges(...)`, or those of one hop; or title -> those of that matrix.
+        title: of the figure.
+        columns: how many to a row; by default all.
+        start: the first position drawn.
 
     Raises:
-        ValueError: if there is nothing to draw.
+        ValueError: if there is nothing to draw, or no such position.
     """
     if not parts:
         raise ValueError("there is no matrix to draw")
-    figure = make_subplots(rows=1, cols=len(parts), subplot_titles=list(parts), horizontal_spacing=0.09)
     names = list(next(iter(parts.values())).coords["query"])
-    marks = {"gold, 1 hop": ("square-open", ORANGE, 1), "gold, further hops": ("circle-open", PURPLE, 2)}
-    size = max(4, min(20, 290 // len(names)))
-    for column, (title, part) in enumerate(parts.items(), start=1):
+    if not 0 <= start < len(names):
+        raise ValueError(f"there is no position {start}; the input has {len(names)} tokens")
+    window = slice(start, min(len(names), start + WIDEST))
+    columns = min(columns or len(parts), len(parts))
+    rows = -(-len(parts) // columns)
+    figure = _grid(list(parts), rows, columns)
+    for number, (name, part) in enumerate(parts.items()):
+        where = {"row": number // columns + 1, "col": number % columns + 1}
         figure.add_heatmap(
-            z=part.values,
+            z=part.values[window, window],
+            x=names[window],
+            y=names[window],
             coloraxis="coloraxis",
-            customdata=[[f"{query} reads {key}" for key in names] for query in names],
-            hovertemplate=f"{title}, %{{customdata}}: %{{z:.3f}}<extra></extra>",
-            row=1,
-            col=column,
+            hovertemplate=f"{name}, %{{y}} reads %{{x}}: %{{z:.3f}}<extra></extra>",
+            **where,
         )
-        for label, (symbol, colour, hop) in marks.items():
-            edges = [edge for edge in gold if min(edge[0], 2) == hop]
-            if edges:
-                figure.add_scatter(
-                    x=[key for _, _, key in edges],
-                    y=[query for _, query, _ in edges],
-                    mode="markers",
-                    name=label,
-                    legendgroup=label,
-                    showlegend=column == 1,
-                    marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.6}},
-                    hoverinfo="skip",
-                    row=1,
-                    col=column,
-                )
+        due = gold.get(name, ()) if isinstance(gold, Mapping) else gold
+        inside = [(hop, q, k) for hop, q, k in due if window.start <= min(q, k) and max(q, k) < window.stop]
+        size = max(3.0, min(20.0, 680 / columns / len(names[window])))
+        _outline(figure, inside, names, size, where)
+    cut = "" if len(names[window]) == len(names) else f"; positions {start} to {window.stop - 1} of {len(names)}"
     models = dict.fromkeys(str(part.settings["model"]) for part in parts.values())
-    subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example"
-    framed(figure, "Attention on one example", subtitle, height=620, legend=bool(gold))
+    subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example{cut}"
+    framed(figure, title, subtitle, height=230 + rows * (390 if rows == 1 else 330))
     figure.update_annotations(font={"size": 13})
-    last = len(names) - 0.5
     bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(width=120 + 480 * len(parts), margin={"t": 110}, coloraxis={"colorscale": STEEP, "cmin": 0})
-    figure.update_layout(coloraxis_colorbar=bar)
-    figure.update_xaxes(title="key (position:token)", tickangle=-90, showgrid=False, **thinned(names, 32))
-    figure.update_xaxes(range=[-0.5, last], constrain="domain")
-    figure.update_yaxes(showgrid=False, automargin=True, range=[last, -0.5], **thinned(names, 32))
+    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120}, showlegend=bool(gold))
+    figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
+    last, ticks = len(names[window]) - 0.5, thinned(names[window], 64 // (columns + 1))
+    axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
+    figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
+    figure.update_yaxes(automargin=True, range=[last, -0.5], **axis)
+    figure.update_xaxes(title="key (position:token)", row=rows)
     return figure.update_yaxes(title="query (position:token)", col=1)
+
+
+def _grid(titles: Sequence[str], rows: int, columns: int) -> go.Figure:
+    """Places for matrices over the same tokens: zooming into one zooms into all, and only outer axes have labels."""
+    gaps = {"horizontal_spacing": 0.03, "vertical_spacing": 0.12 / rows}
+    figure = make_subplots(rows=rows, cols=columns, subplot_titles=titles, **gaps)
+    figure.update_xaxes(matches="x").update_yaxes(matches="y")
+    for number in range(rows * columns):
+        where = {"row": number // columns + 1, "col": number % columns + 1}
+        if number + columns < len(titles):  # another one is below it
+            figure.update_xaxes(showticklabels=False, **where)
+        if number % columns:
+            figure.update_yaxes(showticklabels=False, **where)
+        if number >= len(titles):
+            figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
+    return figure
+
+
+def _outline(
+    figure: go.Figure, gold: Sequence[Edge], names: Sequence[str], size: float, where: Mapping[str, int]
+) -> None:
+    """The gold edges of one hop as squares, those of further hops as circles."""
+    marks = {"gold, 1 hop": ("square-open", ORANGE, 1), "gold, further hops": ("circle-open", PURPLE, 2)}
+    shown = {trace.name for trace in figure.data}
+    for label, (symbol, colour, hop) in marks.items():
+        edges = [edge for edge in gold if min(edge[0], 2) == hop]
+        if edges:
+            figure.add_scatter(
+                x=[names[key] for _, _, key in edges],
+                y=[names[query] for _, query, _ in edges],
+                mode="markers",
+                name=label,
+                legendgroup=label,
+                showlegend=label not in shown,
+                marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.6 if size > 5 else 1}},
+                hoverinfo="skip",
+                **where,
+            )
+
+
+def hop_matrices(
+    matrices: Measurement, beside: Measurement | None = None, gold: Sequence[Edge] = (), *, start: int = 0
+) -> go.Figure:
+    """One head's pattern, its powers and all that its layer applies, beside a deep model's rollout of the same tokens.
+
+    In a power of the pattern the gold edges of as many hops are outlined, in the others all.
+
+    Args:
+        matrices: `attention_graph.matrices(...)`.
+        beside: `rollout.matrices(...)` of another model on the same tokens.
+        gold: `attention_graph.gold_edges(...)`.
+        start: the first of at most `WIDEST` positions drawn.
+
+    Raises:
+        ValueError: if there is no such position.
+    """
+    parts, due = {}, {}
+    for which in matrices.coords["matrix"]:
+        hop = hop_of(which)
+        title = {1: "A: the pattern", None: "all that the layer applies"}.get(hop, f"{which}: {hop} steps")
+        parts[title] = matrices.select(matrix=which)
+        due[title] = [edge for edge in gold if hop in (None, edge[0])]
+    if beside is not None:
+        title = f"rollout of {beside.settings['model']}"
+        parts[title], due[title] = beside.select(matrix="rollout"), list(gold)
+    columns = {4: 2}.get(len(parts), min(3, len(parts)))
+    beside_it = f", beside the rollout of {beside.settings['model']}" if beside is not None else ""
+    heading = f"{matrices.name}: hop by hop{beside_it}"
+    return side_by_side(parts, due if gold else (), title=heading, columns=columns, start=start)
 
 
 def path_arcs(paths: Sequence[Path], names: Sequence[str], title: str, subtitle: str = "") -> go.Figure:
@@ -165,12 +244,17 @@ def _line(rank: int) -> dict[str, Any]:
 
 def _legend(rank: int, path: Path) -> dict[str, Any]:
     """A path's name in the legend: its rank, its weight and its edges; across layers those through heads."""
-    way = " → ".join(map(str, path.positions))
+    way = " → ".join(_shortened([str(position) for position in path.positions]))
     if len(set(path.layers)) > 1:
         edges = zip(pairwise(path.positions), path.layers, path.heads, strict=True)
         through = [f"layer {at} head {head} {q} → {k}" for (q, k), at, head in edges if head is not None]
-        way = ", ".join(through) or "the residual stream alone"
+        way = ", ".join(_shortened(through)) or "the residual stream alone"
     return {"name": f"{rank + 1}: {way}, weight {path.weight:.3g}", "legendgroup": str(rank), "legendrank": rank}
+
+
+def _shortened(steps: list[str]) -> list[str]:
+    """The first and last steps of a long way, which the figure itself shows in full."""
+    return steps if len(steps) <= MOST_NAMED else [*steps[: MOST_NAMED - 2], f"… {len(steps)} in all …", steps[-1]]
 
 
 def _frame(figure: go.Figure, names: Sequence[str], title: str, subtitle: str, n_paths: int) -> None:

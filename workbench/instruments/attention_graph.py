@@ -131,14 +131,9 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
     Raises:
         ValueError: if there is no such example, layer or head.
     """
-    n, n_heads = pattern(capture, layer).shape[:2]
-    if not 0 <= example < n:
-        raise ValueError(f"there is no example {example}; the batch has {n}")
-    if not 0 <= head < n_heads:
-        raise ValueError(f"there is no head {head}; layer {layer} has {n_heads}, from 0")
-    task, tokens = capture.subject.task, capture.batch.tokens[example]
-    length = int(task.lengths(tokens[None])[0])
-    names = [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]
+    check_place(capture, example, layer, head)
+    names = position_names(capture, example)
+    length = len(names)
     A = pattern(capture, layer)[example : example + 1]
     found = {"pattern": A[0, head]}
     for hop in range(2, n_hops + 1):
@@ -155,6 +150,22 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
         caption="How much of each key's value a query reads: by the pattern in one step, by its powers in as many, by "
         "the resolvent (rows scaled to sum to 1) in all the layer applies.",
     )
+
+
+def check_place(capture: Capture, example: int, layer: int, head: int) -> None:
+    """Raise ValueError if the capture has no such example, layer or head."""
+    n, n_heads = pattern(capture, layer).shape[:2]
+    if not 0 <= example < n:
+        raise ValueError(f"there is no example {example}; the batch has {n}")
+    if not 0 <= head < n_heads:
+        raise ValueError(f"there is no head {head}; layer {layer} has {n_heads}, from 0")
+
+
+def position_names(capture: Capture, example: int) -> list[str]:
+    """One example's real tokens as `position:word`."""
+    task, tokens = capture.subject.task, capture.batch.tokens[example]
+    length = int(task.lengths(tokens[None])[0])
+    return [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]
 
 
 def power_name(hop: int) -> str:

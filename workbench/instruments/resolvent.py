@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.instruments.attention_graph import unit_rows
+from workbench.capture import Capture
+from workbench.instruments.attention_graph import check_place, pattern, position_names, unit_rows
+from workbench.instruments.measurement import Measurement
 from workbench.lookup import lookup
 from workbench.models.attention import Attention
 from workbench.models.attention.chacal import ChacalAttention
@@ -50,6 +53,40 @@ def resolvent(
     else:
         matrix = torch.stack(list(islice(hop_terms(layer, A), n_hops))).sum(0)
     return unit_rows(matrix) if unit else matrix
+
+
+def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: float | None = None) -> Measurement:
+    """What one head's pattern would reach at this γ, over one example: dims `matrix` (`resolvent`), `query`, `key`.
+
+    Over the example's real tokens, labelled as by `attention_graph.matrices`; rows scaled to sum to 1.
+
+    Args:
+        capture: with the layer's pattern.
+        example: which sequence of the capture.
+        layer, head: whose pattern.
+        gamma: take the resolvent at this γ (Eq. 5), whatever the layer does; by default what it applies.
+
+    Raises:
+        ValueError: if γ is not in [0, 1), or there is no such example, layer or head.
+    """
+    check_place(capture, example, layer, head)
+    names = position_names(capture, example)
+    A = pattern(capture, layer)[example : example + 1, head : head + 1, : len(names), : len(names)]
+    if gamma is None:
+        one = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
+    else:
+        one = resolvent(A, gamma, unit=True)
+    about = {"layer": layer, "head": head, "example": example, "gamma": "the model's" if gamma is None else gamma}
+    return Measurement(
+        name=f"Resolvent of layer {layer}, head {head}",
+        values=np.asarray(one[0].cpu()),
+        dims=("matrix", "query", "key"),
+        coords={"matrix": ["resolvent"], "query": names, "key": names},
+        units="share",
+        settings={"model": capture.subject.name, **about},
+        caption="How much of each key's value a query would read by all paths of the pattern, each further step "
+        "weighing γ times as much (ChaCAL, Eq. 5). At another γ than its own no layer does this.",
+    )
 
 
 def chacal(gamma: float, form: str = "eq5") -> ChacalAttention:

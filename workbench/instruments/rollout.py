@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.attention_graph import needs, pattern, resolvent, unit_rows, why_not
+from workbench.instruments.attention_graph import needs, pattern, position_names, resolvent, unit_rows, why_not
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.path_mass import first_edges, hop_labels, hops_told_apart, shares
 from workbench.instruments.resolvent import weighted_by_steps
@@ -125,9 +125,8 @@ def matrices(capture: Capture, example: int, *, residual: float = 0.5, heads: He
 
     Over the example's real tokens, labelled `position:word`. Arguments and errors as for `measure`.
     """
-    task, tokens = capture.subject.task, capture.batch.tokens[example]
-    length = int(task.lengths(tokens[None])[0])
-    names = [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]
+    names = position_names(capture, example)
+    length = len(names)
     one = rollout(capture, residual=residual, heads=heads)[example, :length, :length]
     return Measurement(
         name="Attention through all layers",

@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from workbench.instruments.measurement import Measurement
+
 
 @dataclass(frozen=True)
 class Path:
@@ -46,6 +48,27 @@ class Path:
             (*self.heads, head),
             self.weight * edge * factor,
         )
+
+
+def table(paths: Sequence[Path], names: Sequence[str], model: str) -> Measurement:
+    """Paths as a table to keep: dims `path` (1: the strongest), its weight; `labels` say which way it leads.
+
+    Args:
+        paths: strongest first.
+        names: of the positions (`attention_graph.position_names`).
+        model: whose attention it is.
+    """
+    return Measurement(
+        name="Strongest paths",
+        values=np.array([path.weight for path in paths], dtype=float),
+        dims=("path",),
+        coords={"path": range(1, len(paths) + 1)},
+        units="product of its edges",
+        settings={"model": model},
+        labels=np.array([" → ".join(names[position] for position in path.positions) for path in paths], dtype=object),
+        caption="The ways by which most of what a query gets from a key comes. That a path is strong does not show "
+        "that the model uses it.",
+    )
 
 
 def within_layer(
