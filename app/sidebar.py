@@ -9,6 +9,7 @@ import streamlit as st
 from app import basket, state
 from app.fields import bound, forget_other_run
 from app.state import Look, Opened, plain
+from app.words import attention
 from workbench.examples import WHICH, example
 from workbench.runs import Run
 from workbench.tasks import Batch, Task
@@ -48,19 +49,13 @@ def checkpoint(run: Run, key: str = "step") -> int | None:
 def facts(opened: Opened) -> None:
     """What was trained, on what, and how well it does."""
     config, metrics = opened.run.config, opened.run.metrics()
-    kinds = [f"{layer['variant']}{_gamma(layer)}" for layer in config.model.attention]
-    shown = f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
     accuracy = metrics["accuracy"].dropna() if "accuracy" in metrics else metrics.index[:0]
     right = f"{accuracy.iloc[-1]:.1%} right at the end" if len(accuracy) else "accuracy not measured"
     st.caption(
         f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
-        f"{plain(shown)}; width {config.model.d_model}, {config.model.n_heads} heads; {opened.run.step():,} steps, "
-        f"seed {config.seed}; **{right}**"
+        f"{plain(attention(config))}; width {config.model.d_model}, {config.model.n_heads} heads; "
+        f"{opened.run.step():,} steps, seed {config.seed}; **{right}**"
     )
-
-
-def _gamma(layer: dict[str, object]) -> str:
-    return f" (γ = {layer['gamma']})" if "gamma" in layer else ""
 
 
 def entry(opened: Opened) -> Look | None:

@@ -106,8 +106,13 @@ def current() -> Look:
 
 
 def runs() -> list[Run]:
-    """The runs directly under the root that can be opened."""
-    return scan_runs(root())[0]
+    """The runs directly under the root that can be opened and have weights."""
+    return [run for run in scanned()[0] if run.version]
+
+
+def scanned() -> tuple[list[Run], list[str]]:
+    """The runs directly under the root, those that have no weights yet among them; why others cannot be opened."""
+    return scan_runs(root())
 
 
 def opened(run: Run, step: int | None = None) -> Opened:

@@ -53,7 +53,7 @@ def row_of(run: Run) -> dict[str, Any]:
     latest = {name: metrics[name].dropna().tolist()[-1:] if name in metrics else [] for name in FIGURES}
     return {
         "run": run.name,
-        "status": _status(run),
+        "status": status(run),
         "step": run.step(),
         **{name: values[0] if values else float("nan") for name, values in latest.items()},
         **{name: record.get(name, float("nan")) for name in COSTS},
@@ -62,7 +62,8 @@ def row_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _status(run: Run) -> str:
+def status(run: Run) -> str:
+    """`finished`; `training` while a process holds the run; `stopped` where none does."""
     if run.finished:
         return "finished"
     if not (run.path / STATES / ".lock").exists():

@@ -128,6 +128,7 @@ def inspect_run(
     head: tuple[int, int] | None = None,
     nulls: Sequence[str] = (*NULLS, UNTRAINED),
     causal: bool = True,
+    conditions: Sequence[Mapping[str, Any]] | None = None,
     progress: bool = False,
 ) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
@@ -143,6 +144,7 @@ def inspect_run(
         head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
         nulls: controls to make, of those that each instrument and mechanism has.
         causal: make the mechanisms' causal tests too.
+        conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         progress: show a progress bar on standard error.
 
     Raises:
@@ -165,13 +167,13 @@ def inspect_run(
             one.fit(UNTRAINED, fresh, fresh_subject, seed)
     names = _needed(subject, measures)
     draws = generator(seed, "control")
-    conditions: list[dict[str, Any]] = []
+    measured_on: list[dict[str, Any]] = []
     sequences: list[Int[Tensor, " pos"]] = []
     digest = sha256()
-    batches = list(test_batches(subject.task, n, seed))
+    batches = list(test_batches(subject.task, n, seed, conditions))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
-        conditions += [condition] * len(batch)
+        measured_on += [condition] * len(batch)
         sequences += [row[:end] for row, end in zip(batch.tokens, task.lengths(batch.tokens).tolist(), strict=True)]
         digest.update(batch.tokens.numpy().tobytes())
         seen = capture(hooked, subject, batch, names)
@@ -210,7 +212,7 @@ def inspect_run(
             if one.name in MECHANISMS
         },
         causal={one.name: Measurement.join(one.causal).mean("example") for one in measures if one.causal},
-        conditions=conditions,
+        conditions=measured_on,
         sequences=sequences,
         fingerprint=digest.hexdigest(),
         left_out=left_out,
@@ -278,9 +280,11 @@ def _needed(subject: Subject, measures: Sequence[_Measure]) -> list[str]:
     return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
 
 
-def test_batches(task: Task, n: int, seed: int) -> Iterator[tuple[dict[str, Any], int, Batch]]:
+def test_batches(
+    task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[tuple[dict[str, Any], int, Batch]]:
     """N held-out sequences for each of the task's test conditions: each batch with its condition and its number."""
-    for condition in task.conditions:
+    for condition in map(dict, task.conditions if conditions is None else conditions):
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
         whole = task.sample(n, draws, split="test", **condition)
         for number, start in enumerate(range(0, n, BATCH)):

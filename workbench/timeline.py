@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 
 from workbench import figures
-from workbench.inspection import Inspected, Settings, inspect_run
+from workbench.figures.curves import sample_size
+from workbench.figures.entropy import HEIGHT, TOP
+from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import Measurement
+from workbench.learning import events
+from workbench.lookup import lookup
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 
 NULL = "mismatched"  # an untrained model is the first checkpoint
 MOST_LINES = 14
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was measured of a run as of one step.
+
+    Attributes:
+        step: which.
+        measured: instrument or mechanism -> its mean over examples, with interval and n.
+        controls: the same measures beside the truth of other examples.
+        head: the layer and head whose attention is shown, and whose mass on gold paths is `gold_mass` in both.
+    """
+
+    step: int
+    measured: dict[str, Measurement]
+    controls: dict[str, Measurement]
+    head: tuple[int, int]
+
+    @staticmethod
+    def of(one: Inspected, step: int) -> Moment:
+        """What of an inspection of the run at that step goes into a timeline."""
+        controls = {name: nulls[NULL] for name, nulls in one.controls.items() if NULL in nulls}
+        gold = {} if one.gold_mass is None else {"gold_mass": one.gold_mass}
+        control = {} if one.gold_mass_control is None else {"gold_mass": one.gold_mass_control}
+        return Moment(step, one.measured | gold, controls | control, one.shown_head)
 
 
 @dataclass(frozen=True)
@@ -48,60 +78,93 @@ class Timeline:
         return self.measured | {f"{name}-{NULL}": m for name, m in self.controls.items()}
 
 
-def follow(
-    last: Inspected,
-    *,
-    n: int,
-    seed: int,
-    only: Sequence[str] = (),
-    settings: Settings | None = None,
-    progress: bool = False,
-) -> Timeline:
-    """Measure a run at every checkpoint, on the same sequences as at its end.
-
-    The head whose attention is shown is the one that is best at the end, at every step. Models are not edited.
-
-    Args:
-        last: the run inspected at its end, with the same n, seed, names and settings.
-        n, seed, only, settings, progress: as for `inspect_run`.
+def checkpoints(run: Run) -> list[int]:
+    """The steps of a run's checkpoints before its end.
 
     Raises:
-        ValueError: if the run has no checkpoints.
+        ValueError: if the run does not say at which step its latest weights were saved.
     """
-    run = last.run
-    kept = [step for step in run.checkpoints() if step < run.step()]
-    if not kept:
+    last = run.step()
+    return [step for step in run.checkpoints() if step < last]
+
+
+def moment(run: Run, step: int | None = None, **how: Any) -> Moment:
+    """Measure a run as of one checkpoint, or its end, on held-out sequences; no model is edited.
+
+    Args:
+        run: the run.
+        step: the checkpoint's; by default the end.
+        how: as for `inspect_run`: n, seed, and name, only, settings, head, conditions.
+
+    Raises:
+        ValueError: as `inspect_run`; if there is no such checkpoint, or it is damaged.
+    """
+    return Moment.of(
+        inspect_run(run, step=step, nulls=(NULL,), causal=False, **how), run.step() if step is None else step
+    )
+
+
+def measure(run: Run, *, progress: bool = False, **how: Any) -> Timeline:
+    """Measure a run at its end and at every checkpoint, on the same sequences.
+
+    The head whose attention is shown is the one that is best at the end, at every step, unless one is given.
+
+    Args:
+        run: the run.
+        progress: show a progress bar on standard error.
+        how: as for `moment`: n, seed, and name, only, settings, head, conditions.
+
+    Raises:
+        ValueError: if the run has no checkpoints, and as `moment`.
+    """
+    check_checkpoints(run)
+    return _through(run, moment(run, **how), progress, how)
+
+
+def follow(last: Inspected, *, progress: bool = False, **how: Any) -> Timeline:
+    """`measure` for a run that is already inspected at its end.
+
+    Args:
+        last: the run inspected at its end, with the same n, seed, names, settings and conditions.
+        progress: show a progress bar on standard error.
+        how: as for `moment`.
+
+    Raises:
+        ValueError: if the run has no checkpoints, and as `moment`.
+    """
+    check_checkpoints(last.run)
+    return _through(last.run, Moment.of(last, last.run.step()), progress, {**how, "name": last.name})
+
+
+def _through(run: Run, last: Moment, progress: bool, how: Mapping[str, Any]) -> Timeline:
+    name = how.get("name") or run.name
+    kept = track(checkpoints(run), f"{escape(name)} over training", console=Console(stderr=True), disable=not progress)
+    return join(run, [*(moment(run, step, **{**how, "head": last.head}) for step in kept), last], name)
+
+
+def check_checkpoints(run: Run) -> None:
+    """Raise ValueError, which says how to get them, if a run has no checkpoints before its end."""
+    if not checkpoints(run):
         raise ValueError(
             f"{run.path} has no checkpoints to draw a timeline of; train it with --checkpoint_count 20 (log-spaced), "
             "--checkpoint_every 100, or --checkpoint_at '[0.5, 0.9]' (accuracies)"
         )
-    how = {"n": n, "seed": seed, "name": last.name, "only": only, "settings": settings, "head": last.shown_head}
-    through = track(kept, f"{last.name} over training", console=Console(stderr=True), disable=not progress)
-    inspected = [inspect_run(run, step=step, nulls=(NULL,), causal=False, **how) for step in through]  # type: ignore[arg-type]
-    inspected.append(last)
-    steps = [*kept, run.step()]
-
-    def over_steps(found: Sequence[Measurement]) -> Measurement:
-        return Measurement.stack(found, "step", steps)
-
-    measured = {name: over_steps([one.measured[name] for one in inspected]) for name in last.measured}
-    controls = {
-        name: over_steps([one.controls[name][NULL] for one in inspected])
-        for name, nulls in last.controls.items()
-        if NULL in nulls
-    }
-    if last.gold_mass is not None:
-        for target, of in ((measured, "gold_mass"), (controls, "gold_mass_control")):
-            target["gold_mass"] = over_steps([getattr(one, of) for one in inspected])
-    return Timeline(run, last.name, steps, measured, controls, last.shown_head, list(dict.fromkeys(_events(run))))
 
 
-def _events(run: Run) -> Iterator[tuple[int, str]]:
-    for row in run.log():
-        if row.get("event") == "checkpoint":
-            yield int(row["step"]), f"accuracy ≥ {max(row['passed']):.0%}"
-        elif row.get("event") == "target":
-            yield int(row["step"]), "target reached"
+def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeline:
+    """A timeline of moments of one run, measured alike and in order of their steps.
+
+    Args:
+        run: the run.
+        moments: the last one decides what is in the timeline.
+        name: what to call the run; by default its folder's name.
+    """
+    last, steps = moments[-1], [one.step for one in moments]
+    measured, controls = (
+        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in found}
+        for which, found in (("measured", last.measured), ("controls", last.controls))
+    )
+    return Timeline(run, name or run.name, steps, measured, controls, last.head, events(run))
 
 
 Section = tuple[str, str, list[go.Figure]]
@@ -109,7 +172,7 @@ Section = tuple[str, str, list[go.Figure]]
 
 def timeline_section(timeline: Timeline) -> Section:
     """The report's section on a run over training: its title, what it shows and does not, its figures."""
-    drawn = [_draw(timeline, name) for name in timeline.measured if name != "entropy"]
+    drawn = [draw(timeline, name) for name in timeline.measured if name != "entropy"]
     if "entropy" in timeline.measured:
         drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
     text = (
@@ -122,14 +185,25 @@ def timeline_section(timeline: Timeline) -> Section:
     return f"Over training: {timeline.name}", text, drawn
 
 
-def _draw(timeline: Timeline, name: str) -> go.Figure:
-    """One measurement over training: lines, with the control of claims; where there are too many, a map."""
-    own = timeline.measured[name]
+def draw(timeline: Timeline, name: str) -> go.Figure:
+    """One measurement over training: lines, with the control of claims; where there are too many, a map.
+
+    Args:
+        timeline: the run over training.
+        name: an instrument or mechanism that was measured, or `gold_mass`.
+
+    Raises:
+        ValueError: if that was not measured.
+    """
+    own = lookup(timeline.measured, name, "measure of this timeline")
+    if name == "entropy":
+        return figures.by_layer_over_training({timeline.name: own}, {})[0]
     layer, head = timeline.head
     where: dict[str, Any] = {"layer": layer, "head": head} if "head" in own.dims else {}
     found = lines(own, **where)
     if len(found) > MOST_LINES:
-        return figures.map_over_training({figures.line_name(label): line for label, line in found.items()}, own.name)
+        rows = {figures.line_name(label): line for label, line in found.items()}
+        return figures.map_over_training(rows, own.name, f"{timeline.name} over training")
     asked = name in MECHANISMS or name == "gold_mass"
     control = lines(timeline.controls[name], **where) if asked and name in timeline.controls else {}
     alone = "claim holds" if name in MECHANISMS else own.name
@@ -137,8 +211,18 @@ def _draw(timeline: Timeline, name: str) -> go.Figure:
         {figures.line_name(label) or alone: line for label, line in one.items()} for one in (found, control)
     )
     in_order = bool({"layer", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
-    place = ", ".join(f"{dim} {label}" for dim, label in where.items())
-    return figures.over_training(named, own.name, place, controls=controls, in_order=in_order, events=timeline.events)
+    subtitle = _subtitle(timeline, own, bool(where) or name == "gold_mass", bool(controls))
+    figure = figures.over_training(
+        named, own.name, subtitle, controls=controls, in_order=in_order, events=timeline.events
+    )
+    return figure.update_layout(margin_t=TOP, height=HEIGHT)
+
+
+def _subtitle(timeline: Timeline, own: Measurement, of_head: bool, controlled: bool) -> str:
+    """Two lines: what of, and how sure it is."""
+    head = ", layer {}, head {}".format(*timeline.head) if of_head else ""
+    dotted = "; dotted: control" if controlled else ""
+    return f"{timeline.name} over training{head}<br>{sample_size({'': own})}; bands: 95 % intervals{dotted}"
 
 
 def lines(measurement: Measurement, **where: Any) -> dict[str, Measurement]:

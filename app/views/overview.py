@@ -1,7 +1,224 @@
-"""Not there yet."""
+"""All runs under the root: pick one, compare two, lay learning curves over each other, train one more."""
 
 from __future__ import annotations
 
-from app.state import current
+import hashlib
+from pathlib import Path
+from typing import Any
 
-current()
+import pandas as pd
+import streamlit as st
+
+from app import demo_form, state, words
+from app.panel import panel
+from app.state import plain
+from workbench import figures
+from workbench.collection import status
+from workbench.learning import learning_curves
+from workbench.runs import CONFIG, METRICS, Run
+
+ROW, MOST_ROWS = 35, 15  # pixels; rows shown before the table scrolls
+MOST_POINTS = 60  # of a sparkline
+MOST_CURVES = 12  # runs laid over each other
+
+Row = dict[str, Any]
+
+
+def overview() -> None:
+    found, problems = state.scanned()
+    rows, damaged = [], list(problems)
+    for run in found:
+        try:
+            rows.append({**_row(str(run.path), _signature(run), run), "status": _status(run)})
+        except ValueError as error:
+            damaged.append(str(error))
+    if not rows:
+        welcome()
+    else:
+        table(rows, {run.name: run for run in found})
+    if damaged:
+        st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
+    demo_form.show(state.root())
+
+
+def welcome() -> None:
+    st.markdown(
+        "This is where you look into small transformers that you trained on tasks whose answers and algorithms are "
+        "known: at their attention, their residual, and how both came about.  \n"
+        "There is no run in this folder yet. Train one below, in about the time that it says, or on the command line."
+    )
+
+
+@st.fragment
+def table(rows: list[Row], found: dict[str, Run]) -> None:
+    with st.container(border=True, key="panel-runs"):
+        head, field = st.columns([3, 2], vertical_alignment="center")
+        head.subheader(f"Runs ({len(rows)})", anchor=False)
+        wanted = field.text_input(
+            "Filter",
+            key="filter",
+            placeholder="filter by name, task, attention or objective",
+            label_visibility="collapsed",
+            bind="query-params",
+            max_chars=200,
+        )
+        shown = [row for row in rows if matches(row, wanted or "")]
+        hidden = chosen_before(found, {row["name"] for row in shown})
+        picked = select(shown) if shown else []
+        if not shown:
+            st.caption("No run has all of these words in its name, task, attention or objective.")
+        if hidden:
+            st.caption(f"Selected too, but not shown by the filter: {plain(', '.join(hidden))}.")
+        chosen = [found[name] for name in remember([*hidden, *picked])]
+        links(chosen)
+    if chosen:
+        curves(chosen)
+
+
+def matches(row: Row, wanted: str) -> bool:
+    """Whether every word is somewhere in the row's words."""
+    text = " ".join(str(row[name]) for name in ("name", "task", "asks", "attention", "objective", "status")).casefold()
+    return all(word in text for word in wanted.casefold().split())
+
+
+def chosen_before(found: dict[str, Run], shown: set[str]) -> list[str]:
+    """Runs that the URL says are selected, but that are not among those shown."""
+    return [name for name in st.query_params.get_all("runs") if name in found and name not in shown]
+
+
+def remember(chosen: list[str]) -> list[str]:
+    """Put the selected runs into the URL."""
+    if chosen:
+        st.query_params["runs"] = chosen
+    elif "runs" in st.query_params:
+        del st.query_params["runs"]
+    return chosen
+
+
+def select(rows: list[Row]) -> list[str]:
+    """The table; the names of the rows that are selected in it."""
+    names = [row["name"] for row in rows]
+    wanted = st.query_params.get_all("runs")
+    # Rows are selected by their number: a table of other rows is another table.
+    key = "runs-" + hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
+    event = st.dataframe(
+        pd.DataFrame(rows)[list(_columns())],
+        key=key,
+        hide_index=True,
+        height=ROW * (min(len(rows), MOST_ROWS) + 1) + 3,
+        row_height=ROW,
+        on_select="rerun",
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": [i for i, name in enumerate(names) if name in wanted]}},
+        placeholder="–",
+        column_config=_columns(),
+    )
+    return [names[i] for i in event["selection"]["rows"] if i < len(names)]
+
+
+def _columns() -> dict[str, Any]:
+    """The table's columns, in order."""
+    column = st.column_config
+    return {
+        "name": column.TextColumn("Run", width=145, pinned=True),
+        "task": column.TextColumn("Task", width=92),
+        "attention": column.TextColumn("Attention", width=130, help="of its layers, from the first to the last"),
+        "shape": column.TextColumn("Size", width=62, help="layers × width"),
+        "accuracy": column.NumberColumn(
+            "Right", width=62, format="percent", help="on held-out sequences, as last logged"
+        ),
+        "history": column.LineChartColumn("Over training", width=95, y_min=0, y_max=1, help="that share, 0 to 100 %"),
+        "status": column.TextColumn("State", width=80),
+        "objective": column.TextColumn("Objective", width=95),
+        "steps": column.NumberColumn("Steps", width=58, format="localized"),
+        "seed": column.NumberColumn("Seed", width=50, format="plain"),
+    }
+
+
+def links(chosen: list[Run]) -> None:
+    """Where the selected runs can be looked at."""
+    names = [run.name for run in chosen]
+    if not chosen:
+        st.caption("Tick a run to look at it; two to compare them; any number to see their learning curves together.")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if len(names) == 1:
+            query = {"run": names[0]}
+            st.page_link("views/canvas.py", label="Look at it", icon=":material/visibility:", query_params=query)
+            st.page_link("views/training.py", label="See it learn", icon=":material/timeline:", query_params=query)
+            st.caption(plain(chosen[0].task().summary))
+        elif len(names) == 2:
+            both = {"run": names[0], "run2": names[1]}
+            label = f"Compare {plain(names[0])} with {plain(names[1])}"
+            st.page_link("views/compare.py", label=label, icon=":material/compare_arrows:", query_params=both)
+        else:
+            st.caption(f"{len(names)} runs are selected; two can be compared.")
+
+
+def curves(chosen: list[Run]) -> None:
+    with panel("Learning curves", "curves") as p:
+        log = st.toggle("Logarithmic steps", key="curves_log", bind="query-params")
+        drawn = {run.name: learning_curves(run) for run in chosen[:MOST_CURVES]}
+        drawn = {name: curves for name, curves in drawn.items() if curves}
+        untrained = [run.name for run in chosen[:MOST_CURVES] if run.name not in drawn]
+        if not drawn:
+            st.info("Nothing was logged of this: its weights were written, not trained.")
+            return
+        paths = [str(run.path) for run in chosen if run.name in drawn]
+        lines = [
+            "import workbench",
+            "from workbench import figures",
+            "from workbench.learning import learning_curves",
+            "",
+            "runs = [",
+            *(f"    workbench.load_run({path!r})," for path in paths),
+            "]",
+            f"figure = figures.learning_curves({{run.name: learning_curves(run) for run in runs}}, log={log})",
+            "figure",
+        ]
+        says = (
+            "Accuracy is that of whole answers or of single positions, as each task counts: tasks differ in it and in "
+        )
+        says += "what guessing gives. Losses of different objectives are not comparable. Single runs, no intervals."
+        if len(chosen) > MOST_CURVES:
+            says += f" The first {MOST_CURVES} of {len(chosen)} are drawn."
+        if untrained:
+            says += f" Nothing was logged of {plain(', '.join(untrained))}."
+        numbers = {f"{name} {what}": curve for name, own in drawn.items() for what, curve in own.items()}
+        p.show(figures.learning_curves(drawn, log=log), numbers, "\n".join(lines), says)
+
+
+def _signature(run: Run) -> tuple[int, ...]:
+    """Changes whenever a row of the table would."""
+    files = [path.stat() for name in (CONFIG, METRICS) if (path := Path(run.path, name)).is_file()]
+    return (run.version, *(part for file in files for part in (file.st_mtime_ns, file.st_size)))
+
+
+@st.cache_data(show_spinner=False, max_entries=2000)
+def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
+    """A run as a row of the table, but for its state. Raises ValueError if its log is damaged."""
+    config = _run.config
+    accuracy = learning_curves(_run).get("accuracy")
+    history = [] if accuracy is None else accuracy.values.tolist()
+    every = -(-len(history) // MOST_POINTS)
+    return {
+        "name": _run.name,
+        "task": words.task(config),
+        "asks": _run.task().summary,
+        "attention": words.attention(config),
+        "objective": words.objective(config),
+        "shape": words.shape(config),
+        "steps": _run.step(),
+        "accuracy": round(history[-1], 3) if history else None,
+        "history": history[::-1][::every][::-1] if history else None,
+        "seed": config.seed,
+    }
+
+
+def _status(run: Run) -> str:
+    if run.config.steps == 0:
+        return "not trained"
+    return "training" if demo_form.trains(run.path) else status(run)
+
+
+overview()

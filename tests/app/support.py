@@ -14,7 +14,7 @@ from streamlit.util import calc_hash
 from workbench.figures import Drawing
 
 
-def page(explorer: AppTest, name: str, **query: str) -> AppTest:
+def page(explorer: AppTest, name: str, /, **query: str) -> AppTest:
     """Open a page of the explorer, as a link with this query would; it must show no exception."""
     explorer.query_params.update(query)
     explorer._page_hash = calc_hash(name)  # `switch_page` can only be called after a first run, which is another page's
@@ -49,7 +49,8 @@ def drawings(explorer: AppTest) -> list[str]:
 def check_code(explorer: AppTest) -> int:
     """Run the lines that every panel shows: each must make the very figure beside it. Returns how many there were."""
     shown, drawn = charts(explorer), drawings(explorer)
-    for block in explorer.code:
+    blocks = [block for block in explorer.code if block.language == "python"]  # others are command lines
+    for block in blocks:
         names: dict[str, Any] = {}
         exec(compile(block.value, "<panel>", "exec"), names)
         figure = names["figure"]
@@ -59,7 +60,7 @@ def check_code(explorer: AppTest) -> int:
             assert isinstance(figure, go.Figure)
             made = json.loads(figure.to_json() or "")["data"]
             assert any(same(made, chart["data"]) for chart in shown), block.value
-    return len(explorer.code)
+    return len(blocks)
 
 
 def same(made: Any, shown: Any) -> bool:

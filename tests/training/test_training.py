@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 import workbench
 from workbench.collection import table
 from workbench.runs import list_runs, load_run
-from workbench.training import PRESETS, TrainingError, preset_config
+from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
 
 TINY = {
@@ -56,6 +57,13 @@ def test_saved_weights_are_the_trained_ones_bit_for_bit(tmp_path: Path) -> None:
     assert load_run(run.path).config == run.config
     model, again = run.model(), load_run(run.path).model()
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_what_presets_take_is_what_the_benchmark_measured() -> None:
+    table = Path(__file__).parents[1] / "benchmarks" / "README.md"
+    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \| \d+ \|", table.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name: pytest.approx(int(seconds), rel=0.5) for name, seconds in rows} == SECONDS
+    assert list(SECONDS) == list(PRESETS)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

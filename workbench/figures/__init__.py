@@ -29,12 +29,13 @@ from workbench.figures.entropy import (
 )
 from workbench.figures.generic import any_measure
 from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knockout
+from workbench.figures.learning import learning_curves
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card
 from workbench.figures.projection import lens_map, projection_bars, projection_map
-from workbench.figures.training import line_name, map_over_training, over_training
+from workbench.figures.training import line_name, map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.trajectory import token_trajectory
 
 Draw = Callable[[Runs, Runs], list[go.Figure]]
@@ -105,10 +106,12 @@ __all__ = [
     "hop_matrices",
     "hops",
     "knockout",
+    "learning_curves",
     "lens_difference_by_layer",
     "lens_map",
     "line_name",
     "map_over_training",
+    "mark_step",
     "mechanism_rates",
     "mechanisms",
     "over_training",
@@ -121,6 +124,7 @@ __all__ = [
     "projection_map",
     "residual_difference",
     "residual_maps",
+    "shade_steps",
     "side_by_side",
     "spectrum",
     "token_trajectory",

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, faint, framed, point_name
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, VERMILLION, faint, framed, point_name
 from workbench.figures.style import in_order as colours_in_order
 from workbench.instruments import Measurement
 
+MOST_NAMED = 2  # lines whose controls have a place in the legend
 SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic
 
 
@@ -28,7 +29,7 @@ def over_training(
     Args:
         lines: label -> a measurement whose only dim is `step`.
         title, subtitle: of the figure.
-        controls: the control of some of the lines, under the same labels; dashed.
+        controls: the control of some of the lines, under the same labels; dotted, in the legend only of few lines.
         in_order: whether the labels are a sequence (layers, hops, lengths), to be coloured as one.
         events: (step, words), marked by a vertical line.
     """
@@ -36,32 +37,89 @@ def over_training(
     steps = list(next(iter(lines.values())).coords["step"])
     gaps = np.diff(steps)
     log = len(gaps) > 1 and gaps.max() / gaps.min() >= SPREAD
-    x = [step + 1 for step in steps] if log else steps
+    x = steps_drawn(steps, log)
     few = not in_order and len(lines) <= len(PALETTE)
     colours = PALETTE[: len(lines)] if few else colours_in_order(len(lines))
     for colour, (label, line) in zip(colours, lines.items(), strict=True):
         _add(figure, x, line, label, colour, DASHES[0])
         if controls and label in controls:
             _add(figure, x, controls[label], f"{label}, control", colour, DASHES[2])
-    for step, words in events:
-        figure.add_vline(step + 1 if log else step, line={"color": GREY, "dash": "dot", "width": 1})
-        at = np.log10(step + 1) if log else step
-        figure.add_annotation(x=at, y=1, yref="paper", text=words, showarrow=False, textangle=-90, xanchor="right")
+            figure.data[-1].showlegend = len(lines) <= MOST_NAMED
+    mark_events(figure, events, log)
     framed(figure, title, subtitle).update_layout(legend_traceorder="normal")  # bands would turn it round
     first = next(iter(lines.values()))
     if first.units == "share":
         figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%", title="share")
     else:
         figure.update_yaxes(rangemode="tozero", title=first.units)
+    return step_axis(figure, steps[-1], log)
+
+
+def steps_drawn(steps: Sequence[int], log: bool) -> list[int]:
+    """Where steps lie on an axis of steps: on a logarithmic one a step further, so that step 0 has a place."""
+    return [step + 1 for step in steps] if log else list(steps)
+
+
+def step_axis(figure: go.Figure, last: int, log: bool) -> go.Figure:
+    """The axis of training steps up to the last one, for what lies where `steps_drawn` says."""
     if not log:
         return figure.update_xaxes(title="training step")
-    ticks = [step for step in (0, *(10**k for k in range(7))) if step <= steps[-1]]
+    ticks = [step for step in (0, *(10**k for k in range(16))) if step <= last / 3]  # clear of the last
     return figure.update_xaxes(
         title="training step (logarithmic)",
         type="log",
-        tickvals=[tick + 1 for tick in (*ticks, steps[-1])],
-        ticktext=[f"{tick:,}" for tick in (*ticks, steps[-1])],
+        tickvals=[tick + 1 for tick in (*ticks, last)],
+        ticktext=[f"{tick:,}" for tick in (*ticks, last)],
     )
+
+
+def words_at(step: int, log: bool) -> float:
+    """Where words about a step are put on that axis: plotly takes them by the exponent."""
+    return float(np.log10(step + 1)) if log else step
+
+
+def mark_events(figure: go.Figure, events: Sequence[tuple[int, str]], log: bool) -> go.Figure:
+    """A dotted line through a figure over training steps for each (step, words)."""
+    for step, words in events:
+        _line_at(figure, steps_drawn([step], log)[0], {"color": GREY, "dash": "dot", "width": 1})
+        where = {"x": words_at(step, log), "xref": "x", "y": 1, "yref": "paper", "xanchor": "right"}
+        figure.add_annotation(text=words, showarrow=False, textangle=-90, **where)
+    return figure
+
+
+def mark_step(figure: go.Figure, step: int, words: str = "") -> go.Figure:
+    """One step marked by a line through a figure over training steps, lines or a map."""
+    axis = figure.layout.xaxis.type
+    log = axis == "log"
+    x = f"{step:,}" if axis == "category" else steps_drawn([step], log)[0]
+    _line_at(figure, x, {"color": VERMILLION, "width": 2})
+    if words and axis != "category":
+        where = {"x": words_at(step, log), "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom"}
+        figure.add_annotation(text=words, showarrow=False, font={"color": VERMILLION, "size": 12}, **where)
+    return figure
+
+
+def shade_steps(figure: go.Figure, start: int, end: int, words: str = "") -> go.Figure:
+    """A span of steps shaded through a figure over training steps, its words at the foot; a map is left as it is."""
+    axis = figure.layout.xaxis.type
+    if axis == "category":
+        return figure
+    log = axis == "log"
+    left, right = steps_drawn([start, end], log)
+    box = {"x0": left, "x1": right, "xref": "x", "y0": 0, "y1": 1, "yref": "paper"}
+    figure.add_shape(type="rect", fillcolor=GREY, opacity=0.2, line_width=0, layer="below", **box)
+    if words:
+        drawn = max(max(trace.x) for trace in figure.data if len(trace.x))
+        late = words_at(start, log) > words_at(drawn, log) / 2
+        where = {"x": words_at(start if late else end, log), "xref": "x", "xanchor": "right" if late else "left"}
+        where |= {"y": 0.03, "yref": "y domain", "yanchor": "bottom"}
+        figure.add_annotation(text=words, showarrow=False, font={"size": 12}, **where)
+    return figure
+
+
+def _line_at(figure: go.Figure, x: int | str, line: dict[str, object]) -> None:
+    """A vertical line through every row of a figure."""
+    figure.add_shape(type="line", x0=x, x1=x, xref="x", y0=0, y1=1, yref="paper", line=line)
 
 
 def map_over_training(lines: Mapping[str, Measurement], title: str, subtitle: str = "") -> go.Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,9 +85,11 @@ class Run:
 
     @property
     def version(self) -> int:
-        """Changes whenever `model()` would load other weights: when its file was written, in nanoseconds."""
-        latest = self.path / WEIGHTS if self.finished else next(iter(states(self.path)), None)
-        return latest.stat().st_mtime_ns if latest is not None else 0
+        """Changes whenever `model()` would load other weights: when they were written, in nanoseconds; 0 for none."""
+        for path in (self.path / WEIGHTS, *states(self.path)):
+            with suppress(FileNotFoundError):  # a run that trains replaces its states
+                return path.stat().st_mtime_ns
+        return 0
 
     def _load_last_state(self) -> Decoder:
         problems = []

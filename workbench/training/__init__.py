@@ -1,9 +1,9 @@
 """Training: a config in, a run folder out; a sweep in, many of them. Knows nothing of inspection."""
 
 from workbench.training.loop import resume, train
-from workbench.training.presets import PRESETS, preset_config
+from workbench.training.presets import PRESETS, SECONDS, preset_config
 from workbench.training.stack import train_seeds
 from workbench.training.state import TrainingError
 from workbench.training.sweeps import sweep
 
-__all__ = ["PRESETS", "TrainingError", "preset_config", "resume", "sweep", "train", "train_seeds"]
+__all__ = ["PRESETS", "SECONDS", "TrainingError", "preset_config", "resume", "sweep", "train", "train_seeds"]

@@ -107,6 +107,29 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lis-seqvcr": merge(_LIS, {"objectives": {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}}),
 }
 
+SECONDS: dict[str, int] = {
+    "chain-chacal": 16,
+    "chain-standard": 12,
+    "sort-standard": 109,
+    "sort-tempered": 104,
+    "sort-hints": 109,
+    "multiply-vanilla": 130,
+    "multiply-seqvcr": 142,
+    "multiply-pause": 195,
+    "multiply-seqvcr-pause": 205,
+    "multiply-cot": 104,
+    "boxes-standard": 140,
+    "boxes-chacal": 166,
+    "increment-standard": 98,
+    "increment-hints": 201,
+    "increment-tempered": 100,
+    "arithmetic-vanilla": 63,
+    "arithmetic-seqvcr": 71,
+    "lis-vanilla": 98,
+    "lis-seqvcr": 107,
+}
+"""How long each preset took on one core, as `bench_presets.py` measured it: what to expect, not a promise."""
+
 
 def _open(config: RunConfig) -> dict[str, Any]:
     """A whole config as it could have been asked for: sizes and layers that follow from others are left to follow."""

@@ -1,0 +1,39 @@
+"""A run's config in a few words, for tables and captions."""
+
+from __future__ import annotations
+
+from workbench.runs import RunConfig
+
+
+def attention(config: RunConfig) -> str:
+    """`2 × standard`, `standard, then chacal (γ = 0.9)`."""
+    kinds = [f"{layer['variant'].replace('_', ' ')}{_gamma(layer)}" for layer in config.model.attention]
+    return f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
+
+
+def _gamma(layer: dict[str, object]) -> str:
+    return f" (γ = {layer['gamma']})" if "gamma" in layer else ""
+
+
+def task(config: RunConfig) -> str:
+    """`pointer chain`."""
+    return str(config.task["name"]).replace("_", " ")
+
+
+def objective(config: RunConfig) -> str:
+    """`next token + seq vcr`."""
+    return " + ".join(name.replace("_", " ") for name in config.objectives)
+
+
+def shape(config: RunConfig) -> str:
+    """`2 × 64`: layers and width."""
+    return f"{config.model.n_layers} × {config.model.d_model}"
+
+
+def share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def seconds(value: float) -> str:
+    """`16 s`, `2 min`."""
+    return f"{value:.0f} s" if value < 90 else f"{value / 60:.0f} min"

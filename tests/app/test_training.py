@@ -1,0 +1,142 @@
+"""The Training page: one checkpoint drives every panel, and each panel's lines make its figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.app.support import charts, check_code, drawings, page, titles
+from workbench import timeline
+from workbench.runs import load_run
+
+EVERY_RUN = (
+    "chain-chacal",
+    "chain-standard",
+    "sort-tempered",
+    "multiply-seqvcr",
+    "items-in-boxes",
+    "sorter",
+    "turned",
+    "chaser",
+)
+KEPT = ("chain-chacal", "sort-tempered")
+
+
+def chart(explorer: AppTest, title: str) -> dict[str, Any]:
+    return next(one for one in charts(explorer) if one["layout"]["title"]["text"].startswith(title))
+
+
+def marked(figure: dict[str, Any]) -> float:
+    """Where the line of the chosen checkpoint is, in steps."""
+    (line,) = (shape for shape in figure["layout"]["shapes"] if shape["line"].get("color") == "#D55E00")
+    return float(line["x0"]) - (figure["layout"]["xaxis"].get("type") == "log")
+
+
+def values(trace: dict[str, Any]) -> list[float]:
+    y = trace["y"]
+    if isinstance(y, dict):
+        import base64
+
+        return np.frombuffer(base64.b64decode(y["bdata"]), dtype=y["dtype"]).tolist()
+    return [float(value) for value in y]
+
+
+@pytest.mark.parametrize("run", EVERY_RUN)
+def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str) -> None:
+    page(explorer, "training", run=run)
+    assert not explorer.error
+    trained, kept = run not in ("sorter", "turned", "chaser"), run in KEPT
+    assert ("Learning curves" in titles(explorer)) == trained
+    if kept:
+        assert not explorer.info and len(drawings(explorer)) == 1
+        assert {"Accuracy", "Attention on gold paths", "Matrix entropy by layer"} <= set(titles(explorer))
+    else:
+        (info,) = explorer.info
+        assert ("--checkpoint_count 20" in info.value) == trained
+        assert ("written, not trained" in info.value) == (not trained)
+
+
+@pytest.mark.parametrize("run", KEPT)
+def test_the_chosen_checkpoint_drives_every_panel(explorer: AppTest, run_root: Path, run: str) -> None:
+    opened = load_run(run_root / run)
+    step = timeline.checkpoints(opened)[1]
+    page(explorer, "training", run=run)
+    at_the_end = drawings(explorer)
+    assert {marked(one) for one in charts(explorer) if one["layout"].get("shapes")} == {opened.step()}
+    explorer.select_slider(key="step").set_value(str(step)).run()
+    assert not explorer.exception
+    assert {marked(one) for one in charts(explorer) if one["layout"].get("shapes")} == {step}
+    assert drawings(explorer) != at_the_end
+    if run == "chain-chacal":  # the lines of each panel measure anew: of sorting's many that takes long
+        assert check_code(explorer) == len(charts(explorer)) + 1
+
+
+def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
+    run = load_run(run_root / "chain-chacal")
+    page(explorer, "training", run="chain-chacal", step="0")
+    followed = timeline.measure(run, n=64, seed=0, only=["overall", "attention_graph"])
+    line = next(trace for trace in chart(explorer, "Accuracy")["data"] if trace.get("name") == "per position")
+    assert values(line) == followed.measured["overall"].select(unit="position").values.tolist()
+    line = next(t for t in chart(explorer, "Attention on gold")["data"] if t.get("name") == "Attention on gold paths")
+    assert values(line) == followed.measured["gold_mass"].values.tolist()
+    here, end = (trace for trace in chart(explorer, "Matrix entropy by layer")["data"])
+    assert here["name"] == "step 0" and end["name"] == "the end" and values(here) != values(end)
+
+
+def test_the_head_best_at_the_end_is_followed_through_all_checkpoints(explorer: AppTest, run_root: Path) -> None:
+    run = load_run(run_root / "chain-chacal")
+    layer, head = timeline.moment(run, n=64, seed=0, only=["attention_graph"]).head
+    for step in ("0", "the end"):
+        page(explorer, "training", run="chain-chacal", step=step)
+        assert any(rf"**Layer {layer}, head {head}\: " in text.value for text in explorer.markdown)
+
+
+def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: AppTest, run_root: Path) -> None:
+    kept = timeline.checkpoints(load_run(run_root / "sort-tempered"))
+    page(explorer, "training", run="sort-tempered")
+    assert explorer.button(key="train_after").disabled
+    seen = []
+    for _ in kept:
+        explorer.button(key="train_before").click().run()
+        assert not explorer.exception
+        seen.append(explorer.select_slider(key="step").value)
+    assert seen == [str(step) for step in reversed(kept)]
+    assert explorer.button(key="train_before").disabled
+    explorer.button(key="train_after").click().run()
+    assert explorer.select_slider(key="step").value == str(kept[1])
+
+
+def test_logged_transitions_are_marked_and_the_axis_can_be_logarithmic(explorer: AppTest) -> None:
+    page(explorer, "training", run="chain-chacal", step="0")
+    linear = chart(explorer, "Learning curves")
+    spans = [shape for shape in linear["layout"]["shapes"] if shape["type"] == "rect"]
+    assert [(span["x0"], span["x1"]) for span in spans] == [(200, 300)]
+    assert any("steepest rise" in note["text"] for note in linear["layout"]["annotations"])
+    explorer.toggle(key="train_log").set_value(True).run()
+    assert chart(explorer, "Learning curves")["layout"]["xaxis"]["type"] == "log"
+
+
+def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    import streamlit as st
+
+    from workbench.timeline import moment
+
+    def slow(*given: Any, **how: Any) -> Any:
+        clock[0] += 30
+        return moment(*given, **how)
+
+    clock = [0.0]
+    st.cache_data.clear()
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("workbench.timeline.moment", slow)
+    page(explorer, "training", run="sort-tempered")
+    assert "Accuracy" not in titles(explorer) and "Matrix entropy by layer" in titles(explorer)
+    toggle = explorer.toggle(key="train_all")
+    assert "3 checkpoints (about 60 s, once)" in toggle.label
+    toggle.set_value(True).run()
+    assert not explorer.exception and "Accuracy" in titles(explorer)
+    st.cache_data.clear()
