@@ -16,7 +16,6 @@ from typing import Any
 
 import streamlit as st
 
-from app import cells
 from app.fields import choose, first_drawn, start_anew
 from app.heads import Head, chosen_head
 from app.panel import code, panel
@@ -48,7 +47,14 @@ def try_an_edit(look: Look) -> None:
     """Fields for an edit, one-click edits, and this input's answers before and after."""
     with panel("Try an edit", "edit") as p:
         kind = st.segmented_control(
-            "Edit", list(KINDS), default="cut", key="edit_kind", required=True, bind="query-params", format_func=_label
+            "Edit",
+            list(KINDS),
+            default="cut",
+            key="edit_kind",
+            required=True,
+            bind="query-params",
+            format_func=_label,
+            on_change=lambda: fill(look, _standing(look, st.session_state["edit_kind"])),
         )
         edit = _fields(look, kind)
         _presets(look)
@@ -87,12 +93,14 @@ def from_click(layer: int | None, head: int | None, query: int, key: int) -> Non
 
 
 def fill(look: Look, edit: Edit) -> None:
-    """Set the panel's fields to an edit."""
+    """Set the panel's fields to an edit. (To take values out would leave a browser with the ones it shows.)"""
     kind = next(name for name, (_, made) in KINDS.items() if isinstance(edit, made))
     given = {field.name: getattr(edit, field.name) for field in fields(edit)}  # type: ignore[arg-type]
     for name in ("first", "second"):
         if name in given:
             given[name] = look.opened.subject.task.vocabulary.words[given[name]]
+    if isinstance(edit, Patch) and edit == _standing(look, kind):
+        given["other"] = ""  # it stands in the empty field, and need not be in the URL
     _set(kind, **given)
 
 
@@ -149,9 +157,29 @@ def _presets(look: Look) -> None:
         row.button(words[:1].upper() + words[1:], key=f"edit-{words}", on_click=fill, args=(look, edit))
 
 
+def _standing(look: Look, kind: str) -> Edit:
+    """Where the fields of a kind of edit start: at what is suggested of that kind, or else at the answers."""
+    suggested = next((edit for edit in _suggested(look).values() if isinstance(edit, KINDS[kind][1])), None)
+    if suggested is not None:
+        return suggested
+    subject, scored = look.opened.subject, look.batch.loss_mask[0].nonzero()[:, 0].tolist()
+    at = scored[0] if scored else 0
+    if kind == "cut":
+        return CutEdge(at, None, *chosen_head(look))
+    point = "blocks.0.hook_resid_mid"
+    if kind == "patch":
+        return Patch(point, _other(look.key, look), at)
+    own = int(look.batch.tokens[0, at])
+    return Exchange(point, own, (own + 1) % len(subject.encoder), at)
+
+
+@st.cache_data(show_spinner=False, max_entries=200)
+def _other(key: tuple[object, ...], _look: Look) -> str:
+    return edits.another(_look.seen)
+
+
 def _fields(look: Look, kind: str) -> Edit:
-    """The fields of one kind of edit; they start at what is suggested of it."""
-    standing = next((edit for edit in _suggested(look).values() if isinstance(edit, KINDS[kind][1])), None)
+    """The fields of one kind of edit."""
     made: dict[str, Callable[[Look, Any], Edit]] = {
         "cut": _cut,
         "head": _removed_head,
@@ -159,25 +187,24 @@ def _fields(look: Look, kind: str) -> Edit:
         "patch": _patch,
         "exchange": _exchange,
     }
-    return made[kind](look, standing)
+    return made[kind](look, _standing(look, kind))
 
 
-def _cut(look: Look, standing: CutEdge | None) -> Edit:
-    n_pos = len(projection.sequence(look.seen, 0))
-    at = cells.default_position(look, n_pos)
+def _cut(look: Look, standing: CutEdge) -> Edit:
+    there = range(len(projection.sequence(look.seen, 0)))
     places = st.columns(4, width=760)
     layer, head = _layer(look, True, places[0]), _head(look, True, places[1])
-    query, key = (at, None) if standing is None else (standing.query, standing.key)
-    reads = _number("Query: what reads", range(n_pos), "edit_query", query, True, places[2])
-    return CutEdge(reads, _number("Key: what is read", range(n_pos), "edit_key", key, True, places[3]), layer, head)
+    query = _number("Query: what reads", there, "edit_query", standing.query, True, places[2])
+    key = _number("Key: what is read", there, "edit_key", standing.key, True, places[3])
+    return CutEdge(query, key, layer, head)
 
 
-def _removed_head(look: Look, standing: RemoveHead | None) -> Edit:
+def _removed_head(look: Look, standing: RemoveHead) -> Edit:
     places = st.columns(4, width=760)
     layer, head = _layer(look, False, places[0]), _head(look, False, places[1])
-    by = choose("What it writes instead", list(INSTEAD), "edit_by", "zero", INSTEAD.__getitem__, places[2])
-    assert layer is not None and head is not None and by in ("zero", "mean")
-    return RemoveHead(layer, head, by, _position(look, None, places[3]))  # type: ignore[arg-type]
+    by = choose("What it writes instead", list(INSTEAD), "edit_by", standing.by, INSTEAD.__getitem__, places[2])
+    assert layer is not None and head is not None
+    return RemoveHead(layer, head, by, _position(look, standing.position, places[3]))  # type: ignore[arg-type]
 
 
 def _removed_write(look: Look, standing: RemoveWrite) -> Edit:
@@ -186,38 +213,25 @@ def _removed_write(look: Look, standing: RemoveWrite) -> Edit:
     return RemoveWrite(point, _position(look, standing.position, right))
 
 
-def _patch(look: Look, standing: Patch | None) -> Edit:
-    there = edits.points(look.opened.subject)
-    places = st.columns([2.2, 1.4, 1.4, 4])
-    point = _point(there, there[-1] if standing is None else standing.point, places[0])
-    at = cells.default_position(look, len(projection.sequence(look.seen, 0)))
-    position = _position(look, at if standing is None else standing.position, places[1])
+def _patch(look: Look, standing: Patch) -> Edit:
+    places = st.columns([2.2, 1.3, 1.6, 4])
+    point = _point(edits.points(look.opened.subject), standing.point, places[0])
+    position = _position(look, standing.position, places[1])
     source = places[2].number_input(
-        "… from position", 0, None, value=None, key="edit_other_position", placeholder="the same", bind="query-params"
+        "… from position", 0, None, value=None, key="edit_other_position", placeholder="same", bind="query-params"
     )
-    other = _other(look.key, look) if standing is None else standing.other
     text = places[3].text_input(
-        "Of this input", key="edit_other", placeholder=other[:200], bind="query-params", max_chars=20_000
+        "Of this input", key="edit_other", placeholder=standing.other[:200], bind="query-params", max_chars=20_000
     )
-    return Patch(point, (text or "").strip() or other, position, source)
+    return Patch(point, (text or "").strip() or standing.other, position, source)
 
 
-@st.cache_data(show_spinner=False, max_entries=200)
-def _other(key: tuple[object, ...], _look: Look) -> str:
-    return edits.another(_look.seen)
-
-
-def _exchange(look: Look, standing: Exchange | None) -> Edit:
-    subject = look.opened.subject
-    there, words = edits.points(subject), subject.task.vocabulary.words
-    if standing is None:
-        at = cells.default_position(look, len(projection.sequence(look.seen, 0)))
-        own = int(look.batch.tokens[0, at])
-        standing = Exchange(projection.from_embedding(subject)[-1], own, (own + 1) % len(subject.encoder), at)
+def _exchange(look: Look, standing: Exchange) -> Edit:
+    words = look.opened.subject.task.vocabulary.words
     places = st.columns([1.2, 1.2, 2.2, 1.6, 1.6])
     first = _token(look, "Token", "edit_first", words[standing.first], places[0])
     second = _token(look, "and token", "edit_second", words[standing.second], places[1])
-    point = _point(there, standing.point, places[2])
+    point = _point(edits.points(look.opened.subject), standing.point, places[2])
     position = _position(look, standing.position, places[3])
     basis = choose("Basis", list(projection.BASES), "edit_basis", standing.basis, str, places[4])
     return Exchange(point, first, second, position, basis)

@@ -361,7 +361,9 @@ def test_the_strongest_edge_is_the_largest_entry_beside_the_diagonal(untrained: 
         strongest_edge(seen, 1, 2)
 
 
-def test_another_input_is_of_the_same_length_and_not_the_same(sorted_one: Any) -> None:
+def test_another_input_is_of_the_same_length_with_another_answer_and_never_the_same(sorted_one: Any) -> None:
     other = SORTING.parse(another(sorted_one[1]))
     assert other.tokens.shape == sorted_one[1].batch.tokens.shape
-    assert not torch.equal(other.tokens, sorted_one[1].batch.tokens)
+    assert other.targets[0, 5] != sorted_one[1].batch.targets[0, 5]  # the minimum
+    again = seen_by(small(SORTING), SORTING, other)[1]
+    assert another(again) != SORTING.question(other.tokens[0])

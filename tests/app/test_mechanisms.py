@@ -122,7 +122,7 @@ def test_a_claim_about_heads_is_read_at_the_head_in_focus(explorer: AppTest, run
         assert _numbers(support.charts(explorer)[1]["data"][0]["y"]) == pytest.approx(expected.values.tolist())
 
 
-def test_a_link_opens_a_sequence_in_which_the_claim_fails(explorer: AppTest, run_root: Path) -> None:
+def test_a_link_opens_a_sequence_in_which_the_claim_fails(explorer: AppTest) -> None:
     support.page(explorer, "mechanisms", run="sort-tempered", claim="Minimum")
     links = [match for text in explorer.markdown if (match := re.search(r"\]\(canvas\?(.+)\)$", text.value))]
     assert len(links) == 10

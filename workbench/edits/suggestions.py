@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.edits.kinds import CutEdge, Edit, Exchange, Patch, RemoveHead, RemoveWrite
 from workbench.instruments import attention_graph, projection
 from workbench.mechanisms import identity_removed, minimum, partial_product, successor
 from workbench.seeds import generator
+from workbench.tasks import Batch
 
 POOL = 64  # held-out inputs that another one is looked for among
 
@@ -61,15 +63,23 @@ def strongest_edge(seen: Capture, layer: int, head: int, query: int | None = Non
 
 
 def another(seen: Capture) -> str:
-    """Another held-out input to patch from, in the task's own words; of the same length where there is one among 64."""
-    task, tokens = seen.subject.task, seen.batch.tokens
-    pool = task.sample(POOL, generator(0, "another input"), split="test").tokens
-    n_pos = int(task.lengths(tokens)[0])
-    lengths = task.lengths(pool)
-    own = task.question(tokens[0])
-    order = (lengths - n_pos).abs().argsort(stable=True).tolist()
-    others = (task.question(pool[row, : int(lengths[row])]) for row in order)
-    return next((other for other in others if other != own), own)
+    """Another held-out input to patch from, in the task's own words.
+
+    Of 64 one whose length is nearest to this one's, if there is one with another first answer.
+    """
+    task, own = seen.subject.task, seen.batch
+    pool = task.sample(POOL, generator(0, "another input"), split="test")
+    lengths, question, answer = task.lengths(pool.tokens), task.question(own.tokens[0]), _first_answer(own, 0)
+    apart = (lengths - int(task.lengths(own.tokens)[0])).abs().tolist()
+    alike = [torch.equal(_first_answer(pool, row), answer) for row in range(POOL)]
+    order = sorted(range(POOL), key=lambda row: (apart[row], alike[row]))
+    others = (task.question(pool.tokens[row, : int(lengths[row])]) for row in order)
+    return next((other for other in others if other != question), question)
+
+
+def _first_answer(batch: Batch, row: int) -> Tensor:
+    """The target of the first position that is scored; nothing where none is."""
+    return batch.targets[row][batch.loss_mask[row]][:1]
 
 
 def _of_the_truth(seen: Capture) -> dict[str, Edit]:

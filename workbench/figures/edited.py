@@ -12,6 +12,7 @@ from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, WIDEST, Row, TokenPage, answer_rows
 
+HEADROOM = 16  # pixels for what a page lays over the picture's corner
 MOST_ARCS = 160
 FAINTEST = 0.1  # nats: where no answer moves by more, the shades say so
 
@@ -37,6 +38,7 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     window = range(start, min(len(words), start + WIDEST))
     places = tried.edit.places(len(words))
     page = TokenPage(words, window, () if len(places) == len(words) else set(places))
+    page.height += HEADROOM
     if isinstance(tried.edit, CutEdge):
         _cuts(page, tried.edit.edges(len(words)))
     page.tokens()
@@ -113,7 +115,7 @@ def _short(value: float) -> str:
 
 
 def _legend(page: TokenPage, somewhere: bool) -> None:
-    """What frames and shades mean."""
+    """What frames and shades mean; it stays in view like the names of the rows."""
     x, y = float(GUTTER), page.height + 8
     marks: list[tuple[str, dict[str, Any]]] = [
         ("edited here", {"fill": SKY, "fill_opacity": 0.45}),
@@ -123,7 +125,7 @@ def _legend(page: TokenPage, somewhere: bool) -> None:
     ]
     for words, style in marks if somewhere else marks[1:]:
         box = element("rect", x=x, y=y - 6, width=14, height=12, rx=3, **style)
-        page.parts.append(box + text(words, x + 20, y, 11, text_anchor="start"))
+        page.names.append(box + text(words, x + 20, y, 11, text_anchor="start"))
         x += 40 + 6.2 * len(words)
     page.width = max(page.width, round(x))
     page.height = round(y + 14)
