@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
             return Verdict("holds on this input", "green", "check")
         if high == 0:
             return Verdict("does not hold on this input", "red", "close")
-        shares = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+        shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
         return Verdict(f"holds in part on this input: {shares}", "orange", "contrast")
 
 
@@ -100,6 +100,15 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
     score = MECHANISMS[name].score
     known = {"n_hops": n_hops(_look)} if "n_hops" in signature(score).parameters else {}
     return score(_look.seen, **known)
+
+
+def percent(share: float) -> str:
+    """A share in words; none that is only rounded to nothing or to everything says so."""
+    if np.isnan(share):
+        return "–"
+    if 0 < share < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 < share < 1 else f"{share:.0%}"
 
 
 def _percent(value: float | np.ndarray) -> str:

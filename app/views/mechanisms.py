@@ -190,7 +190,7 @@ def _link(held: Held, number: int, share: float) -> None:
     shown = text if len(text) <= 90 else text[:89] + "…"
     left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
     under = ", ".join(f"{what} {value}" for what, value in found.conditions[number].items())
-    holds = f"holds in {share:.0%} of its cases" if share else "does not hold"
+    holds = f"holds in {claim_card.percent(share)} of its cases" if share else "does not hold"
     right.caption(f"{under + ': ' if under else ''}{holds}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -117,14 +116,14 @@ def _short(value: float) -> str:
 def _legend(page: TokenPage, somewhere: bool) -> None:
     """What frames and shades mean; it stays in view like the names of the rows."""
     x, y = float(GUTTER), page.height + 8
-    marks: list[tuple[str, dict[str, Any]]] = [
-        ("edited here", {"fill": SKY, "fill_opacity": 0.45}),
-        ("the answer changed", {"fill": "none", "stroke": ORANGE, "stroke_width": 2.5}),
-        ("right answer less likely", {"fill": VERMILLION, "fill_opacity": 0.5}),
-        ("more likely", {"fill": BLUE, "fill_opacity": 0.5}),
+    marks = [
+        ("edited here", f"fill:{SKY};fill-opacity:.45"),
+        ("the answer changed", f"fill:none;stroke:{ORANGE};stroke-width:2.5"),
+        ("right answer less likely", f"fill:{VERMILLION};fill-opacity:.5"),
+        ("more likely", f"fill:{BLUE};fill-opacity:.5"),
     ]
     for words, style in marks if somewhere else marks[1:]:
-        box = element("rect", x=x, y=y - 6, width=14, height=12, rx=3, **style)
+        box = element("rect", x=x, y=y - 6, width=14, height=12, rx=3, style=style)
         page.names.append(box + text(words, x + 20, y, 11, text_anchor="start"))
         x += 40 + 6.2 * len(words)
     page.width = max(page.width, round(x))
