@@ -25,17 +25,6 @@ OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", "probe_posi
 """Fields that mean something else in another run, and start anew there."""
 
 
-def bound(key: str) -> Literal["query-params"] | None:
-    """How a field for a number is kept in the URL; not at all where that holds one too large to be any number.
-
-    Streamlit would stop with an exception at `?position=1e400`.
-    """
-    try:
-        return "query-params" if math.isfinite(float(st.query_params.get(key, "0"))) else None
-    except ValueError:  # no number: Streamlit lets it go
-        return "query-params"
-
-
 def choose(
     label: str,
     options: Sequence[T],
@@ -81,7 +70,7 @@ def position_in(
     if kept is not None and not 0 <= kept < n_pos:
         del st.session_state[key]
     chosen: int | None = place.number_input(
-        label, 0, n_pos - 1, value=default, key=key, placeholder=every, bind=bound(key), help=help
+        label, 0, n_pos - 1, value=default, key=key, placeholder=every, bind="query-params", help=help
     )
     return chosen
 
@@ -98,8 +87,24 @@ def first_drawn(n_pos: int, key: str = "start", default: int | None = None, plac
     if kept is not None and not 0 <= kept <= last:
         del st.session_state[key]
     label, standing = f"First position drawn: {WIDEST} of {n_pos} fit", last if default is None else min(last, default)
-    chosen: int = place.slider(label, 0, last, standing, key=key, bind=bound(key))
+    chosen: int = place.slider(label, 0, last, standing, key=key, bind="query-params")
     return chosen
+
+
+def forget_infinite() -> None:
+    """Open a link anew without its infinite numbers: Streamlit would fail to make integers of them."""
+    infinite = [key for key in st.query_params if any(map(_infinite, st.query_params.get_all(key)))]
+    for key in infinite:
+        del st.query_params[key]
+    if infinite:
+        st.rerun()
+
+
+def _infinite(text: str) -> bool:
+    try:
+        return math.isinf(float(text))
+    except ValueError:
+        return False
 
 
 def forget_other_run(path: str) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import other
 from app.cells import default_position
-from app.fields import bound, position_in
+from app.fields import position_in
 from app.heads import Head
 from app.panel import code, panel
 from app.state import Look, Opened, plain
@@ -31,7 +31,7 @@ def show(look: Look, place: Head, beside: Opened | None) -> None:
         query = position_in("From position", len(names), "position", default_position(look, len(names)), first)
         to = position_in("To position", len(names), "hops_to", None, second, every="furthest ancestor")
         through = choose_through(beside, third)
-        most = fourth.number_input("Paths", 1, MOST, 3, key="hops_most", bind=bound("hops_most"))
+        most = fourth.number_input("Paths", 1, MOST, 3, key="hops_most", bind="query-params")
         assert query is not None
         key = furthest(look.seen, query, place) if to is None else to
         if key >= query:

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app import basket, state
-from app.fields import bound, forget_other_run
+from app.fields import forget_other_run
 from app.state import Look, Opened, plain
 from app.words import attention
 from workbench.examples import WHICH, example
@@ -92,7 +92,7 @@ def example_of(task: Task) -> Batch:
 def _sampled(opened: Opened) -> tuple[Batch, str]:
     task = opened.subject.task
     left, right = st.columns([2, 3])
-    number = left.number_input("Number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind=bound("sample"))
+    number = left.number_input("Number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
     which = right.selectbox("Of", list(WHICH), key="which", format_func=WHICH.__getitem__, bind="query-params")
     condition = _condition(task)
     batch = example(opened.model, task, number, which=which, **condition)
@@ -114,7 +114,7 @@ def _condition(task: Task) -> dict[str, Any]:
             st.session_state[name] = None
     chosen = {
         name: st.number_input(
-            name.capitalize(), min(values), max(values), value=None, key=name, placeholder="any", bind=bound(name)
+            name.capitalize(), min(values), max(values), value=None, key=name, placeholder="any", bind="query-params"
         )
         for name, values in found.items()
     }

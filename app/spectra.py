@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.fields import bound, choose
+from app.fields import choose
 from workbench.instruments import Measurement, anisotropy, effective_rank, entropy, spectrum
 
 MEASURES: dict[str, tuple[str, Callable[..., Measurement]]] = {
@@ -96,7 +96,7 @@ def _kernel(row: Any) -> dict[str, Any]:
 
 def _bound(label: str, key: str, placeholder: str, place: Any) -> int | None:
     chosen: int | None = place.number_input(
-        label, 0, value=None, key=key, placeholder=placeholder, bind=bound(key), width=140
+        label, 0, value=None, key=key, placeholder=placeholder, bind="query-params", width=140
     )
     return chosen
 

@@ -31,12 +31,12 @@ def hops(look: Look) -> None:
     if not gold:
         st.info(no_gold(look))
     with panel("Hop ladder of this head", "hops") as p:
-        left, middle, right, more = st.columns([2.4, 3, 2.2, 3], vertical_alignment="bottom")
+        left, middle, right, more = st.columns([2.4, 2.2, 3, 3], vertical_alignment="bottom")
         with left:
             layer, head = choose_head(look)
-        beside = other.choose_other(look, middle)
+        beside = other.choose_other(look, right)
         default = max(2, min(4, n_hops(look)))
-        powers = right.slider("Powers of A up to", 2, MOST_HOPS, default, key="hops_powers", bind="query-params")
+        powers = middle.slider("Powers of A up to", 2, MOST_HOPS, default, key="hops_powers", bind="query-params")
         start = choose_start(look, more)
         matrices = attention_graph.matrices(look.seen, 0, layer, head, n_hops=powers)
         deep = None if beside is None else rollout.matrices(beside.see(look.batch), 0)

@@ -152,6 +152,12 @@ def test_hostile_links_show_no_exception_and_read_nothing_outside(
     follow(range(40), run_root, monkeypatch, opened_files)
 
 
+def test_infinite_numbers_in_a_link_are_left_out_and_the_rest_is_kept(explorer: AppTest) -> None:
+    page(explorer, "compare", run="chaser", sample="inf", focus="1e400", how2="Sample", sample2="-Infinity")
+    assert explorer.selectbox(key="run").value == "chaser" and explorer.segmented_control(key="how2").value == "Sample"
+    assert [explorer.number_input(key=key).value for key in ("sample", "sample2", "focus")] == [0, 0, None]
+
+
 @pytest.mark.slow
 def test_a_thousand_hostile_links(run_root: Path, monkeypatch: pytest.MonkeyPatch, opened_files: list[str]) -> None:
     follow(range(1000, 2000), run_root, monkeypatch, opened_files)

@@ -151,6 +151,13 @@ def test_the_shortest_inputs_show_what_there_is(explorer: AppTest, run: str, tex
     assert any("earlier position" in info.value for info in explorer.info)
 
 
+def test_a_checkpoint_is_measured_in_place_of_the_end(explorer: AppTest, run_root: Path) -> None:
+    step = workbench.load_run(run_root / "sort-tempered").checkpoints()[0]
+    page(explorer, "hops", run="sort-tempered", step=str(step))
+    assert f"sort-tempered at step {step}" in charts(explorer)[3]["data"][0]["y"][0]
+    assert check_code(explorer) == 5
+
+
 @pytest.mark.parametrize("number", ["1e400", "9" * 400, "nan", "-3", "x"])
 def test_a_link_with_what_is_no_position_opens_the_default(explorer: AppTest, number: str) -> None:
     page(explorer, "hops", run="chaser", position=number, hops_to=number, hops_most=number, sample=number)

@@ -238,18 +238,38 @@ def test_an_edit_of_one_run_is_not_carried_to_the_next(explorer: AppTest) -> Non
 
 
 def test_a_click_on_an_edge_fills_the_fields() -> None:
+    """Also where the edge is the one that the fields started at before, and would now start at another."""
+
     def script() -> None:
         import streamlit as st
 
         from app.edit import from_click
+        from app.fields import choose
 
-        if st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3)):
-            st.write("clicked")
+        st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3))
+        standing = 9 if "edit_kind" not in st.session_state else 5
+        choose("Query", range(16), "edit_query", standing)
 
     clicked = AppTest.from_function(script).run()
+    assert clicked.selectbox(key="edit_query").value == 9
     clicked.button(key="click").click().run()
     found = {key: clicked.session_state[f"edit_{key}"] for key in ("kind", "layer", "head", "query", "key")}
     assert found == {"kind": "cut", "layer": 1, "head": 0, "query": 9, "key": 3}
+
+
+def test_another_kind_of_edit_starts_where_it_is_suggested(explorer: AppTest) -> None:
+    support.page(explorer, "mechanisms", run="sorter", how="Type", input="5 3 9")
+    explorer.segmented_control(key="edit_kind").set_value("write").run()
+    assert (explorer.selectbox(key="edit_point").value, explorer.selectbox(key="edit_position").value) == (
+        "blocks.1.hook_mlp_out",
+        "every",
+    )
+    explorer.segmented_control(key="edit_kind").set_value("exchange").run()
+    assert (explorer.selectbox(key="edit_point").value, explorer.selectbox(key="edit_position").value) == (
+        "blocks.0.hook_resid_mid",
+        3,
+    )
+    assert "says “9” in place of “3”" in verdict(explorer)
 
 
 def _numbers(values: Any) -> list[float]:

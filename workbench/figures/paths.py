@@ -80,7 +80,7 @@ def side_by_side(
     framed(figure, title, subtitle, height=230 + rows * (390 if rows == 1 else 330))
     figure.update_annotations(font={"size": 13})
     bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120}, showlegend=bool(gold))
+    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120, "pad": 0}, showlegend=bool(gold))
     figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
     last, ticks = len(names[window]) - 0.5, thinned(names[window], 64 // (columns + 1))
     axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
