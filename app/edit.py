@@ -109,6 +109,7 @@ def _set(kind: str, **given: Any) -> None:
     for name, value in given.items():
         every = EVERY if name in ("layer", "head", "query", "key", "position") else None
         st.session_state[f"edit_{name}"] = every if value is None else value
+        st.session_state.pop(f"edit_{name}-default", None)  # or what is set here could be taken for an old default
 
 
 def _move(look: Look, edit: Edit, position: int | None) -> None:

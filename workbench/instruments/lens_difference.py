@@ -83,6 +83,6 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
         coords={"point": points, "example": range(len(mask))},
         units=units,
         settings={"model": f"{first.subject.name} and {second.subject.name}", "how": how},
-        caption=f"{words[:1].upper() + words[1:]} decoded from the same layer of both models by their own final norm "
-        "and unembedding, over scored positions. It does not say which of the two is right.",
+        caption=f"{words[:1].upper() + words[1:]}: of what both models decode from the same layer, each by its own "
+        "final norm and unembedding, at scored positions. It does not say which of the two is right.",
     )
