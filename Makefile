@@ -35,7 +35,7 @@ screenshots: .venv/installed
 	$(BIN)/workbench train chain-chacal --out demo/shown/chain-chacal --checkpoint_count 12
 	$(BIN)/workbench train chain-standard --model.n_layers 3 --out demo/shown/chain-standard
 	$(BIN)/workbench train sort-tempered --steps 1500 --out demo/shown/sort-tempered
-	$(BIN)/workbench train multiply-seqvcr --out demo/shown/multiply-seqvcr --checkpoint_count 8
+	$(BIN)/workbench train multiply-seqvcr --steps 500 --out demo/shown/multiply-seqvcr --checkpoint_count 6
 	$(BIN)/workbench compile sorter --q 9 --out demo/shown/sorter
 	$(BIN)/python -m tests.app.screenshots --root demo/shown --out docs/explorer
 
