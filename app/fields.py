@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -89,22 +88,6 @@ def first_drawn(n_pos: int, key: str = "start", default: int | None = None, plac
     label, standing = f"First position drawn: {WIDEST} of {n_pos} fit", last if default is None else min(last, default)
     chosen: int = place.slider(label, 0, last, standing, key=key, bind="query-params")
     return chosen
-
-
-def forget_infinite() -> None:
-    """Open a link anew without its infinite numbers: Streamlit would fail to make integers of them."""
-    infinite = [key for key in st.query_params if any(map(_infinite, st.query_params.get_all(key)))]
-    for key in infinite:
-        del st.query_params[key]
-    if infinite:
-        st.rerun()
-
-
-def _infinite(text: str) -> bool:
-    try:
-        return math.isinf(float(text))
-    except ValueError:
-        return False
 
 
 def forget_other_run(path: str) -> None:

@@ -11,7 +11,6 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from app import sidebar, state
-from app.fields import forget_infinite
 
 PAGES = ("overview", "canvas", "residual", "entropy", "hops", "mechanisms", "training", "probes", "compare")
 STYLE = Path(__file__).with_name("style.css")
@@ -41,7 +40,6 @@ def main() -> None:
         for name in PAGES
     ]
     st.html(STYLE)
-    forget_infinite()
     page = st.navigation(pages, position="top")
     refuse_infinity()
     found = {run.name: run for run in state.runs()}

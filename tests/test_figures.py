@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -64,7 +66,6 @@ def every_figure() -> Iterator[go.Figure]:
     yield figures.gold_mass(mass.mean())
     yield figures.mechanisms({"a": [(score, score)]})
     yield figures.projection_map(top_tokens())
-    yield figures.projection_bars(top_tokens(), "blocks.0.hook_resid_mid", 1)
     yield figures.attention_matrix(head(), "pattern", [(1, 2, 1), (2, 3, 1)])
     yield figures.attention_arcs(head(), "pattern", [(1, 2, 1)])
 
@@ -122,10 +123,25 @@ def test_projection_map_shows_top_tokens_and_marks_every_cell_for_clicks() -> No
 
 
 def test_projection_bars_show_both_bases_of_one_cell() -> None:
-    figure = figures.projection_bars(top_tokens(), "blocks.0.hook_resid_post", 2)
-    encoder, decoder = figure.data
-    assert list(encoder.x) == [14, 13] and list(decoder.x) == [2, 1]
-    assert [text.strip() for text in figure.layout.yaxis2.ticktext] == ["t2", "t1"]
+    drawing = figures.projection_bars(top_tokens(), "blocks.0.hook_resid_post", 2)
+    bars = [part.attrib for part in ET.fromstring(drawing.svg()).iter() if {"data-tip", "width"} <= set(part.attrib)]
+    assert [bar["data-tip"].split(":")[0] for bar in bars] == ["t14", "t13", "t2", "t1"]
+    widths = [float(bar["width"]) for bar in bars]
+    assert widths[0] / widths[1] == pytest.approx(14 / 13, abs=0.01)
+    assert widths[2] / widths[3] == pytest.approx(2, abs=0.01)
+    assert drawing.title.startswith("Tokens at position") and drawing.title.endswith("0 · post")
+
+
+def test_bars_of_negative_values_point_the_other_way() -> None:
+    table = top_tokens()
+    drawing = figures.projection_bars(replace(table, values=-table.values), "blocks.0.hook_resid_post", 2)
+    root = ET.fromstring(drawing.svg())
+    zeros = [float(part.attrib["x1"]) for part in root.iter() if "x1" in part.attrib]
+    bars = [part for part in root.iter() if "data-tip" in part.attrib and "width" in part.attrib]
+    ends = [float(bar.attrib["x"]) + float(bar.attrib["width"]) for bar in bars]
+    assert ends == pytest.approx([zeros[0], zeros[0], zeros[1], zeros[1]], abs=0.02)
+    with pytest.raises(ValueError, match="no position 9"):
+        figures.projection_bars(table, "blocks.0.hook_resid_post", 9)
 
 
 def test_attention_matrix_outlines_gold_edges_at_their_cells() -> None:

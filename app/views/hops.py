@@ -7,13 +7,12 @@ from typing import Any
 import streamlit as st
 
 from app import other, paths
-from app.fields import start_anew
+from app.fields import first_drawn, start_anew
 from app.heads import Head, choose_head, n_hops
 from app.held_out import held_out, line
 from app.panel import code, panel
 from app.state import Look, Opened, current, plain
 from workbench import figures
-from workbench.figures.canvas import WIDEST
 from workbench.inspection import MOST_HOPS
 from workbench.instruments import Measurement, attention_graph, path_mass, resolvent, rollout
 from workbench.models.attention.chacal import ChacalAttention
@@ -37,7 +36,7 @@ def hops(look: Look) -> None:
         beside = other.choose_other(look, right)
         default = max(2, min(4, n_hops(look)))
         powers = middle.slider("Powers of A up to", 2, MOST_HOPS, default, key="hops_powers", bind="query-params")
-        start = choose_start(look, more)
+        start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=more)
         matrices = attention_graph.matrices(look.seen, 0, layer, head, n_hops=powers)
         deep = None if beside is None else rollout.matrices(beside.see(look.batch), 0)
         lines = [] if beside is None else [other.line(beside), "deep = rollout.matrices(other, 0)"]
@@ -71,15 +70,6 @@ def no_gold(look: Look) -> str:
         "This task has no graph, so no gold edges are outlined and no mass on them is measured. "
         "Pointer chains, boxes, arithmetic and sorting have one."
     )
-
-
-def choose_start(look: Look, place: Any) -> int:
-    """A field for the first position drawn, where not all fit; 0 where they do."""
-    last = len(attention_graph.position_names(look.seen, 0)) - WIDEST
-    if last <= 0:
-        return 0
-    start: int = place.slider(f"First of {WIDEST} positions drawn", 0, last, last, key="start", bind="query-params")
-    return start
 
 
 @st.fragment

@@ -8,12 +8,12 @@ from typing import Any
 import streamlit as st
 
 from app import words
+from app.fields import first_drawn
 from app.heads import choose_matrix
 from app.panel import code, panel
 from app.sidebar import END
 from app.state import Look, current, plain
 from workbench import figures, learning, timeline
-from workbench.figures.canvas import WIDEST
 from workbench.instruments import Measurement, attention_graph, projection
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
@@ -139,10 +139,7 @@ def picture(look: Look, end: Moment) -> None:
         left, right = st.columns([2, 3], width=760)
         with left:
             which = choose_matrix(look)
-        n_pos, start = len(projection.sequence(seen, 0)), 0
-        if n_pos > WIDEST:
-            last = n_pos - WIDEST
-            start = right.slider(f"First of {WIDEST} positions", 0, last, last, key="start", bind="query-params")
+        start = first_drawn(len(projection.sequence(seen, 0)), place=right)
         how = f"layer={layer}, head={head}, which={which!r}, start={start}"
         n_hops = attention_graph.hop_of(which) or 1
         matrices = attention_graph.matrices(seen, 0, layer, head, n_hops=n_hops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from typing import Any
 
@@ -44,6 +45,11 @@ def numbers(data: Any) -> np.ndarray:
 def drawings(explorer: AppTest) -> list[str]:
     """The SVG of the page's drawings."""
     return [json.loads(element.proto.json)["svg"] for element in explorer.get("bidi_component")]
+
+
+def drawing_titles(explorer: AppTest) -> list[str]:
+    """The titles of the page's drawings."""
+    return [html.unescape(svg.split('aria-label="')[1].split('"')[0]) for svg in drawings(explorer)]
 
 
 def check_code(explorer: AppTest) -> int:

@@ -45,8 +45,11 @@ def choose(page: Page, label: str, option: str) -> None:
     settle(page)
 
 
+BARS = 'svg[aria-label^="Tokens at position"]'
+
+
 def bars_title(page: Page) -> str:
-    return str(page.locator(".gtitle", has_text="Tokens at position").first.text_content())
+    return str(page.locator(BARS).first.get_attribute("aria-label"))
 
 
 def test_from_opening_the_page_to_reading_what_a_cell_projects_on(browser: Any, address: str, run_root: Path) -> None:
@@ -62,12 +65,9 @@ def test_from_opening_the_page_to_reading_what_a_cell_projects_on(browser: Any, 
     words = projection.sequence(seen, 0)
     at = words.index("⊥")
     page.locator(f'[data-cell="1,{at}"]').click()
-    expect(page.locator(".gtitle", has_text=f"Tokens at position {at}:⊥, 0 · mid")).to_be_visible()
+    expect(page.locator(f'svg[aria-label="Tokens at position {at}:⊥, 0 · mid"]')).to_be_visible()
     minimum = min(words[:at], key=int)
-    settle(page)
-    labels = page.locator(".yaxislayer-above .y2tick text, .y2tick text")  # the decoder basis, on the right
-    highest = min(range(labels.count()), key=lambda i: (labels.nth(i).bounding_box() or {})["y"])
-    assert labels.nth(highest).text_content().strip() == minimum
+    assert page.locator(f"{BARS} .token-decoder").first.text_content() == minimum  # the largest on top
     assert page.locator('[data-testid="stException"]').count() == 0
 
 
@@ -128,6 +128,20 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     text = str(page.locator('[class*="st-key-panel-edit"]').inner_text())
     changed = next(line for line in text.splitlines() if "answers change" in line)
     assert not changed.startswith("None") and f"position {query} says" in changed
+
+
+def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/hops?run=chain-chacal")
+    expect(page.locator(".annotation-text", has_text="γ = 0.9").first).to_be_visible(timeout=60_000)
+    page.locator('.st-key-gamma input').first.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    settle(page)
+    moved = float(parse_qs(urlparse(page.url).query)["gamma"][0])
+    assert moved < 0.9
+    expect(page.locator(".annotation-text", has_text=f"γ = {moved:g}").first).to_be_visible(timeout=60_000)
+    again = open_page(browser, page.url)
+    expect(again.locator(".annotation-text", has_text=f"γ = {moved:g}").first).to_be_visible(timeout=60_000)
 
 
 def test_what_is_downloaded_is_what_is_on_the_screen(browser: Any, address: str, run_root: Path) -> None:

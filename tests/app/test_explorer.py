@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, drawings, page, same, titles
+from tests.app.support import charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
 
 RUNS = [
@@ -97,7 +97,7 @@ def test_the_url_brings_back_run_input_head_and_cell(explorer: AppTest) -> None:
     seen = workbench.see(run, run.task().parse("7 2 7"))
     cell = ("blocks.0.hook_resid_mid", 3)
     assert figures.canvas(seen, layer=1, head=0, query=4, cell=cell).svg() in drawings(explorer)
-    assert titles(explorer) == ["Tokens at position 3:⊥, 0 · mid"]
+    assert drawing_titles(explorer)[1] == "Tokens at position 3:⊥, 0 · mid"
 
 
 @pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "", "\x00", "sort-tempered/../chaser"])

@@ -26,17 +26,17 @@ from tests.app.browsing import browsing, open_page, serving, settle
 CLICKS = 60
 
 CLICK = """async ([selector, index]) => {
-  const titles = () => [...document.querySelectorAll('.gtitle')].map(t => t.textContent).join('|')
-  const find = (root) => {
+  const find = (root, selector) => {
     for (const host of root.querySelectorAll('*')) {
       const hit = host.shadowRoot?.querySelectorAll(selector)
       if (hit?.length) return hit
     }
     return root.querySelectorAll(selector)
   }
-  const cells = find(document), before = titles(), start = performance.now()
+  const title = () => find(document, '[aria-label^="Tokens at position"]')[0]?.getAttribute('aria-label')
+  const cells = find(document, selector), before = title(), start = performance.now()
   cells[index % cells.length].dispatchEvent(new MouseEvent('click', { bubbles: true, composed: true }))
-  while (titles() === before && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
+  while (title() === before && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
   return performance.now() - start
 }"""
 

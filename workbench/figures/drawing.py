@@ -45,10 +45,9 @@ class Drawing:
 
     def page(self) -> str:
         """The picture with its title, as part of an HTML page."""
-        return (
-            f"<figure style='margin:1rem 0;overflow-x:auto'><figcaption><b>{escape(self.title)}</b><br>"
-            f"{escape(self.subtitle)}</figcaption>{self.svg()}</figure>"
-        )
+        style = "margin:1rem 0;overflow-x:auto;font-family:system-ui,sans-serif"
+        words = f"<b>{escape(self.title)}</b><br>{escape(self.subtitle)}"
+        return f"<figure style='{style}'><figcaption>{words}</figcaption>{self.svg()}</figure>"
 
     def _repr_html_(self) -> str:
         return self.page()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from typing import Any
 
+import plotly.graph_objects as go
+
+from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREEN, GREY, framed, point_name, thinned
 from workbench.instruments import Measurement
+
+HALF, WORDS, NUMBERS = 440, 96, 64  # pixels: each basis, its words, the numbers behind its bars
+TOP, BAR = 26, 24  # pixels above the bars, and of each
 
 
 def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
@@ -75,7 +80,7 @@ def lens_map(table: Measurement) -> go.Figure:
     return figure.update_traces(zmin=0, zmax=1, selector={"type": "heatmap"})
 
 
-def projection_bars(table: Measurement, point: str, position: int) -> go.Figure:
+def projection_bars(table: Measurement, point: str, position: int) -> Drawing:
     """The largest components at one residual point and position, encoder and decoder basis side by side.
 
     Args:
@@ -84,24 +89,41 @@ def projection_bars(table: Measurement, point: str, position: int) -> go.Figure:
         position: index of the position.
 
     Raises:
-        ValueError: if the table has no such point.
+        ValueError: if the table has no such point or position.
     """
+    places = table.coords["position"]
+    if not 0 <= position < len(places):
+        raise ValueError(f"there is no position {position}; the table has {len(places)}")
     names = {"encoder": "encoder basis (as input)", "decoder": "decoder basis (as output)"}
-    figure = make_subplots(rows=1, cols=2, subplot_titles=list(names.values()), horizontal_spacing=0.14)
-    where = table.coords["position"][position]
-    for column, (basis, colour) in enumerate({"encoder": GREEN, "decoder": BLUE}.items(), start=1):
-        part = table.select(basis=basis, point=point, position=where)
-        assert part.labels is not None
-        ranks = list(range(len(part.values)))
-        figure.add_bar(x=part.values, y=ranks, orientation="h", marker={"color": colour}, row=1, col=column)
-        figure.update_yaxes(tickvals=ranks, ticktext=[f"{word} " for word in part.labels], row=1, col=column)
-    title = f"Tokens at position {where}, {point_name(point)}"
-    height = 210 + 30 * len(table.coords["rank"])
-    framed(figure, title, f"{point}: largest {table.units}s{normed(table)}", height, legend=False)
-    figure.update_layout(margin={"t": 110})
-    figure.update_xaxes(title=table.units, zeroline=True, zerolinecolor=GREY)
-    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, tickfont={"size": 14})
-    return figure.update_yaxes(title="token", col=1)
+    sides = []
+    for x, (basis, colour) in zip((0, HALF), {"encoder": GREEN, "decoder": BLUE}.items(), strict=True):
+        part = table.select(basis=basis, point=point, position=places[position])
+        sides.append(_bars(part, x, names[basis], colour))
+    title = f"Tokens at position {places[position]}, {point_name(point)}"
+    subtitle = f"{table.settings['model']}: the largest {table.units}s{normed(table)}"
+    return Drawing(title, subtitle, "".join(sides), 2 * HALF, TOP + BAR * len(table.coords["rank"]) + 6)
+
+
+def _bars(part: Measurement, x: float, name: str, colour: str) -> str:
+    """One basis: a token and a bar a line, the largest on top; bars of negative values point the other way."""
+    assert part.labels is not None
+    low, high = min(0.0, float(part.values.min())), max(0.0, float(part.values.max()))
+    scale = (HALF - WORDS - NUMBERS) / ((high - low) or 1.0)
+    zero, height = x + WORDS - low * scale, BAR * len(part.values)
+    pieces = [text(name, x + WORDS, 12, 13, text_anchor="start", font_weight=600)]
+    for i, (word, value) in enumerate(zip(part.labels, part.values, strict=True)):
+        y, size = TOP + BAR * (i + 0.5), abs(float(value)) * scale
+        left = zero if value >= 0 else zero - size
+        shown = str(word) if len(str(word)) <= 12 else f"{str(word)[:11]}…"
+        tip = f"{word}: {value:.4g} {part.units}"
+        pieces.append(
+            text(shown, x + WORDS - 8, y, 13, text_anchor="end", data_tip=tip, class_=f"token-{part.settings['basis']}")
+        )
+        bar: dict[str, Any] = {"x": left, "y": y - BAR / 2 + 3, "width": size, "height": BAR - 6}
+        pieces.append(element("rect", **bar, rx=2, fill=colour, fill_opacity=0.75, data_tip=tip))
+        pieces.append(text(f"{value:.3g}", max(zero, left + size) + 6, y, 11, text_anchor="start", class_="quiet"))
+    line: dict[str, Any] = {"x1": zero, "x2": zero, "y1": TOP, "y2": TOP + height}
+    return "".join(pieces) + element("line", **line, stroke=GREY, stroke_width=1)
 
 
 def normed(table: Measurement) -> str:
