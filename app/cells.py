@@ -8,7 +8,7 @@ from app.fields import choose, position_in
 from app.panel import code, panel
 from app.state import Look
 from workbench import figures
-from workbench.figures.style import point_name
+from workbench.edits import point_in_words
 from workbench.instruments import projection
 
 
@@ -17,7 +17,7 @@ def chosen(look: Look) -> tuple[str, int]:
     points = projection.from_embedding(look.opened.subject)
     words = projection.sequence(look.seen, 0)
     left, right = st.columns([2, 2], width=560)
-    point = choose("Layer and point", points, "point", points[-1], in_words, left)
+    point = choose("Layer and point", points, "point", points[-1], point_in_words, left)
     at = default_position(look, len(words))
     position = position_in("Position", len(words), "position", at, right)
     assert position is not None
@@ -52,11 +52,3 @@ def default_position(look: Look, n_pos: int) -> int:
     """The last position whose answer is scored."""
     scored = look.batch.loss_mask[0].nonzero()[:, 0].tolist()
     return min(scored[-1], n_pos - 1) if scored else n_pos - 1
-
-
-def in_words(point: str) -> str:
-    """A residual's hook name for people: `layer 0, after attention`."""
-    if point == "blocks.0.hook_resid_pre":
-        return "the embedding"
-    layer = point.split(".")[1] if point.startswith("blocks.") else point_name(point)
-    return f"layer {layer}, {'after attention' if point.endswith('mid') else 'after the MLP'}"

@@ -104,11 +104,9 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
 
 def percent(share: float) -> str:
     """A share in words; none that is only rounded to nothing or to everything says so."""
-    if np.isnan(share):
-        return "–"
     if 0 < share < 0.005:
         return "under 1%"
-    return "over 99%" if 0.995 < share < 1 else f"{share:.0%}"
+    return "over 99%" if 0.995 < share < 1 else _percent(share)
 
 
 def _percent(value: float | np.ndarray) -> str:

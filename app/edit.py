@@ -64,13 +64,12 @@ def try_an_edit(look: Look) -> None:
             st.error(plain(str(error)))
             return
         start = _start(look, tried)
-        step = "" if look.opened.step is None else str(look.opened.step)
         p.show(
             figures.edited(tried, start=start),
             {"answers": tried.answers},
             code(
                 look,
-                f"tried = edits.try_edit(run.hooked({step}), seen, edits.{edit!r})",
+                f"tried = edits.try_edit(run.hooked({look.opened.at}), seen, edits.{edit!r})",
                 f"figure = figures.edited(tried, start={start})",
                 imports=("from workbench import edits, figures",),
             ),

@@ -88,8 +88,7 @@ def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
     same = found[0].fingerprint == found[1].fingerprint
     parts, lines = [], [f'how = {{"n": {sides.n}, "seed": 0, "nulls": (), "causal": False}}']
     for look in sides.looks:
-        step = "" if look.opened.step is None else f", step={look.opened.step}"
-        lines.append(f"found{look.suffix} = inspect_run(run{look.suffix}{step}, only=[{name!r}], **how)")
+        lines.append(f"found{look.suffix} = inspect_run(run{look.suffix}{look.opened.and_at}, only=[{name!r}], **how)")
     for which, look, one in zip(("first", "second"), sides.looks, found, strict=True):
         part, chosen = _part(one.examples[name], where, one.shown_head)
         parts.append(part)

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.basket import Figure, Pinned, as_html, pinned
+from app.basket import Figure, Pinned, pinned
 from app.clickable import clickable
 from app.state import Look, plain
 from workbench.figures import Drawing
@@ -127,14 +127,15 @@ def _made(look: Look, inputs: bool) -> list[str]:
     run = f"run{end} = workbench.load_run({str(opened.run.path)!r})"
     if not inputs:
         return [run]
-    step = "" if opened.step is None else f", step={opened.step}"
-    return [run, f"task{end} = run{end}.task()", *look.lines, f"seen{end} = workbench.see(run{end}, batch{end}{step})"]
+    return [
+        run,
+        f"task{end} = run{end}.task()",
+        *look.lines,
+        f"seen{end} = workbench.see(run{end}, batch{end}{opened.and_at})",
+    ]
 
 
 def _page(figure: Figure) -> str:
     if isinstance(figure, Drawing):
         return f'<!doctype html><meta charset="utf-8"><title>{escape(figure.title)}</title>{figure.page()}'
     return go.Figure(figure).update_layout(template="plotly_white").to_html(config={"displaylogo": False})
-
-
-__all__ = ["Panel", "as_html", "code", "panel"]

@@ -10,8 +10,10 @@ from app import basket, state
 from app.fields import forget_other_run
 from app.state import Look, Opened, plain
 from app.words import attention
+from workbench import timeline
 from workbench.examples import WHICH, example
 from workbench.runs import Run
+from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
@@ -36,7 +38,7 @@ def show(found: dict[str, Run]) -> None:
 
 def checkpoint(run: Run, key: str = "step") -> int | None:
     """A field for the run's checkpoint; None for the end, and where there are none."""
-    kept = [step for step in run.checkpoints() if step < run.step()]
+    kept = timeline.checkpoints(run)
     if not kept:
         return None
     labels = [*map(str, kept), END]
@@ -65,7 +67,7 @@ def entry(opened: Opened) -> Look | None:
         "Input", ["Sample", "Type"], default="Sample", key="how", required=True, bind="query-params"
     )
     try:
-        found = _typed(task) if how == "Type" else _sampled(opened)
+        found = typed(task, "In the task's own words", "input") if how == "Type" else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
         return None
@@ -73,20 +75,21 @@ def entry(opened: Opened) -> Look | None:
     return Look(opened, batch, (line,))
 
 
-def _typed(task: Task) -> tuple[Batch, str]:
-    standing = task.question(example_of(task).tokens[0])
-    text = st.text_input(
-        "In the task's own words", key="input", placeholder=standing[:200], bind="query-params", max_chars=20_000
-    )
+def typed(task: Task, label: str, key: str, suffix: str = "") -> tuple[Batch, str]:
+    """A field for an input in the task's own words, and the line that makes it; where it is empty, of a standing one.
+
+    Args:
+        task: whose input.
+        label, key: of the field.
+        suffix: what the names of the line end with.
+
+    Raises:
+        ValueError: if what was typed is no input of the task.
+    """
+    standing = task.question(task.sample(1, generator(0, "example")).tokens[0])
+    text = st.text_input(label, key=key, placeholder=standing[:200], bind="query-params", max_chars=20_000)
     words = (text or "").strip() or standing
-    return task.parse(words), f"batch = task.parse({words!r})"
-
-
-def example_of(task: Task) -> Batch:
-    """An input to begin with."""
-    from workbench.seeds import generator
-
-    return task.sample(1, generator(0, "example"))
+    return task.parse(words), f"batch{suffix} = task{suffix}.parse({words!r})"
 
 
 def _sampled(opened: Opened) -> tuple[Batch, str]:
@@ -96,8 +99,7 @@ def _sampled(opened: Opened) -> tuple[Batch, str]:
     which = right.selectbox("Of", list(WHICH), key="which", format_func=WHICH.__getitem__, bind="query-params")
     condition = _condition(task)
     batch = example(opened.model, task, number, which=which, **condition)
-    step = "" if opened.step is None else str(opened.step)
-    chosen = [f"run.model({step})", "task", str(number)] + ([f"which={which!r}"] if which != "any" else [])
+    chosen = [f"run.model({opened.at})", "task", str(number)] + ([f"which={which!r}"] if which != "any" else [])
     chosen += [f"{name}={value}" for name, value in condition.items()]
     return batch, f"batch = workbench.example({', '.join(chosen)})"
 

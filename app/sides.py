@@ -119,7 +119,7 @@ def _input(first: Look, opened: Opened, how: str) -> tuple[Batch, str]:
         ValueError: if what was typed is no input of its task.
     """
     if how == "Type":
-        return _typed(opened)
+        return sidebar.typed(opened.subject.task, "B's input, in its task's own words", "input2", "_b")
     if how == "Sample":
         return _sampled(opened)
     try:
@@ -144,20 +144,5 @@ def _sampled(opened: Opened) -> tuple[Batch, str]:
     number = st.number_input(
         "Number of B's sample", 0, 10**6, key="sample2", help=sidebar.SAMPLE_HELP, bind="query-params", width=220
     )
-    step = "" if opened.step is None else str(opened.step)
     batch = example(opened.model, opened.subject.task, number)
-    return batch, f"batch_b = workbench.example(run_b.model({step}), task_b, {number})"
-
-
-def _typed(opened: Opened) -> tuple[Batch, str]:
-    task = opened.subject.task
-    standing = task.question(sidebar.example_of(task).tokens[0])
-    text = st.text_input(
-        "B's input, in its task's own words",
-        key="input2",
-        placeholder=standing[:200],
-        bind="query-params",
-        max_chars=20_000,
-    )
-    words = (text or "").strip() or standing
-    return task.parse(words), f"batch_b = task_b.parse({words!r})"
+    return batch, f"batch_b = workbench.example(run_b.model({opened.at}), task_b, {number})"

@@ -60,6 +60,16 @@ class Opened:
         """The run's name, with the step where it is a checkpoint."""
         return self.run.name_at(self.step)
 
+    @property
+    def at(self) -> str:
+        """The checkpoint as Python's argument: `200`; nothing for the end."""
+        return "" if self.step is None else str(self.step)
+
+    @property
+    def and_at(self) -> str:
+        """The same by its name, behind other arguments: `, step=200`."""
+        return self.at and f", step={self.at}"
+
     def see(self, batch: Batch) -> Capture:
         """Everything that the views measure, captured on one input (the task decides its targets)."""
         return _seen(self.key, tuple(batch.tokens[0].tolist()), self, batch)

@@ -13,8 +13,9 @@ import pytest
 import workbench
 from workbench import figures
 from workbench.capture import Capture
-from workbench.figures.canvas import WIDEST, answer_rows, kinds_of_edges, label_rows
+from workbench.figures.canvas import kinds_of_edges
 from workbench.figures.drawing import Drawing
+from workbench.figures.token_page import WIDEST, answer_rows, label_rows
 from workbench.ground_truth import compile_run
 from workbench.instruments import attention_graph, projection
 from workbench.tasks import correct, make

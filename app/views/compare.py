@@ -14,7 +14,7 @@ from app.panel import Panel, code, panel
 from app.sides import Sides, choose_sides
 from app.state import Look, current
 from workbench import figures
-from workbench.figures.canvas import WIDEST
+from workbench.figures.token_page import WIDEST
 from workbench.instruments import Measurement, attention_graph, lens_difference, projection
 from workbench.mechanisms import MECHANISMS
 from workbench.pairs import lens_differences

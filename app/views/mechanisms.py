@@ -71,10 +71,6 @@ def n_each(opened: Opened) -> int:
     return max(4, min(MOST, NUMBERS // task.n_ctx**2) // len(task.conditions))
 
 
-def _step(opened: Opened) -> str:
-    return "" if opened.step is None else f", step={opened.step}"
-
-
 @st.fragment
 def of_the_task(look: Look, names: list[str]) -> None:
     """Everything about claims; one fragment, because all of it depends on the head in focus."""
@@ -93,7 +89,7 @@ def of_the_task(look: Look, names: list[str]) -> None:
                 head = choose_head(look)
             found, how = replace(found, shown_head=head), f", head={head}"
         claim_card.cards(look, names, found)
-    measuring = f"found = inspect_run(run, n={n}, seed={SEED}, only={names}, causal=False{how}{_step(look.opened)})"
+    measuring = f"found = inspect_run(run, n={n}, seed={SEED}, only={names}, causal=False{how}{look.opened.and_at})"
     held = Held(look, names, found, measuring)
     rates(held)
     closer(held)
@@ -213,7 +209,7 @@ def causal(look: Look, name: str) -> None:
             {"causal": test},
             code(
                 look,
-                f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=(){_step(opened)})",
+                f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=(){opened.and_at})",
                 "figure = figures.causal({found.name: found.causal})[0]",
                 imports=IMPORTS,
             ),

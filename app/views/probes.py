@@ -7,13 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from app.cells import in_words
 from app.fields import choose, position_in
 from app.panel import Panel, code, panel
 from app.state import Look, Opened, current, plain
 from probes import probe_run, verdict
 from workbench import figures
 from workbench.capture import sample_truth
+from workbench.edits import point_in_words
 from workbench.instruments import Measurement
 from workbench.instruments.projection import from_embedding
 
@@ -37,8 +37,7 @@ class Probe:
 
     def settings(self, opened: Opened) -> str:
         """Those that are the same at every point, as a line of Python has them."""
-        step = "" if opened.step is None else f", step={opened.step}"
-        return f"position={self.position}, n={self.n}{step}"
+        return f"position={self.position}, n={self.n}{opened.and_at}"
 
 
 @st.fragment
@@ -103,7 +102,7 @@ def _fields(opened: Opened, labels: list[str]) -> Probe:
     first, second, third, fourth = st.columns([3, 3, 3, 2], vertical_alignment="bottom")
     points = from_embedding(opened.subject)
     label = choose("Label of the task's truth", labels, "probe_label", labels[0], label_in_words, first)
-    point = choose("Decoded from", points, "probe_point", points[-1], in_words, second)
+    point = choose("Decoded from", points, "probe_point", points[-1], point_in_words, second)
     n_ctx = opened.subject.task.n_ctx
     position = position_in("At position", n_ctx, "probe_position", None, third, every="every labelled position")
     n = choose("Sequences", COUNTS, "probe_n", 256, str, fourth, help="held out from training; 3 in 10 test the probe")
@@ -134,7 +133,7 @@ def _every_layer(opened: Opened, probe: Probe, points: list[str]) -> Measurement
     bar = st.progress(0.0, "Fitting probes …")
     parts = []
     for i, point in enumerate(points):
-        bar.progress(i / len(points), f"Fitting probes: {in_words(point)} …")
+        bar.progress(i / len(points), f"Fitting probes: {point_in_words(point)} …")
         parts.append(_probed(opened.key, replace(probe, point=point), opened))
     bar.empty()
     return Measurement.stack(parts, "point", points)

@@ -14,6 +14,18 @@ from streamlit.util import calc_hash
 
 from workbench.figures import Drawing
 
+RUNS = (
+    "chain-chacal",
+    "chain-standard",
+    "sort-tempered",
+    "multiply-seqvcr",
+    "items-in-boxes",
+    "sorter",
+    "turned",
+    "chaser",
+)
+"""The runs of `run_root`, one of each kind."""
+
 
 def page(explorer: AppTest, name: str, /, **query: str) -> AppTest:
     """Open a page of the explorer, as a link with this query would; it must show no exception."""

@@ -11,19 +11,8 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, drawing_titles, drawings, page, same
+from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
-
-RUNS = [
-    "chain-chacal",
-    "chain-standard",
-    "sort-tempered",
-    "multiply-seqvcr",
-    "items-in-boxes",
-    "sorter",
-    "turned",
-    "chaser",
-]
 
 
 def words(explorer: AppTest) -> list[str]:

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, numbers, page, titles
+from tests.app.support import RUNS, charts, check_code, numbers, page, titles
 from workbench.capture import Capture
 from workbench.inspection import inspect_run
 from workbench.instruments import attention_graph, path_mass, resolvent, rollout
@@ -25,16 +25,6 @@ PANELS = [
     "Mass by hop on this input's gold paths",
     "Gold-path mass by hop",
     "Strongest paths",
-]
-RUNS = [
-    "chain-chacal",
-    "chain-standard",
-    "sort-tempered",
-    "multiply-seqvcr",
-    "items-in-boxes",
-    "sorter",
-    "turned",
-    "chaser",
 ]
 
 

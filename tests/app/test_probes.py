@@ -9,18 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from probes import probe_run, verdict
-from tests.app.support import charts, check_code, page, titles
-
-RUNS = [
-    "chain-chacal",
-    "chain-standard",
-    "sort-tempered",
-    "multiply-seqvcr",
-    "items-in-boxes",
-    "sorter",
-    "turned",
-    "chaser",
-]
+from tests.app.support import RUNS, charts, check_code, page, titles
 
 
 def cards(explorer: AppTest, run: str, **query: str) -> AppTest:

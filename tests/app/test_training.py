@@ -9,20 +9,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import charts, check_code, drawings, page, titles
+from tests.app.support import RUNS, charts, check_code, drawings, page, titles
 from workbench import timeline
 from workbench.runs import load_run
 
-EVERY_RUN = (
-    "chain-chacal",
-    "chain-standard",
-    "sort-tempered",
-    "multiply-seqvcr",
-    "items-in-boxes",
-    "sorter",
-    "turned",
-    "chaser",
-)
 KEPT = ("chain-chacal", "sort-tempered")
 
 
@@ -45,7 +35,7 @@ def values(trace: dict[str, Any]) -> list[float]:
     return [float(value) for value in y]
 
 
-@pytest.mark.parametrize("run", EVERY_RUN)
+@pytest.mark.parametrize("run", RUNS)
 def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str) -> None:
     page(explorer, "training", run=run)
     assert not explorer.error

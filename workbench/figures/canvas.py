@@ -10,7 +10,7 @@ import numpy as np
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, point_name
-from workbench.figures.token_page import GUTTER, LINE, WIDEST, Row, TokenPage, answer_rows, label_rows
+from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, label_rows, part_drawn, window
 from workbench.instruments import Measurement, attention_graph, projection
 
 CELL = 24  # height of a row of the residual, in pixels
@@ -92,13 +92,10 @@ def canvas(
     weight = matrices.select(matrix=which).values
     table = projection.top_tokens(seen, example=example, top=1, points=projection.from_embedding(seen.subject))
     table = table.select(basis=basis, rank=1)
-    n_pos = len(weight)
-    if not 0 <= start < n_pos:
-        raise ValueError(f"there is no position {start}; the input has {n_pos} tokens")
-    window = range(start, min(n_pos, start + WIDEST))
+    drawn = window(len(weight), start)
     gold = attention_graph.gold_edges(seen, example)
     edges = kinds_of_edges(weight, gold, hop, threshold)
-    page = _Page(projection.sequence(seen, example), window, query, cell)
+    page = _Page(projection.sequence(seen, example), drawn, query, cell)
     task, tokens = seen.subject.task, seen.batch.tokens[example]
     page.states(task.states(tokens))
     page.truth(gold)
@@ -109,8 +106,7 @@ def canvas(
     page.residual(table, answers[-1] if len(answers) == 2 else None)
     page.rows(answers)
     page.legend({kind: edges[kind] for kind in KINDS})
-    notes = [seen.subject.name, f"edges from {threshold:.0%} of a row"]
-    notes += [f"positions {window[0]} to {window[-1]} of {n_pos}"] if len(window) < n_pos else []
+    notes = [seen.subject.name, f"edges from {threshold:.0%} of a row{part_drawn(drawn, len(weight))}"]
     notes += [f"{left_out} weaker or leaving edges are not drawn"] if left_out else []
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, "; ".join(notes), page.body(), page.width, page.height)
@@ -260,10 +256,8 @@ def residual_maps(
         ValueError: if there is no such example or position.
     """
     words = projection.sequence(seen, example)
-    if not 0 <= start < len(words):
-        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
-    window = range(start, min(len(words), start + WIDEST))
-    page = _Page(words, window, cell=cell)
+    drawn = window(len(words), start)
+    page = _Page(words, drawn, cell=cell)
     page.tokens()
     answers = answer_rows(seen, example)
     right = answers[-1] if len(answers) == 2 else None
@@ -272,7 +266,5 @@ def residual_maps(
         page.residual(table.select(basis=basis, rank=1), right)
     page.rows(answers)
     how = "after the final norm" if table.settings["final_norm"] else "before the final norm"
-    notes = f"{seen.subject.name}; the largest {table.units}, {how}"
-    if len(window) < len(words):
-        notes += f"; positions {window[0]} to {window[-1]} of {len(words)}"
+    notes = f"{seen.subject.name}; the largest {table.units}, {how}{part_drawn(drawn, len(words))}"
     return Drawing("Top token of the residual, by layer and position", notes, page.body(), page.width, page.height + 6)

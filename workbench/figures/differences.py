@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element
 from workbench.figures.style import BLUE, GREY, ORANGE, faint, framed, point_name, thinned
-from workbench.figures.token_page import WIDEST, Row, TokenPage, answer_rows
+from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments import Measurement, lens_difference, projection
 
 # More in the first, nothing, more in the second: the two sides' own colours; zero is the page itself, light or dark.
@@ -44,9 +44,8 @@ def attention_difference(
     words = list(parts[0].coords["query"])
     if words != list(parts[1].coords["query"]):
         raise ValueError("the two heads did not read the same tokens, so their attention has no difference")
-    if not 0 <= start < len(words):
-        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
-    drawn = slice(start, start + WIDEST)
+    places = window(len(words), start)
+    drawn = slice(places.start, places.stop)
     shown = words[drawn]
     one, other = (side.values[drawn, drawn] for side in parts)
     most = float(np.abs(other - one).max()) or 1.0
@@ -110,13 +109,12 @@ def residual_difference(
     """
     lens_difference.check_same_tokens(first, second)
     words = projection.sequence(first, 0)
-    if not 0 <= start < len(words):
-        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
+    drawn = window(len(words), start)
     points = lens_difference.shared_points(first, second)
     tables = [projection.top_tokens(seen, top=1, points=points) for seen in (first, second)]
     labels = [table.select(basis=basis, rank=1).labels for table in tables]
     assert labels[0] is not None and labels[1] is not None
-    page = TokenPage(words, range(start, min(len(words), start + WIDEST)))
+    page = TokenPage(words, drawn)
     page.tokens()
     for row, point in enumerate(points):
         _cells(page, point_name(point), (labels[0][row], labels[1][row]), names)
@@ -125,8 +123,7 @@ def residual_difference(
     n = int((labels[0] != labels[1]).sum())
     who = [f"{name} ({seen.subject.name})" for name, seen in zip(names, (first, second), strict=True)]
     notes = f"{n} of {labels[0].size} cells differ: upper half {who[0]}, lower half {who[1]}; {basis} basis"
-    if len(page.window) < len(words):
-        notes += f"; positions {page.window[0]} to {page.window[-1]} of {len(words)}"
+    notes += part_drawn(drawn, len(words))
     return Drawing("Where the residual's top tokens differ", notes, page.body(), page.width, page.height + 6)
 
 

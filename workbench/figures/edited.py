@@ -9,7 +9,7 @@ import numpy as np
 from workbench.edits import CutEdge, Edited
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
-from workbench.figures.token_page import GUTTER, LINE, WIDEST, Row, TokenPage, answer_rows
+from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
 MOST_ARCS = 160
@@ -32,11 +32,9 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     """
     answers = tried.answers
     words = [str(label).split(":", 1)[1] for label in answers.coords["position"]]
-    if not 0 <= start < len(words):
-        raise ValueError(f"there is no position {start}; the input has {len(words)} tokens")
-    window = range(start, min(len(words), start + WIDEST))
+    drawn = window(len(words), start)
     places = tried.edit.places(len(words))
-    page = TokenPage(words, window, () if len(places) == len(words) else set(places))
+    page = TokenPage(words, drawn, () if len(places) == len(words) else set(places))
     page.height += HEADROOM
     if isinstance(tried.edit, CutEdge):
         _cuts(page, tried.edit.edges(len(words)))
@@ -44,9 +42,7 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     page.rows(_rows(tried))
     _changes(page, answers.values, tried.most)
     _legend(page, bool(page.chosen))
-    notes = f"{tried.in_words()}; {tried.before.subject.name}"
-    if len(window) < len(words):
-        notes += f"; positions {window[0]} to {window[-1]} of {len(words)}"
+    notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"
     verdict = tried.verdict()
     return Drawing(verdict[:1].upper() + verdict[1:], notes, page.body(), page.width, page.height)
 

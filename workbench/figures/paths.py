@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.attention import ARC
-from workbench.figures.canvas import WIDEST
 from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, thinned
+from workbench.figures.token_page import part_drawn, window
 from workbench.instruments import Measurement
 from workbench.instruments.attention_graph import Edge, hop_of
 from workbench.instruments.strongest_paths import Path
@@ -54,35 +54,34 @@ def side_by_side(
     if not parts:
         raise ValueError("there is no matrix to draw")
     names = list(next(iter(parts.values())).coords["query"])
-    if not 0 <= start < len(names):
-        raise ValueError(f"there is no position {start}; the input has {len(names)} tokens")
-    window = slice(start, min(len(names), start + WIDEST))
+    places = window(len(names), start)
+    drawn = slice(places.start, places.stop)
     columns = min(columns or len(parts), len(parts))
     rows = -(-len(parts) // columns)
     figure = _grid(list(parts), rows, columns)
     for number, (name, part) in enumerate(parts.items()):
         where = {"row": number // columns + 1, "col": number % columns + 1}
         figure.add_heatmap(
-            z=part.values[window, window],
-            x=names[window],
-            y=names[window],
+            z=part.values[drawn, drawn],
+            x=names[drawn],
+            y=names[drawn],
             coloraxis="coloraxis",
             hovertemplate=f"{name}, %{{y}} reads %{{x}}: %{{z:.3f}}<extra></extra>",
             **where,
         )
         due = gold.get(name, ()) if isinstance(gold, Mapping) else gold
-        inside = [(hop, q, k) for hop, q, k in due if window.start <= min(q, k) and max(q, k) < window.stop]
-        size = max(3.0, min(20.0, 680 / columns / len(names[window])))
+        inside = [(hop, q, k) for hop, q, k in due if q in places and k in places]
+        size = max(3.0, min(20.0, 680 / columns / len(names[drawn])))
         _outline(figure, inside, names, size, where)
-    cut = "" if len(names[window]) == len(names) else f"; positions {start} to {window.stop - 1} of {len(names)}"
     models = dict.fromkeys(str(part.settings["model"]) for part in parts.values())
-    subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example{cut}"
+    subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example"
+    subtitle += part_drawn(places, len(names))
     framed(figure, title, subtitle, height=230 + rows * (390 if rows == 1 else 330))
     figure.update_annotations(font={"size": 13})
     bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
     figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120, "pad": 0}, showlegend=bool(gold))
     figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
-    last, ticks = len(names[window]) - 0.5, thinned(names[window], 64 // (columns + 1))
+    last, ticks = len(names[drawn]) - 0.5, thinned(names[drawn], 64 // (columns + 1))
     axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
     figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
     figure.update_yaxes(automargin=True, range=[last, -0.5], **axis)

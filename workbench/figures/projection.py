@@ -17,7 +17,7 @@ TOP, BAR = 26, 24  # pixels above the bars, and of each
 def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
     """The top token at every residual point (rows) and position (columns) on one basis.
 
-    A cell's marker carries `customdata = [point, position index]`, which is what a click in the explorer returns.
+    A cell's marker carries `customdata = [point, position index]`, for a page that listens to clicks.
 
     Args:
         table: `projection.top_tokens(...)`.

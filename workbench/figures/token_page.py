@@ -19,6 +19,18 @@ WIDEST = 128  # positions drawn at once
 WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
 
 
+def window(n_pos: int, start: int) -> range:
+    """The positions drawn of so many: at most `WIDEST`, from `start`. Raises ValueError if that is none."""
+    if not 0 <= start < n_pos:
+        raise ValueError(f"there is no position {start}; the input has {n_pos} tokens")
+    return range(start, min(n_pos, start + WIDEST))
+
+
+def part_drawn(drawn: range, n_pos: int) -> str:
+    """What a subtitle says behind a semicolon of what is left out; nothing where all is drawn."""
+    return "" if len(drawn) == n_pos else f"; positions {drawn[0]} to {drawn[-1]} of {n_pos}"
+
+
 @dataclass(frozen=True)
 class Row:
     """What one row says at each position.
