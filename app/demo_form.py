@@ -108,7 +108,9 @@ def form(root: Path) -> None:
             st.error(plain(str(error)))
         else:
             st.rerun()
-    st.code(shlex.join(["workbench", *demo.arguments(path, preset, steps, seed)]), language="bash", wrap_lines=True)
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    st.code(shlex.join(["workbench", *demo.arguments(shown, preset, steps, seed)]), language="bash", wrap_lines=True)
 
 
 def in_words(preset: str) -> str:
