@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow lint bench explore screenshots lab clean
+.PHONY: demo test test-slow lint bench explore screenshots notebooks lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -25,7 +25,7 @@ test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
 
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture training explorer; do \
+	for name in tasks attention seq_vcr entropy capture training explorer probes; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
@@ -41,6 +41,10 @@ screenshots: .venv/installed
 
 explore: .venv/installed
 	$(BIN)/workbench explore --root demo
+
+# Every notebook anew from its text source, with its outputs: about fifteen minutes.
+notebooks: .venv/installed
+	for source in notebooks/*.py; do $(BIN)/jupytext --to ipynb --execute $$source || exit; done
 
 lab: .venv/installed
 	$(BIN)/jupyter lab notebooks

@@ -20,7 +20,18 @@ OF_AN_EDIT = (
 OF_HOPS = ("other_run", "hops_powers", "hops_to")
 """The fields of the page of hops that depend on the run."""
 
-OF_A_RUN = ("head", "matrix", "focus", "point", "position", "start", "probe_position", *OF_HOPS, *OF_AN_EDIT)
+OF_A_RUN = (
+    "head",
+    "matrix",
+    "focus",
+    "point",
+    "position",
+    "start",
+    "probe_position",
+    "probe_place",
+    *OF_HOPS,
+    *OF_AN_EDIT,
+)
 """Fields that mean something else in another run, and start anew there."""
 
 

@@ -25,7 +25,7 @@ import plotly.io as pio
 import torch
 
 import workbench
-from probes import probe_run
+from probes import probe, verdict
 from workbench import figures
 from workbench.inspection import inspect_run
 from workbench.instruments import attention_graph
@@ -88,13 +88,16 @@ figures.entropy({name: one.measured["entropy"] for name, one in seen.items()})
 # %% [markdown]
 # ## Probe
 #
-# Can the root be read off the residual right after attention? A linear probe says, next to what it gets from shuffled
-# labels and from an untrained model of the same shape.
+# Can the root be read off the residual right after attention? A linear probe says, next to what it gets from an
+# untrained model of the same shape, from the current token alone and from shuffled labels. (The last row, the control
+# task, gives every token a root at random: where the token itself can be read, any probe learns that.)
 
 # %%
 for run in (chacal, standard):
     print(run.name)
-    print(probe_run(run, "root", point="blocks.0.hook_resid_mid").frame().round(3).to_string(index=False))
+    found = probe(run, "root", points="blocks.0.hook_resid_mid", n=256)
+    print(found.frame().round(3).to_string(index=False))
+    print(verdict(found))
 
 # %% [markdown]
 # ## Cut an edge

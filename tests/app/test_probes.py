@@ -1,77 +1,103 @@
-"""Probes: cards with controls of every run that has labels; what cannot be probed is said in one line."""
+"""Probes: what the page shows is what the library and the command line say; what cannot be probed is said in a line."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from probes import probe_run, verdict
-from tests.app.support import RUNS, charts, check_code, page, titles
+from probes import ask, verdict
+from tests.app.support import RUNS, charts, check_code, numbers, page, titles
+from workbench.cli import main
+
+OWN = "a question of your own"
 
 
-def cards(explorer: AppTest, run: str, **query: str) -> AppTest:
+def asked(explorer: AppTest, run: str, **query: str) -> AppTest:
     return page(explorer, "probes", run=run, **{"probe_n": "64", **query})
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_kind_of_run_has_a_card_and_its_layers(explorer: AppTest, run: str) -> None:
-    cards(explorer, run)
+def test_every_kind_of_run_has_a_question_with_its_layers_and_card(explorer: AppTest, run: str) -> None:
+    asked(explorer, run)
     assert not explorer.error
-    assert [one.value for one in explorer.subheader] == ["Linear probe", "By layer"]
-    label = explorer.selectbox(key="probe_label").value
-    assert titles(explorer) == [f"Linear probe for {label}", f"Linear probe for {label}, by layer"]
-    assert all("Decodable is not used" in one.value for one in explorer.caption if "probe" in one.value)
+    assert [one.value for one in explorer.subheader][:3] == [
+        "What can be decoded",
+        "At one point, beside its controls",
+        "Is it used?",
+    ]
+    assert len(charts(explorer)) == 2 and all("probe" in title or "Regression" in title for title in titles(explorer))
+    assert any("Decodable is not used" in one.value for one in explorer.caption)
 
 
-def test_the_card_is_the_librarys_and_its_lines_make_it(explorer: AppTest, run_root: Path) -> None:
-    cards(explorer, "chain-chacal", probe_label="root", probe_point="layer 0, after attention", step="0")
-    run = workbench.load_run(run_root / "chain-chacal")
-    found = probe_run(run, "root", point="blocks.0.hook_resid_mid", n=64, step=0)
-    said = verdict(found).replace(":", "\\:")
+def test_the_page_the_library_and_the_command_line_give_the_same_numbers(
+    explorer: AppTest, run_root: Path, tmp_path: Path
+) -> None:
+    path = run_root / "chain-chacal"
+    answer = ask(workbench.load_run(path), "hops", n=64, causal=False)
+    found = answer.measured.select(label="root")
+    assert (
+        main(["probe", str(path), "hops", "--n", "64", "--no-causal", "--quiet", "--out", str(tmp_path / "out")]) == 0
+    )
+    table = pd.read_csv(tmp_path / "out" / "probe.csv")
+    written = table[table["label"] == "root"]["value"].to_numpy().reshape(found.values.shape)
+    assert np.allclose(written, found.values, equal_nan=True)
+
+    asked(explorer, "chain-chacal", probe_label="root", probe_point="layer 0, after attention")
+    layers, card = charts(explorer)
+    shown = {line["name"]: numbers(line["y"]) for line in layers["data"]}
+    for i, name in enumerate(found.coords["condition"]):
+        assert np.allclose(shown[name], found.values[:, i])
+    own = found.select(point="blocks.0.hook_resid_mid")
+    assert card["data"][1]["text"] == [f"{value:.1%}" for value in own.values]
+    said = verdict(own).replace(":", "\\:")
     assert f"**{said[:1].upper()}{said[1:]}.**" in [one.value for one in explorer.markdown]
-    texts = charts(explorer)[0]["data"][1]["text"]
-    assert texts == [f"{value:.1%}" for value in found.values]
     assert check_code(explorer) == 2
 
 
-def test_what_is_chosen_is_what_is_probed(explorer: AppTest) -> None:
-    cards(explorer, "sort-tempered", probe_label="copies left")
+def test_what_is_decoded_is_tested_and_described_on_request(explorer: AppTest) -> None:
+    asked(explorer, "chain-chacal", probe_label="root", probe_causal="true", probe_code="true")
+    assert not explorer.error and len(charts(explorer)) == 4
+    assert any(one.value.startswith("**Used\\:") for one in explorer.markdown)
+    assert "Learning curve: root" in titles(explorer)
+    assert check_code(explorer) == 4
+
+
+def test_ones_own_question(explorer: AppTest) -> None:
+    asked(explorer, "sort-tempered", probe_preset=OWN, probe_label="copies left", probe_where="every output")
     assert explorer.selectbox(key="probe_label").value == "copies_left"
     before = charts(explorer)
     explorer.selectbox(key="probe_point").set_value("blocks.0.hook_resid_pre").run()
     after = charts(explorer)
-    assert before[0]["data"] != after[0]["data"] and before[1]["data"] == after[1]["data"]
+    assert before[0]["data"] == after[0]["data"] and before[1]["data"] != after[1]["data"]
+    explorer.selectbox(key="probe_where").set_value("at one position").run()
     explorer.number_input(key="probe_position").set_value(18).run()
-    assert not explorer.exception and charts(explorer)[1]["data"] != after[1]["data"]
-    assert "position 18" in charts(explorer)[0]["layout"]["title"]["subtitle"]["text"]
+    assert not explorer.exception and "position 18" in charts(explorer)[1]["layout"]["title"]["subtitle"]["text"]
+    explorer.selectbox(key="probe_kind").set_value("ridge").run()
+    assert "ridge" in charts(explorer)[1]["layout"]["title"]["subtitle"]["text"]
     assert check_code(explorer) == 2
 
 
+def test_places_are_chosen_among_those_that_have_something_to_tell(explorer: AppTest) -> None:
+    asked(explorer, "multiply-seqvcr", probe_n="128")
+    assert explorer.selectbox(key="probe_preset").value == "carry"
+    assert "5" not in explorer.selectbox(key="probe_place").options
+    assert charts(explorer)[0]["data"][0]["type"] == "heatmap"
+
+
 def test_what_cannot_be_probed_is_said_in_one_line(explorer: AppTest) -> None:
-    cards(explorer, "chain-chacal", probe_label="hop", probe_position="9")
-    assert not charts(explorer) and "nothing to decode" in explorer.error[0].value
+    own = {"probe_preset": OWN, "probe_where": "at one position", "probe_label": "hop"}
+    asked(explorer, "chain-chacal", probe_position="9", **own)
+    assert not charts(explorer) and "nothing to tell apart" in explorer.error[0].value
     explorer.number_input(key="probe_position").set_value(0).run()
     assert not explorer.exception and "means nothing at position 0" in explorer.error[0].value
-    explorer.number_input(key="probe_position").set_value(None).run()
-    assert not explorer.exception and not explorer.error and len(charts(explorer)) == 2
 
 
 def test_what_takes_long_is_fitted_on_request(explorer: AppTest) -> None:
-    cards(explorer, "chain-chacal", probe_n="1024", probe_label="root")
-    assert len(charts(explorer)) == 1 and "28,672 vectors of 32 classes" in explorer.info[0].value
-    assert explorer.toggle(key="probe_layers").value is False
-    explorer.number_input(key="probe_position").set_value(20).run()
-    assert not explorer.exception and not explorer.info and len(charts(explorer)) == 2
-
-
-def test_a_task_without_labels_has_nothing_to_probe(explorer: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.tasks import Truth
-    from workbench.tasks.pointer_chain import PointerChain
-
-    monkeypatch.setattr(PointerChain, "truth", lambda self, tokens: Truth())
-    monkeypatch.setattr("workbench.capture._sample_truth", lambda task: Truth())
-    cards(explorer, "chaser")
-    assert "labels nothing" in explorer.info[0].value and not charts(explorer)
+    asked(explorer, "chain-chacal", probe_n="2048", probe_label="root")
+    assert not charts(explorer) and "vectors of" in explorer.info[0].value
+    assert explorer.toggle(key="probe_anyway").value is False

@@ -11,7 +11,7 @@ from workbench.cli.parser import make_parser
 
 __all__ = ["main", "parse_fields"]
 
-TAKE_FIELDS = (commands.train, commands.data, commands.compile_model, commands.inspect)
+TAKE_FIELDS = (commands.train, commands.data, commands.compile_model, commands.inspect, commands.probe)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

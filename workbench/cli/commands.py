@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,43 @@ def inspect(options: argparse.Namespace, fields: list[str]) -> None:
     say(f"report: {report.html}")
     if report.figures:
         say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")
+
+
+def probe(options: argparse.Namespace, fields: list[str]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from probes import PRESETS, applicable, ask
+    from probes.report import save, text
+    from workbench.lookup import lookup
+    from workbench.runs import load_run
+
+    lookup(PRESETS, options.preset, "probe")
+    runs = [load_run(path) for path in options.runs]
+    if options.out is not None and options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
+        raise ValueError(f"{options.out} is taken; give a folder that is not there yet")
+    for run in runs:
+        if options.preset not in applicable(run.task()):
+            there_is = ", ".join(applicable(run.task()))
+            raise ValueError(
+                f"{options.preset} cannot be asked of {run.path} ({run.task().name}); there is: {there_is}"
+            )
+    how = {"n": options.n, "kind": options.kind, "seed": options.seed, "seeds": options.seeds, "step": options.step}
+    how |= {"causal": not options.no_causal, **parse_fields(fields)}
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
+    answers = []
+    with bar if not options.quiet else nullcontext():
+        for run in runs:
+            shown = bar.add_task(run.name, total=1.0)
+            tell = lambda share, doing, shown=shown, name=run.name: bar.update(  # noqa: E731
+                shown, completed=share, description=f"{name}: {doing}"
+            )
+            answers.append(ask(run, options.preset, progress=tell, **how))
+            bar.update(shown, completed=1.0, description=run.name)
+    say("\n\n".join(map(text, answers)))
+    if options.out is not None:
+        save(answers, options.out)
+        say(f"\nfigures and numbers: {options.out}")
 
 
 def explore(options: argparse.Namespace, _: list[str]) -> int:
@@ -258,6 +296,12 @@ def _delete(folders: Sequence[Path], yes: bool) -> None:
 
 
 def list_names(options: argparse.Namespace, _: list[str]) -> None:
+    if options.what == "probes":
+        from probes import PRESETS
+
+        for name, preset in PRESETS.items():
+            say(f"{name:17} {', '.join(preset.tasks) or 'any task'}: {preset.question}")
+        return
     from workbench.catalogue import describe
 
     say(describe(options.what))

@@ -91,6 +91,29 @@ def make_parser() -> Parser:
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")
     add.set_defaults(command=commands.inspect)
 
+    add = sub.add_parser(
+        "probe",
+        help="ask what can be decoded from runs, and whether it is used",
+        description="Fit probes at every point of the residual for one question, say what they are worth beside their "
+        "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
+        "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
+        usage="workbench probe RUN [RUN …] PRESET [--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
+        allow_abbrev=False,
+    )
+    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are asked the same")
+    add.add_argument("preset", metavar="PRESET", help="its name; `workbench list probes` shows them")
+    add.add_argument("--out", type=Path, metavar="DIR", help="write figures and numbers there too")
+    add.add_argument("--n", type=int, help="sequences, three in ten to try the probe on (default: the preset's)")
+    add.add_argument("--kind", help="kind of probe: logistic, ridge, nearest_mean, low_rank, mlp or regression")
+    add.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
+    add.add_argument("--seed", type=int, default=0, help="seed of the sequences, splits and controls (default: 0)")
+    add.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="so many seeds, intervals over them (default: 1)"
+    )
+    add.add_argument("--no-causal", action="store_true", help="do not test what is decodable")
+    add.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    add.set_defaults(command=commands.probe)
+
     add = sub.add_parser("explore", help="open the explorer in a browser", allow_abbrev=False)
     add.add_argument("--root", type=Path, default=Path("runs"), help="folder that holds run folders (default: runs)")
     add.add_argument("--port", type=int, default=8501)
@@ -156,7 +179,7 @@ def make_parser() -> Parser:
     add.set_defaults(command=commands.runs)
 
     add = sub.add_parser("list", help="say what exists", allow_abbrev=False)
-    kinds = ("presets", "fields", "tasks", "variants", "objectives", "compiled", "instruments", "mechanisms")
+    kinds = ("presets", "fields", "tasks", "variants", "objectives", "compiled", "instruments", "mechanisms", "probes")
     add.add_argument("what", choices=kinds, help="what to list")
     add.set_defaults(command=commands.list_names)
     return parser

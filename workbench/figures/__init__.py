@@ -33,7 +33,7 @@ from workbench.figures.learning import learning_curves
 from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
 from workbench.figures.paper import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
-from workbench.figures.probes import probe_by_layer, probe_card
+from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.training import line_name, map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.trajectory import token_trajectory
@@ -120,6 +120,10 @@ __all__ = [
     "path_layers",
     "probe_by_layer",
     "probe_card",
+    "probe_learning",
+    "probe_map",
+    "probe_runs",
+    "probe_use",
     "projection_bars",
     "projection_map",
     "residual_difference",

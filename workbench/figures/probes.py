@@ -1,48 +1,71 @@
-"""Probes beside their controls: one place of the residual as bars, all of them as lines."""
+"""Probes beside their controls: one place of the residual, all of them, several labels, and whether they are used."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, sample_size
-from workbench.figures.style import BLUE, DASHES, GREEN, GREY, ORANGE, PURPLE, SYMBOLS, framed, point_name
+from workbench.figures.style import (
+    BLUE,
+    DASHES,
+    GREEN,
+    GREY,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    SKY,
+    SYMBOLS,
+    framed,
+    point_name,
+)
 from workbench.instruments import Measurement
 
-COLOURS = (BLUE, ORANGE, PURPLE, GREY, GREEN)
-HATCHES = ("", "/", ".", "x", "-")
+COLOURS = (BLUE, PURPLE, ORANGE, GREEN, GREY, SKY)
+HATCHES = ("", ".", "/", "-", "x", "\\")
+LINES = ("solid", "dot", "dash", "dashdot", "longdash", "longdashdot")
+PALE = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
+LAYERS = "residual: layer · point (mid: after attention, post: after the MLP)"
 
 
 def probe_card(found: Measurement) -> go.Figure:
     """What a probe decodes at one place, and below it each control: bars with their intervals.
 
     Args:
-        found: accuracy over the single dim `condition`, whose first label is the probe itself.
+        found: `probes.probe(...)` over the single dim `condition`, whose first label is the probe itself.
     """
-    names = [str(name) for name in found.coords["condition"]]
-    shapes = [HATCHES[min(i, len(HATCHES) - 1)] for i in range(len(names))]
-    colours = [COLOURS[min(i, len(COLOURS) - 1)] for i in range(len(names))]
-    bars = interval(found)
+    kept = ~np.isnan(found.values)
+    names = [str(name) for name, keep in zip(found.coords["condition"], kept, strict=True) if keep]
+    bars = interval(found, kept)
     figure = go.Figure()
     figure.add_bar(
-        x=found.values,
+        x=found.values[kept],
         y=names,
         orientation="h",
         error_x=None if bars is None else {**bars, "color": GREY},
-        marker={"color": colours, "opacity": [1.0] + [0.6] * (len(names) - 1), "pattern": {"shape": shapes}},
-        hovertemplate="%{y}: %{x:.1%}<extra></extra>",
+        marker={
+            "color": [COLOURS[i] for i in np.flatnonzero(kept)],
+            "opacity": [1.0] + [0.6] * (len(names) - 1),
+            "pattern": {"shape": [HATCHES[i] for i in np.flatnonzero(kept)]},
+        },
+        hovertemplate=f"%{{y}}: %{{x:{_format(found, 1)}}}<extra></extra>",
     )
     ends = found.values if found.high is None else np.fmax(found.values, found.high)
     figure.add_scatter(  # clear of the bars' intervals
-        x=ends + 0.01,
+        x=ends[kept] + 0.01,
         y=names,
         mode="text",
-        text=[f"{value:.1%}" for value in found.values],
+        text=[_said(value, found) for value in found.values[kept]],
         textposition="middle right",
         hoverinfo="skip",
     )
-    framed(figure, found.name, about(found), height=190 + 44 * len(names), legend=False)
-    figure.update_xaxes(title="share of labels decoded on held-out sequences", range=[0, 1.1], tickformat=".0%")
+    framed(figure, named(found), about(found), height=190 + 44 * len(names), legend=False)
+    figure.update_xaxes(title=_axis(found), tickformat=_format(found))
+    if found.units == "share":
+        figure.update_xaxes(range=[0, 1.1])
     return figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
 
 
@@ -50,31 +73,218 @@ def probe_by_layer(found: Measurement) -> go.Figure:
     """What a probe decodes from the embedding up through the layers, its controls dashed.
 
     Args:
-        found: accuracy over the dims `point`, `condition`, whose first label is the probe itself.
+        found: `probes.probe(...)` over the dims `point`, `condition`, whose first label is the probe itself.
     """
     figure = go.Figure()
     x = [point_name(point) for point in found.coords["point"]]
     for i, name in enumerate(found.coords["condition"]):
         line = found.select(condition=name)
+        if np.isnan(line.values).all():
+            continue
         figure.add_scatter(
             x=x,
             y=line.values,
             error_y=interval(line),
             name=str(name),
             mode="lines+markers",
-            line={"color": COLOURS[min(i, len(COLOURS) - 1)], "width": 1.5 if i else 2.5}
-            | {"dash": DASHES[min(i, len(DASHES) - 1)]},
-            marker={"symbol": SYMBOLS[min(i, len(SYMBOLS) - 1)], "size": 6 if i else 9},
+            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
+            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
         )
-    framed(figure, f"{found.name}, by layer", about(found), height=460)
-    figure.update_yaxes(title="share decoded", range=[-0.03, 1.05], tickformat=".0%")
+    framed(figure, f"{named(found)}, by layer", about(found), height=460)
+    _share_axis(figure, found)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=x)
-    return figure.update_xaxes(title="residual: layer · point (mid: after attention, post: after the MLP)")
+    return figure.update_xaxes(title=LAYERS)
 
 
-def about(found: Measurement) -> str:
+def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") -> go.Figure:
+    """The same probe on several runs, a line each from the embedding up; their baseline in the same colour, dashed.
+
+    Args:
+        runs: name -> `probes.probe(...)` over the dims `point`, `condition`.
+        control: the condition to draw beside the probe.
+    """
+    first = next(iter(runs.values()))
+    figure = go.Figure()
+    for i, (run, found) in enumerate(runs.items()):
+        for part, dash in ((found.coords["condition"][0], "solid"), (control, DASHES[1])):
+            line = found.select(condition=part)
+            figure.add_scatter(
+                x=[point_name(point) for point in found.coords["point"]],
+                y=line.values,
+                error_y=interval(line) if dash == "solid" else None,
+                name=run if dash == "solid" else f"{run}, {control}",
+                mode="lines+markers" if dash == "solid" else "lines",
+                line={"color": PALETTE[i % len(PALETTE)], "width": 2.5 if dash == "solid" else 1.5, "dash": dash},
+                marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+            )
+    longest = max((found.coords["point"] for found in runs.values()), key=len)
+    framed(figure, f"{named(first)}, run by run", about(first, whose=""), height=460)
+    _share_axis(figure, first)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=[point_name(p) for p in longest])
+    return figure.update_xaxes(title=LAYERS)
+
+
+def probe_map(found: Measurement) -> go.Figure:
+    """What a probe decodes at every point (rows) and place, or of every label: a heat map with its numbers.
+
+    Behind a number is its condition's best baseline, when pointed at.
+
+    Args:
+        found: `probes.probe(...)` over `point`, `condition` and one of `place`, `label`.
+    """
+    (across,) = (dim for dim in found.dims if dim not in ("point", "condition"))
+    points, columns = found.coords["point"], [str(c).replace("_", " ") for c in found.coords[across]]
+    names = found.coords["condition"]
+    parts = [found.select(condition=name) for name in names]
+    tables = [part.values if part.axis("point") == 0 else part.values.T for part in parts]
+    rows = [point_name(point) for point in points]
+
+    def said(i: int, j: int) -> str:
+        return ", ".join(f"{name} {_said(table[i, j], found)}" for name, table in zip(names, tables, strict=True))
+
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=tables[0],
+        x=columns,
+        y=rows,
+        zmin=0,
+        zmax=1,
+        colorscale=PALE,
+        xgap=2,
+        ygap=2,
+        text=[["" if np.isnan(v) else _said(v, found, 0) for v in row] for row in tables[0]],
+        texttemplate="%{text}" if len(columns) <= 32 else None,
+        textfont={"color": "#222"},
+        customdata=[
+            [
+                ", ".join(f"{n} {_said(t[i, j], found)}" for n, t in zip(names, tables, strict=True))
+                for j, _ in enumerate(columns)
+            ]
+            for i, _ in enumerate(rows)
+        ],
+        hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
+        colorbar={"title": {"text": found.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
+        | {"tickformat": _format(found)},
+    )
+    framed(figure, named(found), about(found, bars=False), height=200 + 34 * len(rows), legend=False)
+    title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
+    figure.update_xaxes(title=title, type="category", showgrid=False)
+    figure.update_yaxes(title="layer · point", type="category", autorange="reversed", showgrid=False, automargin=True)
+    return figure
+
+
+def probe_use(effect: Measurement) -> go.Figure:
+    """What becomes of a model's answers when what a probe reads is changed, beside edits that should do nothing.
+
+    Args:
+        effect: `probes.causal_test(...)[place].effect`: dims `edit`, `outcome`.
+    """
+    edits, outcomes = list(effect.coords["edit"]), list(effect.coords["outcome"])
+    figure = go.Figure()
+    for i, (outcome, colour) in enumerate(zip(outcomes, (BLUE, ORANGE, GREEN), strict=True)):
+        part = effect.select(outcome=outcome)
+        if np.isnan(part.values).all():
+            continue
+        bars = interval(part)
+        figure.add_scatter(
+            x=part.values,
+            y=np.arange(len(edits)) + 0.18 * (i - 1),
+            error_x=bars,
+            name=outcome,
+            mode="markers",
+            marker={"color": colour, "symbol": SYMBOLS[i], "size": 10},
+            customdata=edits,
+            hovertemplate=f"%{{customdata}}, {outcome}: %{{x:.1%}}<extra></extra>",
+        )
+    settings = effect.settings
+    where = f"{settings['place']}, {point_name(settings['point'])}, {settings['directions']} directions"
+    subtitle = (
+        f"{settings['model']}: {settings['how']} at {where}; {sample_size({'': effect})}; bars are 95 % intervals"
+    )
+    framed(figure, effect.name, subtitle, height=220 + 56 * len(edits))
+    figure.update_yaxes(tickvals=list(range(len(edits))), ticktext=edits, range=[len(edits) - 0.5, -0.5])
+    figure.update_yaxes(automargin=True)
+    return figure.update_xaxes(title="share of the answers", range=[-0.03, 1.03], tickformat=".0%")
+
+
+def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Figure:
+    """How much is decoded after so many sequences, and, beside each name, how many bits a label costs.
+
+    Args:
+        curve: `probes.description_length(...).curve` at one point: dims `condition`, `fitted`.
+        bits: `….bits` there: dim `condition`.
+    """
+    figure = go.Figure()
+    for i, name in enumerate(curve.coords["condition"]):
+        line = curve.select(condition=name)
+        if np.isnan(line.values).all():
+            continue
+        cost = "" if bits is None else f": {float(bits.select(condition=name).values):.2f} bits a label"
+        figure.add_scatter(
+            x=list(curve.coords["fitted"]),
+            y=line.values,
+            error_y=interval(line),
+            name=f"{name}{cost}",
+            mode="lines+markers",
+            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
+            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
+        )
+    framed(figure, curve.name, about(curve), height=460)
+    figure.update_xaxes(title="sequences that the probe was fitted on", type="log")
+    figure.update_xaxes(tickvals=list(curve.coords["fitted"]))
+    _share_axis(figure, curve)
+    return figure
+
+
+def named(found: Measurement) -> str:
+    """The kind of probe, and for what, where that is one label."""
+    label = found.settings.get("label")
+    joint = " of" if found.units == "R²" else " for"
+    return found.name if label is None else f"{found.name}{joint} {str(label).replace('_', ' ')}"
+
+
+def about(found: Measurement, whose: str | None = None, bars: bool = True) -> str:
     """The subtitle: whose residual, which positions, and how many sequences."""
-    settings = found.settings
-    where = "every labelled position" if settings["position"] is None else f"position {settings['position']}"
-    at = f", {point_name(settings['point'])}" if "point" not in found.dims else ""
-    return f"{settings['model']}{at}, {where}; {sample_size({'': found})}; bars are 95 % intervals"
+    settings: Mapping[str, Any] = found.settings
+    model = f"{settings['model']}, " if whose is None else whose
+    at = f"{point_name(settings['point'])}, " if "point" not in found.dims and "point" in settings else ""
+    where = positions_in_words(settings.get("place", settings["positions"]))
+    end = "; bars are 95 % intervals" if bars and found.low is not None else ""
+    return f"{model}{at}{where}; {settings['kind'].replace('_', ' ')}; {sample_size({'': found})}{end}"
+
+
+def positions_in_words(rule: Any) -> str:
+    """A rule for positions, or one of its places, for people."""
+    if not isinstance(rule, str) or rule.isdecimal():
+        return f"position {rule}"
+    return WHERE.get(rule, rule)
+
+
+WHERE = {
+    "labelled": "every labelled position",
+    "each": "position by position",
+    "scored": "every scored position",
+    "delimiter": "at the delimiter",
+    "outputs": "every output",
+    "each output": "output by output",
+    "clauses": "at the end of each clause",
+    "box *": "where each box is asked for",
+}
+
+
+def _format(found: Measurement, digits: int = 0) -> str:
+    return f".{digits}%" if found.units == "share" else ".2f"
+
+
+def _said(value: float, found: Measurement, digits: int = 1) -> str:
+    return "–" if np.isnan(value) else format(value, _format(found, digits))
+
+
+def _axis(found: Measurement) -> str:
+    return "share of labels decoded on held-out sequences" if found.units == "share" else "R² on held-out sequences"
+
+
+def _share_axis(figure: go.Figure, found: Measurement) -> None:
+    figure.update_yaxes(title="share decoded" if found.units == "share" else found.units, tickformat=_format(found))
+    if found.units == "share":
+        figure.update_yaxes(range=[-0.03, 1.05])

@@ -1,0 +1,309 @@
+"""Whether the model uses what a probe decodes: what becomes of its answers when that, and nothing else, is changed.
+
+A label's directions at a point (`probes.subspace`) are exchanged between two inputs, put to another class, or taken
+out, and the model computes on (TransformerLens hooks). Beside it stands the same edit where it should do nothing if the
+model reads the label and only the label: exchanged with an input of the same label, and along as many other directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from probes import features
+from probes.positions import Rows, Rule
+from probes.probing import asked
+from probes.subspace import Subspace
+from workbench.instruments import Measurement
+from workbench.lookup import lookup
+from workbench.runs import Run
+from workbench.seeds import generator
+from workbench.tasks import Batch
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+CHANGED, MOVED, FOLLOWED = "answers changed", "probability moved", "answers that follow"
+OUTCOMES = (CHANGED, MOVED, FOLLOWED)
+SAME, OTHER_DIRECTIONS = "same label", "other directions"
+EDITS = {
+    "interchange": ("another label", SAME, OTHER_DIRECTIONS),
+    "steer": ("another label", OTHER_DIRECTIONS),
+    "erase": ("erased", OTHER_DIRECTIONS),
+}
+AT_LEAST = 0.01  # of the answers, or of the probability: less than that is no use
+FITTED_ON = 1024  # sequences on which directions are found
+AT_ONCE = 256
+TRIES = 16  # to draw a partner
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a causal test of a label found at one point and place.
+
+    Attributes:
+        effect: what became of the answers, dims `edit`, `outcome`: a share of the answers at and after what is edited.
+            `answers changed`: whose likeliest class became another; `probability moved`: total variation distance;
+            `answers that follow`: of those at an edited position, which became what the model says at the other's.
+        excess: the first edit less each other, dims `edit`, `outcome`, paired over sequences.
+        rank: how many directions the label has there.
+    """
+
+    effect: Measurement
+    excess: Measurement
+    rank: int
+
+    @property
+    def used(self) -> bool | None:
+        """Whether the model uses the label there; None if that cannot be told.
+
+        It does where the edit changes more answers, or moves more probability, than every edit that should do nothing:
+        by a point at least, and by an interval that leaves out 0. It does not where neither can be a point more.
+        """
+        if not self.rank:
+            return False
+        told = [_told(self.excess.select(outcome=outcome)) for outcome in (CHANGED, MOVED)]
+        return True if True in told else None if None in told else False
+
+    def verdict(self) -> str:
+        """The same in words, with the numbers."""
+        if not self.rank:
+            return "not used: no direction holds more of it than of its own shuffle"
+        numbers = []
+        for outcome in (CHANGED, MOVED):
+            found = self.effect.select(outcome=outcome)
+            (_, own), *others = zip(found.coords["edit"], found.values, strict=True)
+            beside = ", ".join(f"{edit} {value:.1%}" for edit, value in others)
+            numbers.append(f"{outcome} {own:.1%} ({beside})")
+        follow = self.effect.select(outcome=FOLLOWED).values[0]
+        if not np.isnan(follow):
+            numbers.append(f"{follow:.1%} of the answers there became the other's")
+        said = {True: "used", False: "not used", None: "not told whether used"}[self.used]
+        return f"{said}: {'; '.join(numbers)}"
+
+
+def _told(excess: Measurement) -> bool | None:
+    assert excess.low is not None and excess.high is not None
+    if np.isnan(excess.low).any():
+        return None
+    if (excess.low > 0).all() and (excess.values >= AT_LEAST).all():
+        return True
+    return False if (excess.high < AT_LEAST).any() else None
+
+
+def causal_test(
+    run: Run,
+    label: str,
+    *,
+    point: str,
+    positions: Rule = "labelled",
+    how: str = "interchange",
+    n: int = 256,
+    seed: int = 0,
+    step: int | None = None,
+    rank: int | None = None,
+    places: Sequence[str] | None = None,
+) -> dict[str, Use]:
+    """Change what can be read of a label at one point, and see what becomes of the answers.
+
+    Args:
+        run: the run.
+        label: see `probes.labels`.
+        point: hook name of a residual, or of anything with one vector a position.
+        positions: where (see `probes.positions`); all positions of a pooled rule are edited at once.
+        how: `interchange` (with a sequence whose label is another), `steer` (to the mean of another class), `erase`.
+        n: sequences that are tried; the directions are found on 1,024 others.
+        seed: of the sequences, and of who is exchanged with whom.
+        step: of which checkpoint; by default the end.
+        rank: most directions to change; by default all that hold the label.
+        places: which of the rule's; by default all.
+
+    Returns:
+        What was found at each place of the rule.
+
+    Raises:
+        ValueError: if there is no such label, point, rule, way or checkpoint, or no two labels to exchange.
+    """
+    edits = lookup(EDITS, how, "causal test")
+    task, model, hooked = run.task(), run.model(step), run.hooked(step)
+    fitted = task.sample(FITTED_ON, generator(seed, "directions"), split="test")
+    tried = task.sample(n, generator(seed, "causal"), split="test")
+    known, found = (asked(task, batch, [label], positions) for batch in (fitted, tried))
+    x = features.from_model(model, fitted, [point], known[0])[0]
+    own = features.from_model(model, tried, [point], found[0])[0]
+    before = _run(hooked, tried, [])
+    uses = {}
+    for place, name in enumerate(found[0].names):
+        if name not in known[0].names or (places is not None and name not in places):
+            continue
+        at = known[0].names.index(name)
+        y = known[1][0][at]
+        there = has_label(y)
+        space = Subspace.of(x[at][there], y[there], generator(seed, "subspace", name), rank)
+        rows = Rows(found[0].example, found[0].position[place : place + 1], (name,))
+        test = _Test(hooked, tried, before, point, rows, own[place], found[1][0][place], space)
+        values = test.outcomes(how, edits, generator(seed, "partners", name))
+        settings = {"model": run.name_at(step), "label": label, "point": point, "positions": positions, "how": how}
+        settings |= {"place": name, "directions": space.rank, "sequences": n, "seed": seed}
+        uses[name] = _use(values, edits, space.rank, settings)
+    return uses
+
+
+def has_label(y: Int[Tensor, "n *class"]) -> Bool[Tensor, " n"]:
+    """Which rows have a label."""
+    return (y if y.ndim == 1 else y.amax(-1)) >= 0
+
+
+def _use(values: np.ndarray, edits: Sequence[str], rank: int, settings: dict[str, Any]) -> Use:
+    coords = {"edit": edits, "outcome": OUTCOMES, "example": range(values.shape[-1])}
+    effect = Measurement(
+        name=f"Answers after an edit: {settings['label'].replace('_', ' ')}",
+        values=values,
+        dims=("edit", "outcome", "example"),
+        coords=coords,
+        units="share",
+        settings=settings,
+        caption="What becomes of the answers at and after the edited positions when the model computes on from the "
+        "edit. Beside it: the same edit with an input of the same label, and along as many directions that do not hold "
+        "the label. n counts sequences.",
+    )
+    excess = Measurement(
+        name=f"{effect.name}, beyond the same edit elsewhere",
+        values=values[:1] - values[1:],
+        dims=effect.dims,
+        coords={**coords, "edit": edits[1:]},
+        units="difference of shares",
+        settings=settings,
+        caption="How much more than the edits that should do nothing; pairs of the same sequence.",
+    )
+    return Use(effect.mean(), excess.mean(), rank)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Sequences, their answers, and the rows that are edited."""
+
+    model: TransformerBridge
+    batch: Batch
+    before: Float[Tensor, "batch pos class"]
+    point: str
+    rows: Rows
+    x: Float[Tensor, "n d"]
+    y: Int[Tensor, "n *class"]
+    space: Subspace
+
+    def outcomes(self, how: str, edits: Sequence[str], chance: torch.Generator) -> np.ndarray:
+        """`[edit, outcome, example]`, NaN where an example has nothing to edit."""
+        if not self.space.rank:
+            return np.full((len(edits), len(OUTCOMES), len(self.batch)), np.nan)
+        another, same = self._partners(chance)
+        kept = (another >= 0) & ((same >= 0) if how == "interchange" else True)
+        if not bool(kept.any()):
+            raise ValueError("no sequence has a partner with the same label and one with another to exchange with")
+        to = self._class_means()[another] if how == "steer" else self.x[another.clamp(min=0)]
+        to = self.space.mean.float().expand_as(self.x) if how == "erase" else to
+        follow = another if how == "interchange" else None
+        tries = [(to, False, follow), (to, True, follow)]
+        if how == "interchange":
+            tries.insert(1, (self.x[same.clamp(min=0)], False, same))
+        return np.stack([self._outcome(kept, *one) for one in tries])
+
+    def _partners(self, chance: torch.Generator) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+        """For each row one with another label and one with the same, of any sequence but its own; −1: there is none."""
+        n, kind = len(self.y), self._kinds()
+        order, size = kind.argsort(stable=True), torch.bincount(kind)
+        first = size.cumsum(0) - size
+        anyone = torch.randint(n, (n, TRIES), generator=chance)
+        drawn = torch.rand(n, TRIES, generator=chance)
+        alike = order[first[kind][:, None] + (drawn * size[kind][:, None]).long()]
+        there, example = has_label(self.y), self.rows.example
+        found = []
+        for candidates, wanted in ((anyone, kind[anyone] != kind[:, None]), (alike, torch.ones(1, dtype=torch.bool))):
+            allowed = wanted & there[:, None] & there[candidates] & (example[candidates] != example[:, None])
+            pick = candidates.gather(1, allowed.long().argmax(1, keepdim=True))[:, 0]
+            found.append(torch.where(allowed.any(1), pick, -1))
+        return found[0], found[1]
+
+    def _kinds(self) -> Int[Tensor, " n"]:
+        """Rows with the same label have the same number."""
+        kinds: Tensor = self.y.reshape(len(self.y), -1).unique(dim=0, return_inverse=True)[1]
+        return kinds
+
+    def _class_means(self) -> Float[Tensor, "n d"]:
+        """The mean of each row's class."""
+        kind = self._kinds()
+        total = torch.zeros(int(kind.max()) + 1, self.x.shape[1]).index_add_(0, kind, self.x)
+        return (total / torch.bincount(kind)[:, None])[kind]
+
+    def _outcome(
+        self, kept: Bool[Tensor, " n"], to: Float[Tensor, "n d"], rest: bool, partner: Int[Tensor, " n"] | None
+    ) -> Float[np.ndarray, "outcome batch"]:
+        example, position = self.rows.example[kept], self.rows.position[0, kept]
+        put = self.space.moved(self.x[kept], to[kept], rest=rest)
+        after = _run(self.model, self.batch, [(self.point, example, position, put)])
+        first = torch.full((len(self.batch),), self.batch.tokens.shape[1])
+        first.scatter_reduce_(0, example, position, "amin")
+        counted = self.batch.loss_mask & (torch.arange(self.batch.tokens.shape[1]) >= first[:, None])
+        changed = (_said(self.before, self.batch) != _said(after, self.batch)).any(-1)
+        moved = (self.before.softmax(-1) - after.softmax(-1)).abs().sum(-1) / 2
+        found = [_mean(values, counted) for values in (changed.double(), moved.double())]
+        found.append(torch.full_like(found[0], torch.nan))
+        if partner is not None and self.batch.targets.ndim == 2:
+            found[-1] = self._followed(after, kept, partner)
+        return torch.stack(found).numpy()
+
+    def _followed(self, after: Tensor, kept: Bool[Tensor, " n"], partner: Int[Tensor, " n"]) -> Tensor:
+        """Of a sequence's answers at edited positions: which became those at the other's, where these differ."""
+        example, position = self.rows.example, self.rows.position[0]
+        before, now = self.before.argmax(-1), after.argmax(-1)
+        others = before[example, position][partner.clamp(min=0)]
+        both = self.batch.loss_mask[example, position] & self.batch.loss_mask[example, position][partner.clamp(min=0)]
+        counts = kept & both & (others != before[example, position])
+        total, right = (torch.zeros(len(self.batch), dtype=torch.float64) for _ in range(2))
+        total.index_add_(0, example, counts.double())
+        right.index_add_(0, example, (counts & (now[example, position] == others)).double())
+        return right / total
+
+
+def _mean(values: Tensor, counted: Bool[Tensor, "batch pos"]) -> Tensor:
+    return (values * counted).sum(1) / counted.sum(1)
+
+
+def _said(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Bool[Tensor, "batch pos class"]:
+    """The likeliest class; of a set, as many as the right answer has."""
+    size = 1 if batch.targets.ndim == 2 else batch.targets.sum(-1, keepdim=True)
+    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    return rank < size
+
+
+Put = tuple[str, Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, "row d"]]
+"""A hook point, the examples and positions of rows, and what is put there."""
+
+
+@torch.no_grad()
+def _run(model: TransformerBridge, batch: Batch, puts: Sequence[Put]) -> Float[Tensor, "batch pos class"]:
+    """The logits, with other vectors at some rows."""
+    parts = []
+    for start in range(0, len(batch), AT_ONCE):
+        hooks = [(point, partial(_put, *_within(start, *rest))) for point, *rest in puts]
+        with model.hooks(fwd_hooks=hooks):
+            parts.append(model(batch.tokens[start : start + AT_ONCE]))
+    return torch.cat(parts)
+
+
+def _within(start: int, example: Tensor, position: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    own = (example >= start) & (example < start + AT_ONCE)
+    return example[own] - start, position[own], values[own]
+
+
+def _put(example: Tensor, position: Tensor, values: Tensor, activation: Tensor, hook: Any) -> Tensor:
+    edited = activation.flatten(2).clone()
+    edited[example, position] = values.to(edited)
+    return edited.view_as(activation)

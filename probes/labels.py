@@ -1,0 +1,90 @@
+"""What can be asked for: every label of a task's truth, and what its other arrays say of single positions.
+
+A label has a class at each position, `[batch, pos]`, or a set of classes, `[batch, pos, class]` of 0 and 1; −1 where it
+means nothing. Every task has `token` (the token itself) and `position`. Beside the labels of the truth there are:
+
+    pointer_chain      ancestor_1, ancestor_2, …       the position so many hops up
+    multiplication     partial_product_0, …            the digit of that row in the column that is predicted
+                       running_sum_0, …                the same of the sum of the rows so far
+    boxes              contents_A, …                   the set of objects in box A: at the end of a clause after it,
+                                                       and where box A is asked for, at last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from string import ascii_uppercase
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from probes.positions import asked_box, clause_ends
+from workbench.seeds import generator
+from workbench.tasks import Task, Truth
+
+Labels = dict[str, Int[Tensor, "batch pos *class"]]
+
+
+def labels(task: Task, tokens: Int[Tensor, "batch pos"]) -> Labels:
+    """Every label of these inputs, by name."""
+    truth = task.truth(tokens)
+    inside = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
+    position = torch.arange(tokens.shape[1]).expand_as(tokens)
+    found: Labels = {**truth.labels, **(DERIVED[task.name](task, tokens, truth) if task.name in DERIVED else {})}
+    return {**found, "token": torch.where(inside, tokens, -1), "position": torch.where(inside, position, -1)}
+
+
+@lru_cache(maxsize=32)
+def label_names(task: Task) -> tuple[str, ...]:
+    """The labels that a task has."""
+    return tuple(labels(task, task.sample(2, generator(0, "what there is to decode")).tokens))
+
+
+def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
+    """`[batch, pos]`: where a label means something."""
+    return (values if values.ndim == 2 else values.amax(-1)) >= 0
+
+
+def _ancestors(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    up = truth.arrays["ancestors"]
+    return {f"ancestor_{hop + 1}": up[..., hop] for hop in range(up.shape[-1])}
+
+
+def _rows(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    """The rows of a multiplication by hand, each digit at the position that predicts its column."""
+    place = truth.labels["digit"]
+    found: Labels = {}
+    for name in ("partial_product", "running_sum"):
+        table = truth.arrays[f"{name}s"]
+        wide = pad(table, (0, max(0, int(place.max()) + 1 - table.shape[-1])))
+        for row in range(table.shape[1]):
+            digits = wide[:, row].gather(1, place.clamp(min=0))
+            found[f"{name}_{row}"] = torch.where(place >= 0, digits, -1)
+    return found
+
+
+def _contents(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    held, clause = truth.arrays["contents"].long(), truth.labels["clause"]
+    ends, last = clause_ends(clause), clause.amax(1)
+    everyone = torch.arange(len(tokens))
+    found: Labels = {}
+    for box in range(held.shape[2]):
+        letter = ascii_uppercase[box]
+        values = torch.full((*tokens.shape, held.shape[3]), -1)
+        example, at = ends.nonzero(as_tuple=True)
+        values[example, at] = held[example, clause[example, at], box]
+        asked = asked_box(task, tokens, clause, letter)
+        named = asked >= 0
+        values[everyone[named], asked[named]] = held[everyone, last, box][named]
+        found[f"contents_{letter}"] = values
+    return found
+
+
+DERIVED: dict[str, Callable[[Task, Tensor, Truth], Labels]] = {
+    "pointer_chain": _ancestors,
+    "multiplication": _rows,
+    "boxes": _contents,
+}

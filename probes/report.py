@@ -1,0 +1,126 @@
+"""Answers as text for a terminal, and as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from probes.presets import Answer
+from probes.probing import TRAINED
+from workbench import figures
+from workbench.figures.style import point_name
+from workbench.files import new_folder
+from workbench.instruments import Measurement
+
+
+def text(answer: Answer) -> str:
+    """The question, what is decoded at every point, and what that is worth."""
+    found = answer.measured
+    parts = [f"{answer.question}  ({found.settings['model']}, {found.settings['sequences']} sequences)"]
+    for label in found.coords["label"]:
+        parts += ["", label.replace("_", " "), _table(found.select(label=label))]
+    return "\n".join([*parts, "", *(f"- {finding.in_words()}" for finding in answer.findings)])
+
+
+def _table(found: Measurement) -> str:
+    """Points below each other; beside each other the conditions, or where there are several places those."""
+    if "place" in found.dims:
+        found = found.select(condition=TRAINED)
+    columns = [str(name) for name in found.coords[found.dims[1]]]
+    rows = [[point_name(point) for point in found.coords["point"]]]
+    rows += [[_number(found, i, j) for i in range(len(rows[0]))] for j in range(len(columns))]
+    widths = [max(map(len, [name, *row])) for name, row in zip(["", *columns], rows, strict=True)]
+    lines = [["", *columns], *map(list, zip(*rows, strict=True))]
+    return "\n".join("  " + line[0].ljust(widths[0]) + _cells(line[1:], widths[1:]) for line in lines)
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _number(found: Measurement, i: int, j: int) -> str:
+    value = float(found.values[i, j])
+    if np.isnan(value):
+        return "–"
+    return f"{value:.1%}" if found.units == "share" else f"{value:.2f}"
+
+
+def drawings(answers: Sequence[Answer]) -> list[go.Figure]:
+    """The figures of one preset: each label by layer, or by layer and place; runs side by side; every causal test."""
+    drawn: list[go.Figure] = []
+    names = list(dict.fromkeys(label for answer in answers for label in answer.measured.coords["label"]))
+    for label in names:
+        own = [a.measured.select(label=label) for a in answers if label in a.measured.coords["label"]]
+        placed = any("place" in found.dims for found in own)
+        drawn += [(figures.probe_map if placed else figures.probe_by_layer)(found) for found in own]
+        if len(own) > 1 and not placed:
+            drawn.append(figures.probe_runs({str(found.settings["model"]): found for found in own}))
+    uses = [finding.use for answer in answers for finding in answer.findings if finding.use is not None]
+    return drawn + [figures.probe_use(use.effect) for use in uses if use.rank]
+
+
+def frame(answers: Sequence[Answer]) -> pd.DataFrame:
+    """What is decoded, one row per number, of every run."""
+    parts = [answer.measured.frame().assign(run=answer.measured.settings["model"]) for answer in answers]
+    return pd.concat(parts, ignore_index=True)
+
+
+def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """What was found, ready for JSON."""
+    return [
+        {
+            "run": answer.measured.settings["model"],
+            "preset": answer.preset,
+            "label": finding.label,
+            "place": finding.place,
+            "point": finding.point,
+            "verdict": finding.verdict(),
+            "decoded": finding.said,
+            "causal": None if finding.use is None else finding.use.verdict(),
+            "effect": None if finding.use is None else finding.use.effect.to_dict(),
+            "excess": None if finding.use is None else finding.use.excess.to_dict(),
+        }
+        for answer in answers
+        for finding in answer.findings
+    ]
+
+
+def save(answers: Sequence[Answer], folder: Path) -> None:
+    """Write a preset's answers into a new folder: `probe.html`, the numbers as `probe.parquet`, `.csv`, `probe.json`.
+
+    Raises:
+        OSError: if the folder is there and not empty.
+    """
+    with new_folder(folder) as place:
+        numbers = frame(answers)
+        numbers.to_parquet(place / "probe.parquet", index=False)
+        numbers.to_csv(place / "probe.csv", index=False)
+        settings = [dict(answer.measured.settings) for answer in answers]
+        said = {"question": answers[0].question, "settings": settings, "findings": findings(answers)}
+        (place / "probe.json").write_text(json.dumps(said, indent=1, ensure_ascii=False, default=str), encoding="utf-8")
+        (place / "probe.html").write_text(_page(answers), encoding="utf-8")
+
+
+def _page(answers: Sequence[Answer]) -> str:
+    shown = "".join(
+        figure.update_layout(template="plotly_white").to_html(
+            full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
+        )
+        for figure in drawings(answers)
+    )
+    said = escape("\n\n".join(map(text, answers)))
+    title = escape(answers[0].question)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:1120px;margin:2rem auto;padding:0 1.5rem}"
+        f"pre{{white-space:pre-wrap}}</style><script>{get_plotlyjs()}</script>"
+        f"<h1>{title}</h1><pre>{said}</pre>{shown}</html>"
+    )

@@ -1,0 +1,97 @@
+"""The directions in which a label can be read, and how to take along them what is another's: erase, steer, interchange.
+
+`Subspace.of` finds the least projector that takes a label out of a residual for every linear probe: LEACE (Belrose et
+al. 2023). In whitened coordinates it is the orthogonal projection on the directions that the label correlates with; so
+in the residual's own it is oblique, and moves a vector no further than it must.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+SMALLEST = 1e-7  # variance, as a share of the largest, below which a direction counts as unused
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Directions of a residual, in which something can be read.
+
+    Attributes:
+        projector: `[d, d]`, Q: `x @ Q` is what of a row x lies in them.
+        mean: `[d]`, of the rows it was found on.
+        rank: how many directions.
+        correlations: `[rank]`, how well the label is told along each (canonical correlations), falling.
+        rest: the projector on as many other directions, drawn at random among what is left.
+    """
+
+    projector: Float[Tensor, "d d"]
+    mean: Float[Tensor, " d"]
+    rank: int
+    correlations: Float[Tensor, " rank"]
+    rest: Float[Tensor, "d d"]
+
+    @classmethod
+    def of(
+        cls, x: Float[Tensor, "n d"], y: Int[Tensor, "n *class"], chance: torch.Generator, rank: int | None = None
+    ) -> Subspace:
+        """The directions of a label.
+
+        Kept are those along which it correlates more than its own shuffle does along the best of its directions.
+
+        Args:
+            x: rows that all have the label.
+            y: their class, or set of classes.
+            chance: for that shuffle and for the other directions.
+            rank: keep at most so many, the best.
+        """
+        x, z = x.double(), _indicators(y)
+        mean = x.mean(0)
+        centred = x - mean
+        variances, axes = torch.linalg.eigh(centred.mT @ centred / len(x))
+        used = variances > SMALLEST * variances[-1].clamp(min=1e-300)
+        into, out = axes[:, used] / variances[used].sqrt(), axes[:, used] * variances[used].sqrt()
+        white = centred @ into
+        found, strength, _ = _correlated(white, z)
+        _, noise, _ = _correlated(white, z[torch.randperm(len(z), generator=chance)])
+        most = int((strength > noise.max()).sum()) if len(noise) else 0
+        kept = found[:, : most if rank is None else min(rank, most)]
+        free = torch.randn(white.shape[1], white.shape[1], generator=chance, dtype=torch.float64)
+        free, _ = torch.linalg.qr(free - kept @ (kept.mT @ free))
+        free = free - kept @ (kept.mT @ free)
+        free = free[:, : min(kept.shape[1], white.shape[1] - kept.shape[1])]
+        return cls(
+            projector=into @ kept @ kept.mT @ out.mT,
+            mean=mean,
+            rank=kept.shape[1],
+            correlations=strength[: kept.shape[1]],
+            rest=into @ free @ free.mT @ out.mT,
+        )
+
+    def moved(self, x: Float[Tensor, "*n d"], to: Float[Tensor, "*n d"], *, rest: bool = False) -> Tensor:
+        """Rows with what lies in the directions replaced by what of `to` lies there; or in the other directions.
+
+        `to` another row of vectors is an interchange, a class's mean steers there, `mean` erases.
+        """
+        projector = (self.rest if rest else self.projector).to(x)
+        return x - (x - to.to(x)) @ projector
+
+
+def _indicators(y: Int[Tensor, "n *class"]) -> Float[Tensor, "n class"]:
+    if y.ndim == 2:
+        return y.double()
+    classes, at = y.unique(return_inverse=True)
+    return torch.nn.functional.one_hot(at, len(classes)).double()
+
+
+def _correlated(white: Float[Tensor, "n d"], z: Float[Tensor, "n class"]) -> tuple[Tensor, Tensor, Tensor]:
+    """Canonical directions among white features, their correlations, and the directions among the labels."""
+    centred = z - z.mean(0)
+    variances, axes = torch.linalg.eigh(centred.mT @ centred / len(z))
+    used = variances > 1e-9
+    labels = centred @ (axes[:, used] / variances[used].sqrt())
+    left, strength, right = torch.linalg.svd(white.mT @ labels / len(z), full_matrices=False)
+    return left, strength, right
