@@ -205,8 +205,8 @@ for name in list(seen)[:2]:
 # - On the compiled sorter every claim holds in all cases, and every claimed edit has the claimed effect in all cases,
 #   turned at random or not. So where a claim holds less often on a trained model, it is the model, not the instrument.
 # - *Identity removed* holds best: in most cases, and nearly all answers fall back to the own token when the MLP is made
-#   to take out the wrong one. *Copy* holds in most cases where the last layer reads (much of that is the embedding
-#   itself; an untrained model has it too). *Identity + successor* holds in well over half of the cases; the edit gives
+#   to take out the wrong one. *Copy* holds in most cases where the last layer reads (where it costs nothing: the
+#   residual starts as the embedding). *Identity + successor* holds in well over half of the cases; the edit gives
 #   the third token in about half.
 # - *Minimum* holds in a part of the sequences only, though above its control, and how large a part differs with the
 #   seed. The edit of its coordinates seldom moves the answer, where the residual of another example as a whole mostly
