@@ -227,3 +227,12 @@ def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
     assert list(own_controls("sort, 3 seeds", controls)) == ["untrained model"]
     drawn = figures.accuracy({"sort": share, "sort, 3 seeds": share}, controls)
     assert sorted(trace.name for trace in drawn.data) == sorted(["sort", "sort, 3 seeds", *controls])
+
+
+@pytest.mark.parametrize(
+    ("layers", "title"), [([0, 1], "layer"), (["blocks.0.hook_resid_mid", "x"], "residual: layer · point")]
+)
+def test_the_axis_of_any_measure_says_points_only_where_there_are_points(layers: list, title: str) -> None:
+    m = table("Made", np.ones((2, 2, 3)), {"layer": layers, "head": range(2), "example": range(3)}).mean()
+    (figure,) = figures.any_measure({"a": m}, {})
+    assert figure.layout.xaxis.title.text == title

@@ -78,7 +78,7 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
         for j, (name, control) in enumerate(controls.items(), 1):
             add(figure, split(control, along)[label], f"{label}, {name}", i, DASHES[1 + j % 3])
     framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""))
-    figure.update_xaxes(title=axis_title(along), type="category" if along in ("layer", "point") else None)
+    figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
 
 
@@ -106,10 +106,10 @@ def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
         zmin=0 if share else None,
         zmax=1 if share else None,
         colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
-        hovertemplate="%{y}, " + axis_title(along) + " %{x}: %{z:.3f}<extra></extra>",
+        hovertemplate="%{y}, " + axis_title(m, along) + " %{x}: %{z:.3f}<extra></extra>",
     )
     framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)
-    figure.update_xaxes(title=axis_title(along), type="category")
+    figure.update_xaxes(title=axis_title(m, along), type="category")
     return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
 
 
@@ -135,8 +135,10 @@ def tick_labels(line: Measurement) -> list[Any]:
     return [point_name(label) if isinstance(label, str) else label for label in line.coords[dim]]
 
 
-def axis_title(dim: str) -> str:
-    return "residual: layer · point" if dim in ("layer", "point") else dim
+def axis_title(m: Measurement, dim: str) -> str:
+    """The dim, or where its labels are hook points, what they are points of."""
+    points = dim in ("layer", "point") and all(isinstance(label, str) for label in m.coords[dim])
+    return "residual: layer · point" if points else dim
 
 
 def scaled(figure: go.Figure, m: Measurement) -> go.Figure:
