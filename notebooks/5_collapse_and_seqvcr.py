@@ -152,9 +152,9 @@ for kind, of in {**seen, **{kind: [one] for kind, one in with_pause.items()}}.it
 # ## Answer
 #
 # Do representations collapse? In part, and with both losses. Training takes entropy down from its first steps, most
-# of all after the first MLP and behind it, far below the same shape with fresh weights; the embedding keeps nearly
-# all of its own. Centring leaves the picture as it is, so this is not a shared mean alone. But high entropy is no
-# virtue by itself: the untrained model has the most and knows nothing.
+# of all after the first MLP and behind it, far below the same shape with fresh weights; the embedding keeps most of
+# its own. Centring leaves the picture as it is, so this is not a shared mean alone. But high entropy is no virtue by
+# itself: the untrained model has the most and knows nothing.
 #
 # Does Seq-VCR stop it? It softens it. After the first MLP entropy is higher with it than without in each of the three
 # seeds, by amounts that differ much between seeds, and one of the vanilla runs makes most of the gap; the intervals
@@ -166,5 +166,5 @@ for kind, of in {**seen, **{kind: [one] for kind, one in with_pause.items()}}.it
 # Seq-VCR and pause tokens (one seed each) as without. Whole products are right a few times in a hundred at best, in
 # all four kinds. The paper reports 99 % and more on 4 and 5 digits with Seq-VCR and pause tokens, after 40 epochs on
 # a pretrained GPT-2 with a batch of 32; 300 steps on two digits from scratch reach nothing of the kind, and say
-# nothing against it. What can be said is that entropy moved before accuracy did: the one is no stand-in for the
-# other.
+# nothing against it. What can be said is that the two losses differ in entropy here and not in the middle digits: the
+# one is no stand-in for the other.
