@@ -210,18 +210,7 @@ def _varied(found: Measurement) -> Measurement:
     """Without the places at which no label has two values to tell apart."""
     names = found.coords["place"]
     kept = [name for name in names if not np.isnan(found.select(place=name, condition=TRAINED).values).all()]
-    if len(kept) == len(names):
-        return found
-    parts = Measurement.stack([found.select(place=name) for name in kept], "place", kept)
-    order = [parts.axis(dim) for dim in found.dims]
-
-    def turned(array: np.ndarray | None) -> np.ndarray | None:
-        return None if array is None else array.transpose(order)
-
-    settings = {name: value for name, value in parts.settings.items() if name != "place"}
-    values, low, high, n = (turned(array) for array in (parts.values, parts.low, parts.high, parts.n))
-    assert values is not None
-    return replace(parts, values=values, dims=found.dims, low=low, high=high, n=n, settings=settings)
+    return found.keep("place", kept)
 
 
 CAPTION = (
@@ -342,6 +331,9 @@ def _by_chance(tokens: Int[Tensor, "place n"], y: Int[Tensor, "place n *class"],
 
 def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
     """The mean over seeds, with Student's interval."""
+    if "place" in parts[0].dims:  # a place may have nothing to tell apart under one seed
+        shared = [name for name in parts[0].coords["place"] if all(name in part.coords["place"] for part in parts)]
+        parts = [part.keep("place", shared) for part in parts]
     bare = [replace(part, low=None, high=None, n=None) for part in parts]
     found = Measurement.stack(bare, SEED, list(seeds)).mean(SEED)
     said = found.caption.replace("n counts sequences", "n counts seeds, each with sequences and a split of its own")

@@ -64,6 +64,15 @@ def test_selecting_takes_one_label_and_remembers_it() -> None:
     assert found.n == 2 and found.low is not None and found.low.shape == ()
 
 
+def test_keeping_some_labels_keeps_their_intervals() -> None:
+    whole = shares([[0.1, 0.2], [0.4, 0.5], [0.7, 0.9]]).mean()
+    found = whole.keep("layer", ["l2", "l0"])
+    assert found.coords["layer"] == ["l2", "l0"] and found.values.tolist() == whole.values[[2, 0]].tolist()
+    assert found.low is not None and whole.low is not None and found.low.tolist() == whole.low[[2, 0]].tolist()
+    with pytest.raises(ValueError, match="no layer 'l9'; there is: l0, l1, l2"):
+        whole.keep("layer", ["l0", "l9"])
+
+
 def test_selecting_what_is_not_there_says_what_is() -> None:
     with pytest.raises(ValueError, match="no layer 'l9'; there is: l0, l1"):
         shares([[1.0], [1.0]]).select(layer="l9")

@@ -55,6 +55,12 @@ def test_every_question_is_answered_of_every_task_that_it_is_about(name: str, ru
         assert all(isinstance(finding, Finding) and finding.verdict() for finding in answer.findings)
 
 
+def test_several_seeds_are_taken_together_where_all_have_something_to_tell(runs: dict[str, Run]) -> None:
+    found = ask(runs["multiplication"], "carry", n=64, seeds=2, causal=False).measured
+    assert found.settings["seeds"] == 2 and found.n is not None and found.n.max() == 2
+    assert "position" not in found.coords["place"] and 1 <= len(found.coords["place"]) <= 3
+
+
 def test_every_task_but_text_has_a_question_of_its_own() -> None:
     asked = {task for preset in PRESETS.values() for task in preset.tasks}
     assert asked == set(TASKS) - {"text"}

@@ -120,6 +120,28 @@ class Measurement:
             labels=parts.get("label"),
         )
 
+    def keep(self, dim: str, labels: Sequence[Any]) -> Measurement:
+        """The part at some labels of one dim, in their order.
+
+        Raises:
+            ValueError: if there is no such dim or label; the message says what exists.
+        """
+        known = list(self.coords[dim]) if self.axis(dim) is not None else []
+        for label in labels:
+            if label not in known:
+                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, known))}")
+        index, axis = [known.index(label) for label in labels], self.axis(dim)
+        parts = {name: np.take(array, index, axis=axis) for name, array in self._columns.items()}
+        return replace(
+            self,
+            values=parts["value"],
+            coords={**self.coords, dim: list(labels)},
+            low=parts.get("low"),
+            high=parts.get("high"),
+            n=parts.get("n"),
+            labels=parts.get("label"),
+        )
+
     def pick(self, examples: Sequence[int]) -> Measurement:
         """The part of some examples, by their index."""
         axis = self.axis("example")
