@@ -24,7 +24,7 @@ PAGES = {
     "hops": "hops?run=chain-chacal",
     "mechanisms": "mechanisms?run=sorter&length=9",
     "training": "training?run=chain-chacal",
-    "probes": "probes?run=sort-tempered",
+    "probes": "probes?run=sort-tempered&probe_causal=true&probe_code=true",
     "compare": "compare?run=chain-chacal&run2=chain-standard",
 }
 TALLEST = 3200
