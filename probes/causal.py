@@ -16,16 +16,17 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from probes import features
 from probes.positions import Rows, Rule
-from probes.probing import asked
+from probes.probing import asked, distinct
 from probes.subspace import Subspace
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.seeds import generator
-from workbench.tasks import Batch
+from workbench.tasks import Batch, Task
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -119,7 +120,7 @@ def causal_test(
         point: hook name of a residual, or of anything with one vector a position.
         positions: where (see `probes.positions`); all positions of a pooled rule are edited at once.
         how: `interchange` (with a sequence whose label is another), `steer` (to the mean of another class), `erase`.
-        n: sequences that are tried; the directions are found on 1,024 others.
+        n: sequences that are tried; the directions are found on up to 1,024 others.
         seed: of the sequences, and of who is exchanged with whom.
         step: of which checkpoint; by default the end.
         rank: most directions to change; by default all that hold the label.
@@ -135,6 +136,7 @@ def causal_test(
     task, model, hooked = run.task(), run.model(step), run.hooked(step)
     fitted = task.sample(FITTED_ON, generator(seed, "directions"), split="test")
     tried = task.sample(n, generator(seed, "causal"), split="test")
+    fitted = _others(task, fitted, tried)
     known, found = (asked(task, batch, [label], positions) for batch in (fitted, tried))
     x = features.from_model(model, fitted, [point], known[0])[0]
     own = features.from_model(model, tried, [point], found[0])[0]
@@ -154,6 +156,16 @@ def causal_test(
         settings |= {"place": name, "directions": space.rank, "sequences": n, "seed": seed}
         uses[name] = _use(values, edits, space.rank, settings)
     return uses
+
+
+def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
+    """Those sequences that ask what none of the tried does."""
+    width = max(batch.tokens.shape[1], tried.tokens.shape[1])
+    wide = [pad(part.tokens, (0, width - part.tokens.shape[1]), value=task.pad) for part in (tried, batch)]
+    own = distinct(task, torch.cat(wide))[len(tried) :] >= len(tried)
+    if not bool(own.any()):
+        raise ValueError(f"{task.name} has no other sequences to find directions on than those tried; take a smaller n")
+    return batch[own]
 
 
 def has_label(y: Int[Tensor, "n *class"]) -> Bool[Tensor, " n"]:

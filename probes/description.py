@@ -144,7 +144,7 @@ def description_length(
     costs, curves, uniforms = [], [], []
     for condition in (TRAINED, *controls):
         x, (y,) = found.data(condition)
-        cost, curve, uniform = online_code(x, y, found.where.example, found.split, kind=kind, seed=seed, **settings)
+        cost, curve, uniform = online_code(x, y, found.sequence, found.split, kind=kind, seed=seed, **settings)
         costs.append(cost)
         uniforms.append(uniform)
         curves.append(torch.stack(list(curve.values())))

@@ -237,6 +237,14 @@ def asked(
     return where, [where.label(value) for value in values]
 
 
+def distinct(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+    """The first example that asks what each asks: a task with few questions draws the same ones again and again."""
+    asks = torch.arange(tokens.shape[1]) < task.asked(tokens)[:, None]
+    same = torch.where(asks, tokens, -1).unique(dim=0, return_inverse=True)[1]
+    number = torch.arange(len(tokens))
+    return torch.full_like(number, len(tokens)).scatter_reduce_(0, same, number, "amin")[same]
+
+
 @dataclass(frozen=True)
 class Asked:
     """Labels to decode at some rows of a source, under one condition after the other.
@@ -245,6 +253,7 @@ class Asked:
         source: whose vectors.
         where: the rows.
         y: what each label is there.
+        sequence: `[n]`, which sequence each row is of; two that ask the same question are one.
         split: which of them are fitted on.
         seed: of all chance.
     """
@@ -252,6 +261,7 @@ class Asked:
     source: Source
     where: Rows
     y: list[Int[Tensor, "place n *class"]]
+    sequence: Int[Tensor, " n"]
     split: Split
     seed: int
 
@@ -259,7 +269,8 @@ class Asked:
     def of(cls, source: Source, names: Sequence[str], positions: Rule, seed: int) -> Asked:
         """Raises ValueError as `asked` and `Split.by_example` do."""
         where, y = asked(source.task, source.batch, names, positions)
-        return cls(source, where, y, Split.by_example(where.example, generator(seed, "split")), seed)
+        sequence = distinct(source.task, source.batch.tokens)[where.example]
+        return cls(source, where, y, sequence, Split.by_example(sequence, generator(seed, "split")), seed)
 
     @cached_property
     def x(self) -> Float[Tensor, "point place n d"]:

@@ -10,7 +10,9 @@ import torch
 
 import workbench
 from probes import CONDITIONS, description_length, probe, probe_capture, selectivity, verdict
+from probes.causal import _others
 from probes.decoding import Split, by_token, decode, majority
+from probes.probing import Asked, Source
 from workbench.capture import Subject, capture
 from workbench.instruments import Measurement
 from workbench.runs import Run
@@ -33,6 +35,20 @@ def test_sequences_are_never_on_both_sides() -> None:
     x = torch.eye(60)[example][None, None]
     right = decode(x, [labels[None]], split, generator=chance())
     assert right.shape == (1, 1, 1, 18) and right.mean() < 0.8
+
+
+def test_the_same_question_drawn_twice_is_never_on_both_sides(tmp_path: Path) -> None:
+    """Two digits times two has a few hundred questions to test, which a probe could learn by heart."""
+    run = workbench.train("multiply-vanilla", out=tmp_path / "run", progress=False, steps=1)
+    source = Source.of_run(run, MID, n=512, seed=0, step=None)
+    found = Asked.of(source, ["carry"], "each", 0)
+    width = int(source.task.asked(source.batch.tokens).max())
+    questions = [tuple(row) for row in source.batch.tokens[found.where.example, :width].tolist()]
+    fitted, tried = ({questions[i] for i in side.tolist()} for side in (found.split.fit, found.split.test))
+    assert len(fitted | tried) < 480 and not fitted & tried
+    directions, edited = (source.task.sample(256, generator(seed, "probe"), split="test") for seed in (1, 0))
+    others = _others(source.task, directions, edited).tokens[:, :width].tolist()
+    assert 0 < len(others) < 256 and not {*map(tuple, others)} & {*map(tuple, edited.tokens[:, :width].tolist())}
 
 
 def test_baselines_are_what_they_say() -> None:
