@@ -176,7 +176,7 @@ def _measured(
     where = found.where
     outcome = {condition: found.outcome(condition, kind, settings) for condition in (TRAINED, *controls)}
     values = torch.stack(list(outcome.values()), -1).movedim(3, 0).double().numpy()
-    if np.isnan(values).all():
+    if np.isnan(values[..., list(outcome).index(TRAINED)]).all():
         raise ValueError(f"there is nothing to tell apart: {', '.join(names)} has one value wherever it is looked at")
     measured = Measurement(
         name=kind.replace("_", " ").capitalize() + ("" if kind == REGRESSION else " probe"),
@@ -335,6 +335,8 @@ def _by_chance(tokens: Int[Tensor, "place n"], y: Int[Tensor, "place n *class"],
     """A label for each token, drawn once and for all from those that there are (Hewitt and Liang 2019, §2.1)."""
     there = is_labelled(y.flatten(0, 1)[None])[0].view(tokens.shape)
     kinds = y[there]
+    if not len(kinds):  # another label is there at these positions, and this one is not
+        return y
     drawn = kinds[torch.randint(len(kinds), (int(tokens.amax()) + 1,), generator=chance)]
     given = drawn[tokens]
     return torch.where(there if y.ndim == 2 else there[..., None], given, -1)

@@ -14,6 +14,7 @@ from probes.causal import _others
 from probes.decoding import Split, by_token, decode, majority
 from probes.probing import Asked, Source
 from workbench.capture import Subject, capture
+from workbench.ground_truth import compile_run
 from workbench.instruments import Measurement
 from workbench.runs import Run
 from workbench.seeds import generator
@@ -144,6 +145,15 @@ def test_runs_opened_by_path_give_the_same_figures(run: Run) -> None:
     reopened = workbench.load_run(Path(run.path))
     a, b = (probe(r, "hop", points="blocks.0.hook_resid_post", n=64) for r in (run, reopened))
     assert np.array_equal(a.values, b.values, equal_nan=True)
+
+
+def test_a_label_that_is_nowhere_among_others_that_are_has_no_number(tmp_path: Path) -> None:
+    sorter = compile_run("sorter", tmp_path / "sorter", {"q": 9})
+    found = probe(sorter, ["token", "minimum"], points=MID, positions=0, n=64)
+    assert found.select(label="token", condition="trained").values > 0.5
+    assert np.isnan(found.select(label="minimum").values).all()
+    with pytest.raises(ValueError, match="nothing to tell apart"):  # one value among those fitted, though not shuffled
+        probe(sorter, "minimum", points=MID, positions="delimiter", n=11)
 
 
 @pytest.mark.parametrize(
