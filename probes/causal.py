@@ -8,7 +8,7 @@ model reads the label and only the label: exchanged with an input of the same la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,48 +55,55 @@ class Use:
             `answers that follow`: of those at an edited position, which became what the model says at the other's.
         excess: the first edit less each other, dims `edit`, `outcome`, paired over sequences.
         rank: how many directions the label has there.
+        untested: why nothing could be edited, if that is so.
     """
 
     effect: Measurement
     excess: Measurement
     rank: int
+    untested: str | None = None
 
     @property
     def used(self) -> bool | None:
         """Whether the model uses the label there; None if that cannot be told.
 
-        It does where the edit changes more answers, or moves more probability, than every edit that should do nothing:
-        by a point at least, and by an interval that leaves out 0. It does not where neither can be a point more.
+        It does where the edit does more to the answers, by any of the outcomes, than each edit that should do nothing:
+        by a point at least, and by an interval that leaves out 0. It does not where the edit can do no more than a
+        point, or no more than a point more than the same edit with an input of the same label. Where other directions
+        do as much, the model may still use these: that is not told.
         """
-        if not self.rank:
-            return False
-        told = [_told(self.excess.select(outcome=outcome)) for outcome in (CHANGED, MOVED)]
-        return True if True in told else None if None in told else False
+        if self.untested is not None:
+            return None
+        told = [self._told(outcome) for outcome in OUTCOMES if not np.isnan(self._of(self.effect, outcome).values[0])]
+        return True if True in told else None if None in told or not told else False
+
+    def _of(self, found: Measurement, outcome: str) -> Measurement:
+        return found.select(outcome=outcome)
+
+    def _told(self, outcome: str) -> bool | None:
+        effect, excess = self._of(self.effect, outcome), self._of(self.excess, outcome)
+        assert effect.high is not None and excess.low is not None and excess.high is not None
+        known = ~np.isnan(excess.low)
+        if known.any() and (excess.low[known] > 0).all() and (excess.values[known] >= AT_LEAST).all():
+            return True
+        alike = [high for edit, high in zip(excess.coords["edit"], excess.high, strict=True) if edit == SAME]
+        return False if min([effect.high[0], *alike], default=np.nan) < AT_LEAST else None
 
     def verdict(self) -> str:
         """The same in words, with the numbers."""
-        if not self.rank:
-            return "not used: no direction holds more of it than of its own shuffle"
+        if self.untested is not None:
+            return f"not tested: {self.untested}"
         numbers = []
         for outcome in (CHANGED, MOVED):
-            found = self.effect.select(outcome=outcome)
+            found = self._of(self.effect, outcome)
             (_, own), *others = zip(found.coords["edit"], found.values, strict=True)
             beside = ", ".join(f"{edit} {value:.1%}" for edit, value in others)
             numbers.append(f"{outcome} {own:.1%} ({beside})")
-        follow = self.effect.select(outcome=FOLLOWED).values[0]
+        follow = self._of(self.effect, FOLLOWED).values[0]
         if not np.isnan(follow):
             numbers.append(f"{follow:.1%} of the answers there became the other's")
         said = {True: "used", False: "not used", None: "not told whether used"}[self.used]
         return f"{said}: {'; '.join(numbers)}"
-
-
-def _told(excess: Measurement) -> bool | None:
-    assert excess.low is not None and excess.high is not None
-    if np.isnan(excess.low).any():
-        return None
-    if (excess.low > 0).all() and (excess.values >= AT_LEAST).all():
-        return True
-    return False if (excess.high < AT_LEAST).any() else None
 
 
 def causal_test(
@@ -130,7 +137,7 @@ def causal_test(
         What was found at each place of the rule.
 
     Raises:
-        ValueError: if there is no such label, point, rule, way or checkpoint, or no two labels to exchange.
+        ValueError: if there is no such label, point, rule, way or checkpoint, or too few sequences.
     """
     edits = lookup(EDITS, how, "causal test")
     task, model, hooked = run.task(), run.model(step), run.hooked(step)
@@ -142,20 +149,34 @@ def causal_test(
     own = features.from_model(model, tried, [point], found[0])[0]
     before = _run(hooked, tried, [])
     uses = {}
-    for place, name in enumerate(found[0].names):
-        if name not in known[0].names or (places is not None and name not in places):
-            continue
-        at = known[0].names.index(name)
-        y = known[1][0][at]
-        there = has_label(y)
-        space = Subspace.of(x[at][there], y[there], generator(seed, "subspace", name), rank)
-        rows = Rows(found[0].example, found[0].position[place : place + 1], (name,))
-        test = _Test(hooked, tried, before, point, rows, own[place], found[1][0][place], space)
-        values = test.outcomes(how, edits, generator(seed, "partners", name))
+    for name in known[0].names if places is None else places:
         settings = {"model": run.name_at(step), "label": label, "point": point, "positions": positions, "how": how}
-        settings |= {"place": name, "directions": space.rank, "sequences": n, "seed": seed}
-        uses[name] = _use(values, edits, space.rank, settings)
+        settings |= {"place": name, "sequences": n, "seed": seed}
+        if name not in known[0].names or name not in found[0].names:
+            uses[name] = _untested(edits, settings, "the sequences drawn have no such place")
+            continue
+        at, place = known[0].names.index(name), found[0].names.index(name)
+        y, there = known[1][0][at], has_label(known[1][0][at])
+        rows = Rows(found[0].example, found[0].position[place : place + 1], (name,))
+        chance = generator(seed, "subspace", name)
+        space = Subspace.of(x[at][there], y[there], chance, rank=rank, group=known[0].example[there])
+        if not space.rank:
+            uses[name] = _untested(edits, settings, "no direction holds more of it than of its shuffles")
+            continue
+        test = _Test(hooked, tried, before, point, rows, own[place], found[1][0][place], space)
+        values = test.outcomes(how, generator(seed, "partners", name))
+        if values is None:
+            why = "no sequence has a partner with another label and one with the same"
+            uses[name] = _untested(edits, settings, why)
+            continue
+        uses[name] = _use(values, edits, space.rank, {**settings, "directions": space.rank})
     return uses
+
+
+def _untested(edits: Sequence[str], settings: dict[str, Any], why: str) -> Use:
+    nothing = np.full((len(edits), len(OUTCOMES), 1), np.nan)
+    found = _use(nothing, edits, 0, {**settings, "directions": 0})
+    return replace(found, untested=why)
 
 
 def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
@@ -211,14 +232,12 @@ class _Test:
     y: Int[Tensor, "n *class"]
     space: Subspace
 
-    def outcomes(self, how: str, edits: Sequence[str], chance: torch.Generator) -> np.ndarray:
-        """`[edit, outcome, example]`, NaN where an example has nothing to edit."""
-        if not self.space.rank:
-            return np.full((len(edits), len(OUTCOMES), len(self.batch)), np.nan)
+    def outcomes(self, how: str, chance: torch.Generator) -> np.ndarray | None:
+        """`[edit, outcome, example]`, NaN where an example has nothing to edit; None if none has."""
         another, same = self._partners(chance)
         kept = (another >= 0) & ((same >= 0) if how == "interchange" else True)
         if not bool(kept.any()):
-            raise ValueError("no sequence has a partner with the same label and one with another to exchange with")
+            return None
         to = self._class_means()[another] if how == "steer" else self.x[another.clamp(min=0)]
         to = self.space.mean.float().expand_as(self.x) if how == "erase" else to
         follow = another if how == "interchange" else None

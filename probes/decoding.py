@@ -156,8 +156,8 @@ def tried(
 
 def _probe(kind: str, settings: Mapping[str, Any]) -> Kind:
     """The kind of probe of this name, which takes these settings; else ValueError."""
-    make = lookup(PROBES, kind, "kind of probe")
-    own = [name for name in signature(make).parameters if name not in ("x", "y", "n_classes", "generator")]
+    make = lookup({**PROBES, REGRESSION: ridge_numbers}, kind, "kind of probe")
+    own = [name for name in signature(make).parameters if name not in ("x", "y", "n_classes", "present", "generator")]
     for name in settings:
         if name not in own:
             raise ValueError(f"the probe {kind} has no setting {name!r}; there is: {', '.join(own) or 'none'}")
@@ -190,6 +190,7 @@ def decode(
         ValueError: if there is no such kind, it has no such setting, or it cannot decode sets.
     """
     if kind == REGRESSION:
+        _probe(kind, settings)
         return torch.stack([_regressed(x, values, split, **settings) for values in labels])
     found = columns(labels, split.fit)
     rows = tried(x, found, split.fit, split.test, kind=kind, generator=generator, **settings).right

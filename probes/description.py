@@ -97,6 +97,8 @@ def online_code(
         )
         share = torch.tensor(classes)[:, None, None, None]
         mixed = (1 - DOUBT) * outcome.likelihood[..., : len(sent)] + DOUBT / share
+        seen = (y[:, known] if y.ndim == 2 else y[:, known].amax(-1)).amax(1) >= 0
+        mixed = torch.where(seen[None, None, :, None], mixed, 1 / share)  # nothing was told of this place yet
         cost[..., sent] = -mixed.log2().sum(0)
         curve[begin] = split.by_sequence(whole(outcome.right[..., len(sent) :], found))[0]
     there = ((y if y.ndim == 2 else y.amax(-1)) >= 0) & _varied(y, split)[:, None]

@@ -117,6 +117,7 @@ def logistic(
         most_steps: stop there in any case. Where classes can be told apart without an error the optimum lies far out,
             and what is decoded is settled long before.
     """
+    at_least("l2", l2, 1e-12)
     scale = Scale.of(x, y)
     rows = torch.cat([scale(x), x.new_ones(*x.shape[:2], 1)], -1) * (y >= 0).any(1)[..., None]
     cells, n, d = rows.shape
@@ -198,6 +199,7 @@ def ridge(
     l2: float = 1.0,
 ) -> Linear:
     """Least squares on one-hot labels with a penalty l2·‖W‖² on standardised features: quick, and nearly as good."""
+    at_least("l2", l2, 1e-12)
     scale = Scale.of(x, y)
     wanted = _one_hot(y, n_classes, x.dtype)
     weight, bias, _ = _least_squares(scale(x), y, wanted, l2)
@@ -208,6 +210,7 @@ def ridge_numbers(
     x: Float[Tensor, "cell n d"], y: Float[Tensor, "cell label n"], present: Tensor, *, l2: float = 1.0
 ) -> Linear:
     """Ridge regression of numbers; `scores` has one class, the number."""
+    at_least("l2", l2, 1e-12)
     marked = torch.where(present, 0, -1)
     scale = Scale.of(x, marked)
     return scale.undo(*_least_squares(scale(x), marked, torch.where(present, y, 0.0)[..., None], l2)[:2])
@@ -239,6 +242,7 @@ def low_rank(
     l2: float = 0.1,
 ) -> Linear:
     """A logistic regression that sees only `rank` directions: those of a reduced-rank regression (Izenman 1975)."""
+    at_least("rank", rank, 1, whole=True)
     scale = Scale.of(x, y)
     scaled = scale(x)
     cells, n_labels = y.shape[:2]
@@ -266,6 +270,8 @@ def mlp(
 
     All cells and labels train at once on their whole data with AdamW.
     """
+    at_least("hidden", hidden, 1, whole=True)
+    at_least("steps", steps, 1, whole=True)
     scale = Scale.of(x, y)
     scaled = scale(x)[:, None]
     shape = y.shape[:2]
@@ -301,6 +307,14 @@ PROBES: dict[str, Kind] = {
     "low_rank": low_rank,
     "mlp": mlp,
 }
+
+
+def at_least(name: str, value: object, least: float, whole: bool = False) -> None:
+    """Raise ValueError if a setting is no number, or less than it may be."""
+    right = isinstance(value, int) if whole else isinstance(value, int | float)
+    if not right or isinstance(value, bool) or not value >= least:  # type: ignore[operator]
+        wanted = f"a whole number of at least {least:g}" if whole else "a number above 0"
+        raise ValueError(f"{name} of a probe is {wanted}, not {value!r}")
 
 
 def _one_hot(y: Int[Tensor, "cell label n"], n_classes: int, dtype: torch.dtype) -> Float[Tensor, "cell label n class"]:

@@ -158,9 +158,9 @@ class Finding:
     use: Use | None
 
     def verdict(self) -> str:
-        """`used`, `decodable, not used`, `decodable` or `not decodable`."""
+        """`used`, `decodable, not used`, `decodable`, `not decodable` or `not told`."""
         if self.point is None:
-            return "not decodable"
+            return "not told" if self.said.startswith(("too few", "not told")) else "not decodable"
         if self.use is None or self.use.used is None:
             return "decodable"
         return "used" if self.use.used else "decodable, not used"
@@ -195,6 +195,13 @@ def applicable(task: Task) -> list[str]:
     return [name for name, preset in PRESETS.items() if not preset.tasks or task.name in preset.tasks]
 
 
+def check(name: str, task: Task) -> None:
+    """Raise ValueError if a preset cannot be asked of a task; the message says which can."""
+    if name not in applicable(task):
+        about = ", ".join(PRESETS[name].tasks)
+        raise ValueError(f"{name} is about {about}; of {task.name} there is: {', '.join(applicable(task))}")
+
+
 def ask(
     run: Run,
     name: str,
@@ -223,9 +230,8 @@ def ask(
         ValueError: if there is no such preset, the task is not one of its, or as `probe` raises.
     """
     preset, task = lookup(PRESETS, name, "probe"), run.task()
-    if name not in applicable(task):
-        raise ValueError(f"{name} is about {', '.join(preset.tasks)}; of {task.name}: {', '.join(applicable(task))}")
-    read: dict[str, Any] = {"n": n or preset.n, "seed": seed, "step": step}
+    check(name, task)
+    read: dict[str, Any] = {"n": preset.n if n is None else n, "seed": seed, "step": step}
     parts, names = [], preset.names(task)
     rules = {label: preset.rule(label) for label in names}
     groups = list(dict.fromkeys(rules.values()))

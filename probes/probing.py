@@ -117,6 +117,8 @@ def probe(
         ValueError: if there is no such label, point, rule, kind, setting, control or checkpoint, or nothing to tell
             apart.
     """
+    if seeds < 1 or n < 2:
+        raise ValueError(f"a probe needs at least 2 sequences and 1 seed, not n={n}, seeds={seeds}")
     if seeds > 1:
         how: dict[str, Any] = {"points": points, "positions": positions, "kind": kind, "n": n, "step": step}
         parts = [probe(run, label, seed=seed + i, controls=controls, **how, **settings) for i in range(seeds)]
@@ -364,10 +366,12 @@ def verdict(found: Measurement) -> str:
     """
     assert found.low is not None and found.high is not None and found.dims == ("condition",)
     names = list(found.coords["condition"])
-    own, unit = names.index(TRAINED), "{:.2f}" if found.units == "R²" else "{:.0%}"
+    own, unit = names.index(TRAINED), "R² {:.2f}" if found.units == "R²" else "{:.0%}"
     if np.isnan(found.values[own]):
         return "it has one value there, and there is nothing to tell apart"
     others = [i for i, name in enumerate(names) if name in BASELINES]
+    if not others:
+        return f"{unit.format(found.values[own])}, without a baseline to hold it against"
     best = max(others, key=lambda i: found.values[i])
     said = f"{unit.format(found.values[own])} against {unit.format(found.values[best])} for {AS_SAID[names[best]]}"
     if np.isnan(found.low[own]):
@@ -389,8 +393,8 @@ def _untrained(found: Measurement, unit: str) -> str:
         return ""
     trained, fresh = (found.select(condition=name) for name in (TRAINED, UNTRAINED))
     assert trained.low is not None and fresh.high is not None
-    also = "" if trained.low > fresh.high else "no less than "
-    return f"; {also}{unit.format(float(fresh.values))} from an untrained model"
+    told = "" if trained.low > fresh.high else ", which is not told apart"
+    return f"; {unit.format(float(fresh.values))} from an untrained model{told}"
 
 
 def selectivity(found: Measurement) -> Measurement:

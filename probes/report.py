@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,50 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from probes.presets import Answer
-from probes.probing import TRAINED
+from probes.presets import PRESETS, Answer, ask, check
+from probes.probing import BASELINES, TRAINED
 from workbench import figures
 from workbench.figures.style import point_name
 from workbench.files import new_folder
+from workbench.inspection import labels
 from workbench.instruments import Measurement
+from workbench.lookup import lookup
+from workbench.runs import load_run
+
+
+def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **how: Any) -> list[Answer]:
+    """Ask several runs the same; each is called by its folder, with as much of the path as tells them apart.
+
+    Args:
+        paths: the run folders.
+        preset: the question.
+        progress: show a progress bar on standard error.
+        how: as for `probes.ask`.
+
+    Raises:
+        ValueError: if a run cannot be opened, is named twice or cannot be asked this, and as `ask` does.
+    """
+    lookup(PRESETS, preset, "probe")
+    runs = [load_run(path) for path in paths]
+    for run in runs:
+        check(preset, run.task())
+    answers = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
+        for run, name in zip(runs, labels(runs), strict=True):
+            shown = bar.add_task(name, total=1.0)
+
+            def tell(share: float, doing: str, shown: TaskID = shown, name: str = name) -> None:
+                bar.update(shown, completed=share, description=f"{name}: {doing}")
+
+            answer = ask(run, preset, progress=tell, **how)
+            bar.update(shown, completed=1.0, description=name)
+            called = {**answer.measured.settings, "model": answer.measured.settings["model"].replace(run.name, name, 1)}
+            answers.append(replace(answer, measured=replace(answer.measured, settings=called)))
+    return answers
 
 
 def text(answer: Answer) -> str:
@@ -32,11 +70,19 @@ def text(answer: Answer) -> str:
 
 def _table(found: Measurement) -> str:
     """Points below each other; beside each other the conditions, or where there are several places those."""
+    beside = None
     if "place" in found.dims:
+        last = found.select(point=found.coords["point"][-1])
+        known = [name for name in BASELINES if name in found.coords["condition"]]
+        beside = np.max([last.select(condition=name).values for name in known], axis=0) if known else None
         found = found.select(condition=TRAINED)
     columns = [str(name) for name in found.coords[found.dims[1]]]
     rows = [[point_name(point) for point in found.coords["point"]]]
     rows += [[_number(found, i, j) for i in range(len(rows[0]))] for j in range(len(columns))]
+    if beside is not None:
+        rows[0].append("best baseline")
+        for column, value in zip(rows[1:], beside, strict=True):
+            column.append("–" if np.isnan(value) else f"{value:.1%}")
     widths = [max(map(len, [name, *row])) for name, row in zip(["", *columns], rows, strict=True)]
     lines = [["", *columns], *map(list, zip(*rows, strict=True))]
     return "\n".join("  " + line[0].ljust(widths[0]) + _cells(line[1:], widths[1:]) for line in lines)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+SHUFFLES = 20
 SMALLEST = 1e-7  # variance, as a share of the largest, below which a direction counts as unused
 
 
@@ -25,7 +26,7 @@ class Subspace:
         mean: `[d]`, of the rows it was found on.
         rank: how many directions.
         correlations: `[rank]`, how well the label is told along each (canonical correlations), falling.
-        rest: the projector on as many other directions, drawn at random among what is left.
+        rest: the projector on as many other directions, or all that are left, drawn at random among those that are.
     """
 
     projector: Float[Tensor, "d d"]
@@ -36,17 +37,24 @@ class Subspace:
 
     @classmethod
     def of(
-        cls, x: Float[Tensor, "n d"], y: Int[Tensor, "n *class"], chance: torch.Generator, rank: int | None = None
+        cls,
+        x: Float[Tensor, "n d"],
+        y: Int[Tensor, "n *class"],
+        chance: torch.Generator,
+        *,
+        rank: int | None = None,
+        group: Int[Tensor, " n"] | None = None,
     ) -> Subspace:
         """The directions of a label.
 
-        Kept are those along which it correlates more than its own shuffle does along the best of its directions.
+        Kept are those along which it correlates more than any of twenty shuffles of it does along its best.
 
         Args:
             x: rows that all have the label.
             y: their class, or set of classes.
             chance: for that shuffle and for the other directions.
             rank: keep at most so many, the best.
+            group: which sequence each row is of; what a sequence holds stays together in a shuffle.
         """
         x, z = x.double(), _indicators(y)
         mean = x.mean(0)
@@ -55,9 +63,11 @@ class Subspace:
         used = variances > SMALLEST * variances[-1].clamp(min=1e-300)
         into, out = axes[:, used] / variances[used].sqrt(), axes[:, used] * variances[used].sqrt()
         white = centred @ into
-        found, strength, _ = _correlated(white, z)
-        _, noise, _ = _correlated(white, z[torch.randperm(len(z), generator=chance)])
-        most = int((strength > noise.max()).sum()) if len(noise) else 0
+        found, strength = _correlated(white, z)
+        group = torch.arange(len(x)) if group is None else group
+        shuffles = [_correlated(white, z[_shuffled(group, chance)])[1] for _ in range(SHUFFLES)]
+        noise = max((float(shuffle.max()) for shuffle in shuffles if len(shuffle)), default=0.0)
+        most = int((strength > noise).sum())
         kept = found[:, : most if rank is None else min(rank, most)]
         free = torch.randn(white.shape[1], white.shape[1], generator=chance, dtype=torch.float64)
         free, _ = torch.linalg.qr(free - kept @ (kept.mT @ free))
@@ -87,11 +97,22 @@ def _indicators(y: Int[Tensor, "n *class"]) -> Float[Tensor, "n class"]:
     return torch.nn.functional.one_hot(at, len(classes)).double()
 
 
-def _correlated(white: Float[Tensor, "n d"], z: Float[Tensor, "n class"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Canonical directions among white features, their correlations, and the directions among the labels."""
+def _shuffled(group: Int[Tensor, " n"], chance: torch.Generator) -> Int[Tensor, " n"]:
+    """Which row's label each row is given: one of another sequence, which gives all of its labels to that one."""
+    names, own, size = group.unique(return_inverse=True, return_counts=True)
+    order = (own + torch.rand(len(group), generator=chance)).argsort()  # within a sequence in any order
+    first = size.cumsum(0) - size
+    giver = torch.randperm(len(names), generator=chance)[own]
+    place = torch.empty_like(own)
+    place[order] = torch.arange(len(group)) - first[own[order]]
+    return order[first[giver] + place % size[giver]]
+
+
+def _correlated(white: Float[Tensor, "n d"], z: Float[Tensor, "n class"]) -> tuple[Tensor, Tensor]:
+    """Canonical directions among white features, and their correlations with the labels."""
     centred = z - z.mean(0)
     variances, axes = torch.linalg.eigh(centred.mT @ centred / len(z))
     used = variances > 1e-9
     labels = centred @ (axes[:, used] / variances[used].sqrt())
-    left, strength, right = torch.linalg.svd(white.mT @ labels / len(z), full_matrices=False)
-    return left, strength, right
+    left, strength, _ = torch.linalg.svd(white.mT @ labels / len(z), full_matrices=False)
+    return left, strength

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_every_task_but_text_has_a_question_of_its_own() -> None:
 
 
 def test_a_question_about_another_task_is_refused(runs: dict[str, Run]) -> None:
-    with pytest.raises(ValueError, match=r"minimum is about sorting; of pointer_chain: hops, position"):
+    with pytest.raises(ValueError, match=r"minimum is about sorting; of pointer_chain there is: hops, position"):
         ask(runs["pointer_chain"], "minimum")
     assert applicable(runs["sorting"].task()) == ["minimum", "successor", "copies", "position"]
 
@@ -76,16 +77,18 @@ def test_the_command_line_says_and_writes_what_was_found(
     runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, out = runs["sorting"], tmp_path / "out"
-    assert main(["probe", str(run.path), str(run.path), "minimum", "--n", "64", "--quiet", "--out", str(out)]) == 0
+    other = shutil.copytree(run.path, tmp_path / "other" / run.path.name)
+    assert main(["probe", str(run.path), str(other), "minimum", "--n", "64", "--quiet", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert said.count("Is the smallest symbol known at the delimiter?") == 2 and "- minimum: " in said
     assert {path.name for path in out.iterdir()} == {"probe.html", "probe.csv", "probe.parquet", "probe.json"}
     table = pd.read_parquet(out / "probe.parquet")
-    assert set(table["run"]) == {run.name} and {"label", "point", "condition", "value", "low", "high"} <= set(table)
+    names = {f"{path.parent.name}/{run.name}" for path in (run.path, other)}
+    assert set(table["run"]) == names and {"label", "point", "condition", "value", "low", "high"} <= set(table)
     found = json.loads((out / "probe.json").read_text(encoding="utf-8"))
     assert [one["label"] for one in found["findings"]] == ["minimum", "minimum"]
     page = (out / "probe.html").read_text(encoding="utf-8")
-    assert "Logistic probe for minimum, run by run" in page or "run by run" in page
+    assert "Logistic probe for minimum, run by run" in page
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,8 @@ def test_the_command_line_says_and_writes_what_was_found(
         (["minima"], "did you mean 'minimum'?"),
         (["minimum", "--l3", "1"], "no setting 'l3'"),
         (["minimum", "--step", "7"], "step-7"),
-        (["minimum", "--n", "1"], "it needs 2, not 1"),
+        (["minimum", "--positions", "each"], "unrecognised argument '--positions'"),
+        (["minimum", "--n", "1"], "at least 2 sequences and 1 seed, not n=1"),
     ],
 )
 def test_wrong_words_are_one_line_and_leave_nothing(

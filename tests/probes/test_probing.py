@@ -173,7 +173,11 @@ def test_a_label_that_is_nowhere_among_others_that_are_has_no_number(tmp_path: P
         ({"kind": "svm"}, "unknown kind of probe 'svm'"),
         ({"l3": 1}, "no setting 'l3'; there is: l2"),
         ({"controls": ("placebo",)}, "unknown control 'placebo'"),
-        ({"n": 1}, "it needs 2, not 1"),
+        ({"l2": 0}, "l2 of a probe is a number above 0, not 0"),
+        ({"kind": "low_rank", "rank": 1.5}, "rank of a probe is a whole number of at least 1"),
+        ({"kind": "regression", "rank": 2}, "no setting 'rank'; there is: l2"),
+        ({"seeds": 0}, "1 seed, not n=32, seeds=0"),
+        ({"n": 1}, "at least 2 sequences and 1 seed, not n=1"),
     ],
 )
 def test_wrong_questions_are_refused(run: Run, settings: dict, message: str) -> None:
@@ -205,7 +209,7 @@ def outcome(trained: float, best: float, width: float, fresh: float = 0.1) -> Me
 def test_a_verdict_needs_the_whole_interval_above_the_best_baseline() -> None:
     said = "97% against 31% for the current token alone"
     assert verdict(outcome(0.97, 0.31, 0.05)) == f"decodable: {said}; 10% from an untrained model"
-    assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith("; no less than 95% from an untrained model")
+    assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith("; 95% from an untrained model, which is not told apart")
     assert verdict(outcome(0.97, 0.31, 0.34)) == f"not told apart from its baselines: {said}"
     assert verdict(outcome(0.3, 0.31, 0.001)).startswith("no better than its baselines: 30%")
     assert verdict(outcome(0.97, 0.31, np.nan)).startswith("too few sequences to tell: 97%")

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -104,40 +104,25 @@ def inspect(options: argparse.Namespace, fields: list[str]) -> None:
 
 
 def probe(options: argparse.Namespace, fields: list[str]) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from probes import ask
+    from probes.report import ask_all, save, text
 
-    from probes import PRESETS, applicable, ask
-    from probes.report import save, text
-    from workbench.lookup import lookup
-    from workbench.runs import load_run
-
-    lookup(PRESETS, options.preset, "probe")
-    runs = [load_run(path) for path in options.runs]
+    settings = parse_fields(fields)
+    own = next((name for name in settings if name in {**signature(ask).parameters, **NOT_SETTINGS}), None)
+    if own is not None:
+        raise ValueError(f"unrecognised argument '--{own}'; see `workbench probe --help`")
     if options.out is not None and options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise ValueError(f"{options.out} is taken; give a folder that is not there yet")
-    for run in runs:
-        if options.preset not in applicable(run.task()):
-            there_is = ", ".join(applicable(run.task()))
-            raise ValueError(
-                f"{options.preset} cannot be asked of {run.path} ({run.task().name}); there is: {there_is}"
-            )
     how = {"n": options.n, "kind": options.kind, "seed": options.seed, "seeds": options.seeds, "step": options.step}
-    how |= {"causal": not options.no_causal, **parse_fields(fields)}
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
-    answers = []
-    with bar if not options.quiet else nullcontext():
-        for run in runs:
-            shown = bar.add_task(run.name, total=1.0)
-            tell = lambda share, doing, shown=shown, name=run.name: bar.update(  # noqa: E731
-                shown, completed=share, description=f"{name}: {doing}"
-            )
-            answers.append(ask(run, options.preset, progress=tell, **how))
-            bar.update(shown, completed=1.0, description=run.name)
+    how |= {"causal": not options.no_causal, **settings}
+    answers = ask_all(options.runs, options.preset, progress=not options.quiet, **how)
     say("\n\n".join(map(text, answers)))
     if options.out is not None:
         save(answers, options.out)
         say(f"\nfigures and numbers: {options.out}")
+
+
+NOT_SETTINGS = dict.fromkeys(("label", "points", "positions"))  # of a probe, which a preset decides
 
 
 def explore(options: argparse.Namespace, _: list[str]) -> int:
