@@ -148,8 +148,8 @@ figures.probe_map(carries["multiply-seqvcr"].measured.select(label="carry"))
 # commonest label and shuffled labels say what is no work of the layers, an untrained model what is no work of training,
 # the learning curve and the description length how plainly it is held. That the model *uses* it takes an edit of
 # exactly these directions, beside edits that should do nothing. In the compiled sorter the minimum is used where it is
-# written. In a trained ChaCAL layer the ancestors of a token are decodable and not used, and the root is both. All of
-# this is one seed of small models; intervals are over held-out sequences.
+# written. In a trained ChaCAL layer the ancestors three hops up and further are decodable and not used, and the root is
+# both. All of this is one seed of small models; intervals are over held-out sequences.
 
 # %%
 for name, preset in PRESETS.items():
