@@ -6,13 +6,15 @@ causal_test(run, "minimum", point="blocks.0.hook_resid_mid", positions="delimite
 ask(run, "minimum")                                        # both, as one of `PRESETS`
 """
 
-from probes.causal import Use, causal_test
+from probes.causal import causal_test
+from probes.conditions import CONDITIONS
 from probes.decoding import KINDS
 from probes.description import Description, description_length
 from probes.labels import label_names, labels
 from probes.positions import RULES, rules_for
 from probes.presets import PRESETS, Answer, Finding, applicable, ask
-from probes.probing import CONDITIONS, probe, probe_capture, selectivity, verdict
+from probes.probing import probe, probe_capture, selectivity, verdict
+from probes.use import Use
 
 __all__ = [
     "CONDITIONS",

@@ -8,7 +8,7 @@ model reads the label and only the label: exchanged with an input of the same la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from probes import features
+from probes.conditions import asked, distinct
 from probes.positions import Rows, Rule
-from probes.probing import asked, distinct
 from probes.subspace import Subspace
-from workbench.instruments import Measurement
+from probes.use import EDITS, Use, measured, untested
 from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.seeds import generator
@@ -31,79 +31,9 @@ from workbench.tasks import Batch, Task
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
-CHANGED, MOVED, FOLLOWED = "answers changed", "probability moved", "answers that follow"
-OUTCOMES = (CHANGED, MOVED, FOLLOWED)
-SAME, OTHER_DIRECTIONS = "same label", "other directions"
-EDITS = {
-    "interchange": ("another label", SAME, OTHER_DIRECTIONS),
-    "steer": ("another label", OTHER_DIRECTIONS),
-    "erase": ("erased", OTHER_DIRECTIONS),
-}
-AT_LEAST = 0.01  # of the answers, or of the probability: less than that is no use
 FITTED_ON = 1024  # sequences on which directions are found
 AT_ONCE = 256
 TRIES = 16  # to draw a partner
-
-
-@dataclass(frozen=True)
-class Use:
-    """What a causal test of a label found at one point and place.
-
-    Attributes:
-        effect: what became of the answers, dims `edit`, `outcome`: a share of the answers at and after what is edited.
-            `answers changed`: whose likeliest class became another; `probability moved`: total variation distance;
-            `answers that follow`: of those at an edited position, which became what the model says at the other's.
-        excess: the first edit less each other, dims `edit`, `outcome`, paired over sequences.
-        rank: how many directions the label has there.
-        untested: why nothing could be edited, if that is so.
-    """
-
-    effect: Measurement
-    excess: Measurement
-    rank: int
-    untested: str | None = None
-
-    @property
-    def used(self) -> bool | None:
-        """Whether the model uses the label there; None if that cannot be told.
-
-        It does where the edit does more to the answers, by any of the outcomes, than each edit that should do nothing:
-        by a point at least, and by an interval that leaves out 0. It does not where the edit can do no more than a
-        point, or no more than a point more than the same edit with an input of the same label. Where other directions
-        do as much, the model may still use these: that is not told.
-        """
-        if self.untested is not None:
-            return None
-        told = [self._told(outcome) for outcome in OUTCOMES if not np.isnan(self._of(self.effect, outcome).values[0])]
-        return True if True in told else None if None in told or not told else False
-
-    def _of(self, found: Measurement, outcome: str) -> Measurement:
-        return found.select(outcome=outcome)
-
-    def _told(self, outcome: str) -> bool | None:
-        effect, excess = self._of(self.effect, outcome), self._of(self.excess, outcome)
-        assert effect.high is not None and excess.low is not None and excess.high is not None
-        known = ~np.isnan(excess.low)
-        if known.any() and (excess.low[known] > 0).all() and (excess.values[known] >= AT_LEAST).all():
-            return True
-        alike = [high for edit, high in zip(excess.coords["edit"], excess.high, strict=True) if edit == SAME]
-        return False if min([effect.high[0], *alike], default=np.nan) < AT_LEAST else None
-
-    def verdict(self) -> str:
-        """The same in words, with the numbers."""
-        if self.untested is not None:
-            return f"not tested: {self.untested}"
-        numbers = []
-        for outcome in (CHANGED, MOVED):
-            found = self._of(self.effect, outcome)
-            (_, own), *others = zip(found.coords["edit"], found.values, strict=True)
-            beside = ", ".join(f"{edit} {value:.1%}" for edit, value in others)
-            numbers.append(f"{outcome} {own:.1%} ({beside})")
-        follow = self._of(self.effect, FOLLOWED).values[0]
-        if not np.isnan(follow):
-            numbers.append(f"{follow:.1%} of the answers there became the other's")
-        said = {True: "used", False: "not used", None: "not told whether used"}[self.used]
-        return f"{said}: {'; '.join(numbers)}"
 
 
 def causal_test(
@@ -153,7 +83,7 @@ def causal_test(
         settings = {"model": run.name_at(step), "label": label, "point": point, "positions": positions, "how": how}
         settings |= {"place": name, "sequences": n, "seed": seed}
         if name not in known[0].names or name not in found[0].names:
-            uses[name] = _untested(edits, settings, "the sequences drawn have no such place")
+            uses[name] = untested(edits, settings, "the sequences drawn have no such place")
             continue
         at, place = known[0].names.index(name), found[0].names.index(name)
         y, there = known[1][0][at], has_label(known[1][0][at])
@@ -161,22 +91,16 @@ def causal_test(
         chance = generator(seed, "subspace", name)
         space = Subspace.of(x[at][there], y[there], chance, rank=rank, group=known[0].example[there])
         if not space.rank:
-            uses[name] = _untested(edits, settings, "no direction holds more of it than of its shuffles")
+            uses[name] = untested(edits, settings, "no direction holds more of it than of its shuffles")
             continue
         test = _Test(hooked, tried, before, point, rows, own[place], found[1][0][place], space)
         values = test.outcomes(how, generator(seed, "partners", name))
         if values is None:
             why = "no sequence has a partner with another label and one with the same"
-            uses[name] = _untested(edits, settings, why)
+            uses[name] = untested(edits, settings, why)
             continue
-        uses[name] = _use(values, edits, space.rank, {**settings, "directions": space.rank})
+        uses[name] = measured(values, edits, space.rank, {**settings, "directions": space.rank})
     return uses
-
-
-def _untested(edits: Sequence[str], settings: dict[str, Any], why: str) -> Use:
-    nothing = np.full((len(edits), len(OUTCOMES), 1), np.nan)
-    found = _use(nothing, edits, 0, {**settings, "directions": 0})
-    return replace(found, untested=why)
 
 
 def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
@@ -192,31 +116,6 @@ def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
 def has_label(y: Int[Tensor, "n *class"]) -> Bool[Tensor, " n"]:
     """Which rows have a label."""
     return (y if y.ndim == 1 else y.amax(-1)) >= 0
-
-
-def _use(values: np.ndarray, edits: Sequence[str], rank: int, settings: dict[str, Any]) -> Use:
-    coords = {"edit": edits, "outcome": OUTCOMES, "example": range(values.shape[-1])}
-    effect = Measurement(
-        name=f"Answers after an edit: {settings['label'].replace('_', ' ')}",
-        values=values,
-        dims=("edit", "outcome", "example"),
-        coords=coords,
-        units="share",
-        settings=settings,
-        caption="What becomes of the answers at and after the edited positions when the model computes on from the "
-        "edit. Beside it: the same edit with an input of the same label, and along as many directions that do not hold "
-        "the label. n counts sequences.",
-    )
-    excess = Measurement(
-        name=f"{effect.name}, beyond the same edit elsewhere",
-        values=values[:1] - values[1:],
-        dims=effect.dims,
-        coords={**coords, "edit": edits[1:]},
-        units="difference of shares",
-        settings=settings,
-        caption="How much more than the edits that should do nothing; pairs of the same sequence.",
-    )
-    return Use(effect.mean(), excess.mean(), rank)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probes.kinds import PROBES, Kind, ridge_numbers
+from probes.fitted import Kind
+from probes.kinds import PROBES, ridge_numbers
 from workbench.lookup import lookup
 
 REGRESSION = "regression"  # of the label as a number; every other kind decodes classes

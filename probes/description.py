@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from probes.conditions import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
 from probes.decoding import Split, columns, tried, whole
 from probes.positions import Rule
-from probes.probing import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.runs import Run

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from probes.causal import Use, causal_test
+from probes.causal import causal_test
+from probes.conditions import CONDITIONS, TRAINED
 from probes.decoding import REGRESSION
 from probes.labels import label_names
 from probes.positions import Rule
-from probes.probing import CONDITIONS, DECODABLE, TRAINED, probe, verdict
+from probes.probing import DECODABLE, probe, verdict
+from probes.use import Use
 from workbench.figures.style import point_name
 from workbench.instruments import Measurement
 from workbench.lookup import lookup

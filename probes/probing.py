@@ -5,76 +5,34 @@ A label that a probe decodes is *there*; that the model *uses* it is another cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
-from probes import decoding, features
-from probes.decoding import REGRESSION, Split
-from probes.labels import is_labelled, labels
-from probes.positions import Rows, Rule, rows
-from workbench.capture import Capture, Subject
+from probes import features
+from probes.conditions import (
+    BASELINES,
+    CONDITIONS,
+    CONTROL,
+    FREQUENT,
+    SHUFFLED,
+    TOKEN,
+    TRAINED,
+    UNTRAINED,
+    Asked,
+    Source,
+)
+from probes.decoding import REGRESSION
+from probes.positions import Rule
+from workbench.capture import Capture
 from workbench.instruments import Measurement
 from workbench.instruments.measurement import SEED
-from workbench.instruments.projection import from_embedding
 from workbench.lookup import lookup
-from workbench.models import Decoder
 from workbench.runs import Run
-from workbench.seeds import generator
-from workbench.tasks import Batch, Task
-
-TRAINED, UNTRAINED, TOKEN = "trained", "untrained model", "current token"
-SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"
-BASELINES = (TOKEN, SHUFFLED, FREQUENT)
-"""What a label must be decoded better than: all that the token at the position alone tells; labels shuffled among the
-rows; always saying the commonest."""
-CONDITIONS = (TRAINED, UNTRAINED, *BASELINES, CONTROL)
-"""The probe itself; the same on a model with fresh weights, which says what training added; the baselines; and the
-control task of Hewitt and Liang (2019), a class drawn at random for each token. How far the probe is above that is its
-selectivity: a probe that can learn anything has none. Where the token itself can be read, as in most of the residual of
-models with few tokens, every probe learns that task, and the baseline `current token` says more."""
-
-Read = Callable[[Rows], Float[Tensor, "point place n d"]]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Whose residual is probed, on which sequences.
-
-    Attributes:
-        task, batch: the sequences.
-        points: hook names.
-        read, untrained: the vectors of the model, and of one of its shape with fresh weights, if there is one.
-        name: of the model.
-    """
-
-    task: Task
-    batch: Batch
-    points: Sequence[str]
-    read: Read
-    untrained: Read | None
-    name: str
-
-    @classmethod
-    def of_run(cls, run: Run, points: str | Sequence[str] | None, *, n: int, seed: int, step: int | None) -> Source:
-        """A run's residual on sequences from the test side of its task's split.
-
-        Raises:
-            ValueError: if there is no such checkpoint, or the task has not so many sequences.
-        """
-        task, model = run.task(), run.model(step)
-        batch = task.sample(n, generator(seed, "probe"), split="test")
-        names = [points] if isinstance(points, str) else points
-        names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
-        fresh = Decoder(run.config.model, generator(seed, "untrained")).eval()
-        read, untrained = (partial(features.from_model, each, batch, names) for each in (model, fresh))
-        return cls(task, batch, names, read, untrained, run.name_at(step))
 
 
 def probe(
@@ -223,125 +181,6 @@ CAPTION_R2 = (
     "R² of a linear regression on sequences that it was not fitted on; n counts sequences. It shows that the number "
     "can be read there, not that the model reads it."
 )
-
-
-def asked(
-    task: Task, batch: Batch, names: Sequence[str], positions: Rule
-) -> tuple[Rows, list[Int[Tensor, "place n *class"]]]:
-    """The rows that a rule picks out for some labels, and what each label is there.
-
-    Raises:
-        ValueError: if there is no such label or rule, or nothing is labelled there.
-    """
-    known = labels(task, batch.tokens)
-    values = [lookup(known, name, f"label of {task.name}") for name in names]
-    where = rows(task, batch, positions, torch.stack([is_labelled(value) for value in values]).any(0))
-    return where, [where.label(value) for value in values]
-
-
-def distinct(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-    """The first example that asks what each asks: a task with few questions draws the same ones again and again."""
-    asks = torch.arange(tokens.shape[1]) < task.asked(tokens)[:, None]
-    same = torch.where(asks, tokens, -1).unique(dim=0, return_inverse=True)[1]
-    number = torch.arange(len(tokens))
-    return torch.full_like(number, len(tokens)).scatter_reduce_(0, same, number, "amin")[same]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Labels to decode at some rows of a source, under one condition after the other.
-
-    Attributes:
-        source: whose vectors.
-        where: the rows.
-        y: what each label is there.
-        sequence: `[n]`, which sequence each row is of; two that ask the same question are one.
-        split: which of them are fitted on.
-        seed: of all chance.
-    """
-
-    source: Source
-    where: Rows
-    y: list[Int[Tensor, "place n *class"]]
-    sequence: Int[Tensor, " n"]
-    split: Split
-    seed: int
-
-    @classmethod
-    def of(cls, source: Source, names: Sequence[str], positions: Rule, seed: int) -> Asked:
-        """Raises ValueError as `asked` and `Split.by_example` do."""
-        where, y = asked(source.task, source.batch, names, positions)
-        sequence = distinct(source.task, source.batch.tokens)[where.example]
-        return cls(source, where, y, sequence, Split.by_example(sequence, generator(seed, "split")), seed)
-
-    @cached_property
-    def x(self) -> Float[Tensor, "point place n d"]:
-        """The model's vectors."""
-        return self.source.read(self.where)
-
-    def data(self, condition: str) -> tuple[Float[Tensor, "point place n d"], list[Int[Tensor, "place n *class"]]]:
-        """What a probe is fitted to under a condition that fits one.
-
-        Raises:
-            ValueError: if there is no untrained model.
-        """
-        if condition == UNTRAINED:
-            if self.source.untrained is None:
-                raise ValueError("there is no untrained model to compare with; give its capture, or leave it out")
-            return self.source.untrained(self.where), self.y
-        chance = generator(self.seed, condition)
-        if condition == SHUFFLED:
-            return self.x, [_shuffled(y, chance) for y in self.y]
-        if condition == CONTROL:
-            return self.x, [_by_chance(self.tokens, y, chance) for y in self.y]
-        assert condition == TRAINED, condition
-        return self.x, self.y
-
-    @property
-    def tokens(self) -> Int[Tensor, "place n"]:
-        """The token at each row."""
-        return self.where.take(self.source.batch.tokens)
-
-    def outcome(
-        self, condition: str, kind: str, settings: dict[str, Any]
-    ) -> Float[Tensor, "label point place sequence"]:
-        """What is decoded of each sequence (see `decoding.decode`)."""
-        if condition == FREQUENT and kind == REGRESSION:  # the mean, which explains nothing
-            return torch.zeros_like(self.outcome(TOKEN, kind, settings))
-        if condition == FREQUENT:
-            return self._everywhere(decoding.majority(self.y, self.split))
-        if condition == TOKEN and kind != REGRESSION:
-            return self._everywhere(decoding.by_token(self.tokens, self.y, self.split))
-        if condition == TOKEN:
-            one_hot = torch.nn.functional.one_hot(self.tokens).float()[None]
-            return self._everywhere(self._decoded(one_hot, self.y, kind, settings)[:, 0])
-        return self._decoded(*self.data(condition), kind, settings)
-
-    def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
-        return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
-
-    def _everywhere(self, flat: Float[Tensor, "label place sequence"]) -> Float[Tensor, "label point place sequence"]:
-        return flat[:, None].expand(-1, len(self.source.points), -1, -1)
-
-
-def _shuffled(y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:
-    """The labels of each place in another order, among the rows that have one."""
-    mixed = y.clone()
-    for place, row in enumerate(y):
-        there = (is_labelled(row[None])[0]).nonzero()[:, 0]
-        mixed[place, there] = row[there[torch.randperm(len(there), generator=chance)]]
-    return mixed
-
-
-def _by_chance(tokens: Int[Tensor, "place n"], y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:
-    """A label for each token, drawn once and for all from those that there are (Hewitt and Liang 2019, §2.1)."""
-    there = is_labelled(y.flatten(0, 1)[None])[0].view(tokens.shape)
-    kinds = y[there]
-    if not len(kinds):  # another label is there at these positions, and this one is not
-        return y
-    drawn = kinds[torch.randint(len(kinds), (int(tokens.amax()) + 1,), generator=chance)]
-    given = drawn[tokens]
-    return torch.where(there if y.ndim == 2 else there[..., None], given, -1)
 
 
 def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:

@@ -16,8 +16,8 @@ from plotly.offline import get_plotlyjs
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from probes.conditions import BASELINES, TRAINED
 from probes.presets import PRESETS, Answer, ask, check
-from probes.probing import BASELINES, TRAINED
 from workbench import figures
 from workbench.figures.style import point_name
 from workbench.files import new_folder

@@ -25,8 +25,8 @@ from probes import (
     rules_for,
     verdict,
 )
-from probes.causal import EDITS
 from probes.description import CODES
+from probes.use import EDITS
 from workbench import figures
 from workbench.edits import point_in_words
 from workbench.figures.probes import positions_in_words

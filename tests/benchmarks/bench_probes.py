@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import workbench
 from probes import probe
-from probes.probing import Asked, Source
+from probes.conditions import Asked, Source
 from workbench.runs import Run
 
 LABELS = ["root", "root_position", "parent", "token", *(f"ancestor_{hop}" for hop in range(2, 8))]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from probes import ask, causal_test, probe
-from probes.causal import CHANGED, FOLLOWED
 from probes.subspace import Subspace
+from probes.use import CHANGED, FOLLOWED
 from workbench.ground_truth import compile_run
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter

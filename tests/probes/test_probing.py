@@ -11,8 +11,8 @@ import torch
 import workbench
 from probes import CONDITIONS, description_length, probe, probe_capture, selectivity, verdict
 from probes.causal import _others
+from probes.conditions import Asked, Source
 from probes.decoding import Split, by_token, decode, majority
-from probes.probing import Asked, Source
 from workbench.capture import Subject, capture
 from workbench.ground_truth import compile_run
 from workbench.instruments import Measurement
