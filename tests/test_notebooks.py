@@ -35,10 +35,8 @@ def test_notebooks_import_and_define_nothing(source: Path) -> None:
     assert not [node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, defined)]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [pytest.param(s, id=s.stem, marks=() if s.stem == "1_first_steps" else pytest.mark.slow) for s in SOURCES],
-)
+@pytest.mark.slow
+@each_notebook
 def test_notebooks_run(source: Path) -> None:
     notebook = jupytext.read(source)
     NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(FOLDER)}}).execute()

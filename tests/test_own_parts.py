@@ -33,6 +33,8 @@ TASK = ("--task.name", "recall", "--model.n_layers", "2", "--model.positions", "
 
 Run = Callable[..., str]
 
+pytestmark = pytest.mark.slow
+
 
 def contents(root: Path) -> dict[str, bytes]:
     files = (path for folder in FOLDERS for path in (root / folder).rglob("*") if path.is_file())
