@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from probes import features
 from probes.conditions import asked, distinct
+from probes.labels import has_label
 from probes.positions import Rows, Rule
 from probes.subspace import Subspace
 from probes.use import EDITS, Use, measured, untested
@@ -111,11 +112,6 @@ def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
     if not bool(own.any()):
         raise ValueError(f"{task.name} has no other sequences to find directions on than those tried; take a smaller n")
     return batch[own]
-
-
-def has_label(y: Int[Tensor, "n *class"]) -> Bool[Tensor, " n"]:
-    """Which rows have a label."""
-    return (y if y.ndim == 1 else y.amax(-1)) >= 0
 
 
 @dataclass(frozen=True)

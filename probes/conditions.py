@@ -13,7 +13,7 @@ from torch import Tensor
 
 from probes import decoding, features
 from probes.decoding import REGRESSION, Split
-from probes.labels import is_labelled, labels
+from probes.labels import has_label, is_labelled, labels
 from probes.positions import Rows, Rule, rows
 from workbench.capture import Subject
 from workbench.instruments.projection import from_embedding
@@ -174,14 +174,14 @@ def _shuffled(y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tens
     """The labels of each place in another order, among the rows that have one."""
     mixed = y.clone()
     for place, row in enumerate(y):
-        there = (is_labelled(row[None])[0]).nonzero()[:, 0]
+        there = has_label(row).nonzero()[:, 0]
         mixed[place, there] = row[there[torch.randperm(len(there), generator=chance)]]
     return mixed
 
 
 def _by_chance(tokens: Int[Tensor, "place n"], y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:
     """A label for each token, drawn once and for all from those that there are (Hewitt and Liang 2019, §2.1)."""
-    there = is_labelled(y.flatten(0, 1)[None])[0].view(tokens.shape)
+    there = is_labelled(y)
     kinds = y[there]
     if not len(kinds):  # another label is there at these positions, and this one is not
         return y

@@ -230,9 +230,14 @@ def whole(rows: Float[Tensor, "column *place test"], found: Sequence[Column]) ->
     parts = []
     for label in dict.fromkeys(column.label for column in found):
         own = [i for i, column in enumerate(found) if column.label == label]
-        varied = torch.stack([found[i].n_classes > 1 for i in own]).any(0)
-        parts.append(torch.where(varied[:, None], rows[own].amin(0), torch.nan))
+        told_apart = varied([found[i] for i in own])
+        parts.append(torch.where(told_apart[:, None], rows[own].amin(0), torch.nan))
     return torch.stack(parts)
+
+
+def varied(found: Sequence[Column]) -> Bool[Tensor, " place"]:
+    """The places at which any of these columns has two classes to tell apart."""
+    return torch.stack([column.n_classes > 1 for column in found]).any(0)
 
 
 def _regressed(

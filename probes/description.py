@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from probes.conditions import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
-from probes.decoding import Split, columns, tried, whole
+from probes.decoding import Split, columns, tried, varied, whole
+from probes.labels import is_labelled
 from probes.positions import Rule
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.seeds import generator
 
-FIRST = (
-    16  # sequences in the first block, whose labels are sent as they are; every block after is as long as all before
-)
+FIRST = 16  # sequences in the first block, whose labels are sent as they are; each later block doubles what is known
 DOUBT = 0.01  # share of the code kept for classes that were not seen yet
 
 
@@ -97,21 +96,15 @@ def online_code(
         )
         share = torch.tensor(classes)[:, None, None, None]
         mixed = (1 - DOUBT) * outcome.likelihood[..., : len(sent)] + DOUBT / share
-        seen = (y[:, known] if y.ndim == 2 else y[:, known].amax(-1)).amax(1) >= 0
+        seen = is_labelled(y[:, known]).any(1)
         mixed = torch.where(seen[None, None, :, None], mixed, 1 / share)  # nothing was told of this place yet
         cost[..., sent] = -mixed.log2().sum(0)
         curve[begin] = split.by_sequence(whole(outcome.right[..., len(sent) :], found))[0]
-    there = ((y if y.ndim == 2 else y.amax(-1)) >= 0) & _varied(y, split)[:, None]
+    there = is_labelled(y) & varied(columns([y], split.fit))[:, None]
     coded = torch.where(there, cost, torch.nan)[..., split.fit]
     coding = Split.of(example, torch.isin(example, order))
     assert torch.equal(coding.test, split.fit)
     return coding.by_sequence(coded), curve, uniform
-
-
-def _varied(y: Int[Tensor, "place n *class"], split: Split) -> Bool[Tensor, " place"]:
-    """The places at which there is anything to tell apart."""
-    found = columns([y], split.fit)
-    return torch.stack([column.n_classes > 1 for column in found]).any(0)
 
 
 def description_length(

@@ -94,6 +94,11 @@ def at_least(name: str, value: object, least: float, whole: bool = False) -> Non
         raise ValueError(f"{name} of a probe is {wanted}, not {value!r}")
 
 
+def absent(hot: Float[Tensor, "cell label n class"]) -> Float[Tensor, "cell label class"]:
+    """What is added to the scores of classes that no row has."""
+    return torch.where(hot.any(2), 0.0, NEVER).to(hot.dtype)
+
+
 def one_hot(y: Int[Tensor, "cell label n"], n_classes: int, dtype: torch.dtype) -> Float[Tensor, "cell label n class"]:
     """Rows without a label are all 0."""
     hot = torch.zeros(*y.shape, n_classes, dtype=dtype)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probes.fitted import NEVER, Kind, Linear, Network, Scale, at_least, one_hot
+from probes.fitted import NEVER, Kind, Linear, Network, Scale, absent, at_least, one_hot
 from probes.logistic import logistic
 
 
@@ -110,19 +110,19 @@ def mlp(
     optimiser = torch.optim.AdamW(parts, lr=learning_rate, weight_decay=decay)
     present = y >= 0
     each = present.sum(-1, keepdim=True).clamp(min=1)
-    absent = torch.where(one_hot(y, n_classes, x.dtype).any(2), 0.0, NEVER).to(x.dtype)
+    never = absent(one_hot(y, n_classes, x.dtype))
     with torch.enable_grad():
         for _ in range(steps):
             first, first_bias, second, second_bias = parts
             inner = (scaled @ first + first_bias[:, :, None]).relu()
-            said = (inner @ second + (second_bias + absent)[:, :, None]).log_softmax(-1)
+            said = (inner @ second + (second_bias + never)[:, :, None]).log_softmax(-1)
             right = said.gather(-1, y.clamp(min=0)[..., None])[..., 0]
             loss = -(right * present / each).sum()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     first, first_bias, second, second_bias = (part.detach() for part in parts)
-    return Network(scale, first, first_bias, second, second_bias + absent)
+    return Network(scale, first, first_bias, second, second_bias + never)
 
 
 PROBES: dict[str, Kind] = {

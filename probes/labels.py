@@ -48,6 +48,11 @@ def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
     return (values if values.ndim == 2 else values.amax(-1)) >= 0
 
 
+def has_label(rows: Int[Tensor, "n *class"]) -> Tensor:
+    """`[n]`: the same of rows."""
+    return is_labelled(rows[None])[0]
+
+
 def _ancestors(task: Task, tokens: Tensor, truth: Truth) -> Labels:
     up = truth.arrays["ancestors"]
     return {f"ancestor_{hop + 1}": up[..., hop] for hop in range(up.shape[-1])}

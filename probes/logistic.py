@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probes.fitted import NEVER, Linear, Scale, at_least, one_hot
+from probes.fitted import Linear, Scale, absent, at_least, one_hot
 
 
 def logistic(
@@ -44,17 +44,17 @@ def logistic(
     bound = 0.5 * rows.mT @ rows + torch.diag(penalty[:, 0] + 1e-6 * n)
     metric = torch.cholesky_inverse(torch.linalg.cholesky(bound))
     problem = _Logistic(rows, metric, penalty, y, n_classes)
+    never = problem.absent.view(cells, n_labels, n_classes)
     finished = x.new_zeros(cells, n_labels, d, n_classes)
     for step in range(most_steps):
         problem.step()
         if step % CHECKED == CHECKED - 1 or step == most_steps - 1:
-            over = problem.fall < tolerance if step < most_steps - 1 else torch.ones(len(problem.labels)).bool()
+            over = (problem.fall < tolerance) | (step == most_steps - 1)
             finished[:, problem.labels[over]] = problem.weights()[:, over]
             problem = problem.only(~over)
             if not len(problem.labels):
                 break
-    absent = torch.where(one_hot(y, n_classes, x.dtype).any(2), 0.0, NEVER).to(x.dtype)
-    return scale.undo(finished[:, :, :-1], finished[:, :, -1] + absent)
+    return scale.undo(finished[:, :, :-1], finished[:, :, -1] + never)
 
 
 CHECKED = 10  # steps from one look at which labels are done to the next
@@ -71,7 +71,7 @@ class _Logistic:
         self.labels = torch.arange(n_labels)
         self.wanted = hot.movedim(1, 2).reshape(cells, n, -1)
         self.counted = (y >= 0).movedim(1, 2)[..., None].to(rows.dtype)
-        self.absent = torch.where(hot.any(2), 0.0, NEVER).to(rows.dtype).view(cells, 1, -1)
+        self.absent = absent(hot).view(cells, 1, -1)
         self.each = (y >= 0).sum(-1).clamp(min=1)
         self.weight = self.ahead = rows.new_zeros(cells, d, n_labels * n_classes)
         self.momentum = rows.new_ones(cells, 1, n_labels, 1)

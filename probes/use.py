@@ -50,14 +50,13 @@ class Use:
         """
         if self.untested is not None:
             return None
-        told = [self._told(outcome) for outcome in OUTCOMES if not np.isnan(self._of(self.effect, outcome).values[0])]
+        told = [
+            self._told(outcome) for outcome in OUTCOMES if not np.isnan(self.effect.select(outcome=outcome).values[0])
+        ]
         return True if True in told else None if None in told or not told else False
 
-    def _of(self, found: Measurement, outcome: str) -> Measurement:
-        return found.select(outcome=outcome)
-
     def _told(self, outcome: str) -> bool | None:
-        effect, excess = self._of(self.effect, outcome), self._of(self.excess, outcome)
+        effect, excess = self.effect.select(outcome=outcome), self.excess.select(outcome=outcome)
         assert effect.high is not None and excess.low is not None and excess.high is not None
         known = ~np.isnan(excess.low)
         if known.any() and (excess.low[known] > 0).all() and (excess.values[known] >= AT_LEAST).all():
@@ -71,11 +70,11 @@ class Use:
             return f"not tested: {self.untested}"
         numbers = []
         for outcome in (CHANGED, MOVED):
-            found = self._of(self.effect, outcome)
+            found = self.effect.select(outcome=outcome)
             (_, own), *others = zip(found.coords["edit"], found.values, strict=True)
             beside = ", ".join(f"{edit} {value:.1%}" for edit, value in others)
             numbers.append(f"{outcome} {own:.1%} ({beside})")
-        follow = self._of(self.effect, FOLLOWED).values[0]
+        follow = self.effect.select(outcome=FOLLOWED).values[0]
         if not np.isnan(follow):
             numbers.append(f"{follow:.1%} of the answers there became the other's")
         said = {True: "used", False: "not used", None: "not told whether used"}[self.used]

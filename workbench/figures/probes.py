@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from workbench.figures.style import (
     GREEN,
     GREY,
     ORANGE,
+    PALE,
     PALETTE,
     PURPLE,
     SKY,
@@ -27,7 +28,6 @@ from workbench.instruments import Measurement
 COLOURS = (BLUE, PURPLE, ORANGE, GREEN, GREY, SKY)
 HATCHES = ("", ".", "/", "-", "x", "\\")
 LINES = ("solid", "dot", "dash", "dashdot", "longdash", "longdashdot")
-PALE = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 LAYERS = "residual: layer · point (mid: after attention, post: after the MLP)"
 
 
@@ -77,19 +77,7 @@ def probe_by_layer(found: Measurement) -> go.Figure:
     """
     figure = go.Figure()
     x = [point_name(point) for point in found.coords["point"]]
-    for i, name in enumerate(found.coords["condition"]):
-        line = found.select(condition=name)
-        if np.isnan(line.values).all():
-            continue
-        figure.add_scatter(
-            x=x,
-            y=line.values,
-            error_y=interval(line),
-            name=str(name),
-            mode="lines+markers",
-            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
-            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
-        )
+    _add_conditions(figure, found, x, found.coords["condition"])
     framed(figure, f"{named(found)}, by layer", about(found), height=460)
     _share_axis(figure, found)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=x)
@@ -127,7 +115,7 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
 def probe_map(found: Measurement) -> go.Figure:
     """What a probe decodes at every point (rows) and place, or of every label: a heat map with its numbers.
 
-    Behind a number is its condition's best baseline, when pointed at.
+    A cell that is pointed at says every condition's number.
 
     Args:
         found: `probes.probe(...)` over `point`, `condition` and one of `place`, `label`.
@@ -155,13 +143,7 @@ def probe_map(found: Measurement) -> go.Figure:
         text=[["" if np.isnan(v) else _said(v, found, 0) for v in row] for row in tables[0]],
         texttemplate="%{text}" if len(columns) <= 32 else None,
         textfont={"color": "#222"},
-        customdata=[
-            [
-                ", ".join(f"{n} {_said(t[i, j], found)}" for n, t in zip(names, tables, strict=True))
-                for j, _ in enumerate(columns)
-            ]
-            for i, _ in enumerate(rows)
-        ],
+        customdata=[[said(i, j) for j in range(len(columns))] for i in range(len(rows))],
         hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
         colorbar={"title": {"text": found.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
         | {"tickformat": _format(found)},
@@ -215,25 +197,33 @@ def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Fi
         bits: `….bits` there: dim `condition`.
     """
     figure = go.Figure()
-    for i, name in enumerate(curve.coords["condition"]):
-        line = curve.select(condition=name)
-        if np.isnan(line.values).all():
-            continue
-        cost = "" if bits is None else f": {float(bits.select(condition=name).values):.2f} bits a label"
-        figure.add_scatter(
-            x=list(curve.coords["fitted"]),
-            y=line.values,
-            error_y=interval(line),
-            name=f"{name}{cost}",
-            mode="lines+markers",
-            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
-            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
-        )
+    names = [
+        name if bits is None else f"{name}: {float(bits.select(condition=name).values):.2f} bits a label"
+        for name in curve.coords["condition"]
+    ]
+    _add_conditions(figure, curve, list(curve.coords["fitted"]), names)
     framed(figure, curve.name, about(curve), height=460)
     figure.update_xaxes(title="sequences that the probe was fitted on", type="log")
     figure.update_xaxes(tickvals=list(curve.coords["fitted"]))
     _share_axis(figure, curve)
     return figure
+
+
+def _add_conditions(figure: go.Figure, found: Measurement, x: Sequence[Any], names: Sequence[str]) -> None:
+    """A line for each condition that has numbers, the probe's own the strongest."""
+    for i, (condition, name) in enumerate(zip(found.coords["condition"], names, strict=True)):
+        line = found.select(condition=condition)
+        if np.isnan(line.values).all():
+            continue
+        figure.add_scatter(
+            x=x,
+            y=line.values,
+            error_y=interval(line),
+            name=name,
+            mode="lines+markers",
+            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
+            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
+        )
 
 
 def named(found: Measurement) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY, framed, point_name, thinned
+from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, point_name, thinned
 from workbench.instruments import Measurement
 
 HALF, WORDS, NUMBERS = 440, 96, 64  # pixels: each basis, its words, the numbers behind its bars
@@ -42,7 +42,7 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         text=best.labels,
         texttemplate="%{text}" if len(positions) <= 72 else None,
         textfont={"size": 13 if len(positions) <= 32 else 10},
-        colorscale=[[0, "#EDF4FA"], [1, "#4FA3D8"]],  # opaque and light, so that dark text reads on any page
+        colorscale=PALE,
         colorbar={"title": {"text": best.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         hoverinfo="skip",
         xgap=1,
