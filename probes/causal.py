@@ -27,7 +27,7 @@ from probes.use import EDITS, Use, measured, untested
 from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch, Task, said
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -177,7 +177,7 @@ class _Test:
         first = torch.full((len(self.batch),), self.batch.tokens.shape[1])
         first.scatter_reduce_(0, example, position, "amin")
         counted = self.batch.loss_mask & (torch.arange(self.batch.tokens.shape[1]) >= first[:, None])
-        changed = (_said(self.before, self.batch) != _said(after, self.batch)).any(-1)
+        changed = (said(self.before, self.batch.targets) != said(after, self.batch.targets)).any(-1)
         moved = (self.before.softmax(-1) - after.softmax(-1)).abs().sum(-1) / 2
         found = [_mean(values, counted) for values in (changed.double(), moved.double())]
         found.append(torch.full_like(found[0], torch.nan))
@@ -200,13 +200,6 @@ class _Test:
 
 def _mean(values: Tensor, counted: Bool[Tensor, "batch pos"]) -> Tensor:
     return (values * counted).sum(1) / counted.sum(1)
-
-
-def _said(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Bool[Tensor, "batch pos class"]:
-    """The likeliest class; of a set, as many as the right answer has."""
-    size = 1 if batch.targets.ndim == 2 else batch.targets.sum(-1, keepdim=True)
-    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-    return rank < size
 
 
 Put = tuple[str, Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, "row d"]]

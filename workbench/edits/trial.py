@@ -15,7 +15,7 @@ from workbench.capture import LOGITS, Capture
 from workbench.edits.kinds import Edit
 from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
-from workbench.tasks import correct
+from workbench.tasks import correct, said
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -50,8 +50,8 @@ class Edited:
     @cached_property
     def changed(self) -> Bool[np.ndarray, " pos"]:
         """The positions whose answer became another one."""
-        said = [_said(run) for run in (self.before, self.after)]
-        return (said[0] != said[1]).any(-1).cpu().numpy() & self.scored
+        before, after = (said(run.logits[0], run.batch.targets[0]) for run in (self.before, self.after))
+        return (before != after).any(-1).cpu().numpy() & self.scored
 
     @cached_property
     def answers(self) -> Measurement:
@@ -139,15 +139,6 @@ def try_edit(model: TransformerBridge, seen: Capture, edit: Edit) -> Edited:
     return Edited(edit, before, after)
 
 
-def _said(run: Capture) -> Tensor:
-    """`[pos, …]`: the likeliest class, or which classes are among as many of the likeliest as the set has."""
-    logits, targets = run.logits[0], run.batch.targets[0]
-    if targets.ndim == 1:
-        return logits.argmax(-1, keepdim=True)
-    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-    return rank < targets.sum(-1, keepdim=True).to(rank.device)
-
-
 def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
     """The log-probability of the right answer at each position, and what is said there."""
     logits, targets = run.logits[0].cpu(), run.batch.targets[0].cpu()
@@ -156,6 +147,6 @@ def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
         words = run.subject.task.words(logits.argmax(-1))
         return log_share.gather(-1, targets[:, None])[:, 0].numpy(), words
     size = targets.sum(-1)
-    found = (_said(run).cpu() & targets).sum(-1)
+    found = (said(logits, targets) & targets).sum(-1)
     mean = torch.where(targets, log_share, 0.0).sum(-1) / size
     return mean.numpy(), [f"{a} of {b}" for a, b in zip(found.tolist(), size.tolist(), strict=True)]

@@ -322,7 +322,13 @@ def correct(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Ten
     """
     if batch.targets.ndim == 2:
         return ((logits.argmax(-1) == batch.targets) & batch.loss_mask).float()
+    found = (said(logits, batch.targets) & batch.targets).sum(-1)
+    return torch.where(batch.loss_mask, found / batch.targets.sum(-1).clamp(min=1), 0.0)
+
+
+def said(logits: Float[Tensor, "*lead class"], targets: Tensor) -> Bool[Tensor, "*lead class"]:
+    """Which classes a model says: the likeliest; where a set is asked for, as many of the likeliest as it has."""
+    if targets.ndim < logits.ndim:
+        return nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).bool()
     rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-    size = batch.targets.sum(-1, keepdim=True)
-    found = ((rank < size) & batch.targets).sum(-1)
-    return torch.where(batch.loss_mask, found / size.squeeze(-1).clamp(min=1), 0.0)
+    return rank < targets.sum(-1, keepdim=True).to(rank.device)
