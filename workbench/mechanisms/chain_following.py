@@ -5,8 +5,8 @@ that is no ancestor. The row is that of the matrix which the layer applies to th
 resolvent), and the query's own position is left aside, since the residual stream carries it anyway. It does not show
 hops that several layers make together, nor what is read: a token that names the next position lets a model stop one
 position short of the root. Control: the chains of another example (`mismatched`), fresh weights (`untrained`) and
-attention drawn at random (`random_graph`). Causal test: without the edge of hop h, exactly the answers that rest on it
-are lost.
+attention drawn at random (`random_graph`). Causal test: without the edge of hop h in that head, exactly the answers
+that rest on it are lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from torch import Tensor
 from workbench.capture import Capture, Subject, sample_truth
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
-from workbench.interventions import cut_edges
+from workbench.interventions import Head, cut_edges
 from workbench.mechanisms.editing import OUTCOMES
-from workbench.mechanisms.knockout import Answers, Knockout, hops_of, place_name, share
+from workbench.mechanisms.heads import where_in_words
+from workbench.mechanisms.knockout import Answers, Knockout, hops_of, share
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ def causal(
     batch: Batch,
     generator: torch.Generator,
     *,
-    layer: int | None = None,
-    head: int | None = None,
+    heads: Sequence[Head] | None = None,
     hops: Sequence[int] | None = None,
 ) -> Measurement:
     """What becomes of one query's answers when a gold edge is cut: dims `edit`, `outcome`, `hop`, `example`.
@@ -112,14 +112,14 @@ def causal(
         subject: its facts.
         batch: sequences of its task.
         generator: draws a query for each hop and example, and the edge elsewhere.
-        layer, head: where to cut; None for every layer and for every head.
+        heads: where to cut: (layer, head) of each; None for every head of every layer.
         hops: which, by default those of the task, at most 8.
 
     Raises:
         ValueError: as `workbench.interventions.cut_edges`, or if `hops` are not whole numbers from 1.
     """
     truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
-    before = Answers.of(cut_edges(model, batch, layer, [], head=head).cpu(), batch, truth)
+    before = Answers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
         claimed = Knockout.draw(truth, before, hop, generator)
@@ -127,7 +127,7 @@ def causal(
         asked = torch.arange(batch.tokens.shape[1]) == claimed.query[:, None]
         tested = before.right & needed & asked[..., None]
         for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
-            lost = before.right & ~Answers.of(cut.run(model, batch, layer, head), batch, truth).right
+            lost = before.right & ~Answers.of(cut.run(model, batch, heads), batch, truth).right
             changed, spared = share(lost, tested), ~(lost & ~needed).flatten(1).any(-1)
             outcomes = torch.stack([((changed == 1) & spared).double(), changed])
             values[e, :, h] = torch.where(cut.made, outcomes, torch.nan).numpy()
@@ -137,8 +137,8 @@ def causal(
         dims=("edit", "outcome", "hop", "example"),
         coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
         units="share",
-        settings={"model": subject.name, "layer": place_name(layer), "head": place_name(head)},
-        caption="Claimed: the edge of hop h on a query's chain is cut; elsewhere: a gold edge of another chain. As "
-        "claimed: exactly the answers that rest on the edge are lost; changed: the share of the query's that are. It "
-        "shows that the edge is needed, not what is read over it.",
+        settings={"model": subject.name, "edited": where_in_words(heads)},
+        caption=f"Cut in {where_in_words(heads)}. Claimed: the edge of hop h on a query's chain is cut; elsewhere: a "
+        "gold edge of another chain. As claimed: exactly the answers that rest on the edge are lost; changed: the "
+        "share of the query's that are. It shows that the edge is needed, not what is read over it.",
     )
