@@ -36,12 +36,14 @@ MAY_IMPORT = {
     "instruments": MODELLING | {"capture"},
     "mechanisms": MODELLING | {"capture", "interventions", "instruments"},
     "figures": MODELLING | {"capture", "instruments", "mechanisms", "edits"},
-    "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
+    "inspection": MODELLING | {"runs", "capture", "interventions", "instruments", "mechanisms", "figures"},
     "claims": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "pairs": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "learning": MODELLING | {"runs", "capture", "instruments"},
-    "timeline": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "learning"},
-    "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "timeline"},
+    "timeline": MODELLING
+    | {"runs", "capture", "interventions", "instruments", "mechanisms", "figures", "inspection", "learning"},
+    "report": MODELLING
+    | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "claims", "timeline"},
     "collection": MODELLING | {"runs", "training"},
     "catalogue": MODELLING | {"runs", "training", "ground_truth", "instruments", "mechanisms"},
     "cli": FOUNDATION

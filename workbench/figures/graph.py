@@ -214,11 +214,10 @@ def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
             marker={"symbol": SYMBOLS[j], "size": 8},
             hovertemplate="%{y:.1%}",
         )
-    first = next(iter(runs.values()))
-    places = {"all": "every head and layer"}.get(
-        str(first.settings["layer"]), f"layer {first.settings['layer']}, head {first.settings['head']}"
-    )
-    subtitle = f"share of right answers lost when the edge of hop h is cut in {places}; {sample_size(runs)}; 95 % bars"
+    edited = {run: str(m.settings.get("edited", "every head")) for run, m in runs.items()}
+    places = dict.fromkeys(edited.values())
+    where = next(iter(places)) if len(places) == 1 else "; ".join(f"{run}: {place}" for run, place in edited.items())
+    subtitle = f"share of right answers lost when the edge of hop h is cut in {where}; {sample_size(runs)}; 95 % bars"
     framed(figure, "Knockout by hop", subtitle, height=440 + 12 * len(figure.data))
     hops = next(iter(runs.values())).coords["hop"]
     figure.update_xaxes(title="hop of the edge that is cut", tickvals=list(hops))

@@ -11,9 +11,9 @@ from workbench.figures.curves import interval, own_controls, sample_size
 from workbench.figures.style import (
     BLUE,
     DASHES,
-    NULLS_IN_WORDS,
     ORANGE,
     PALETTE,
+    SHORT_NULLS,
     SYMBOLS,
     framed,
     place_in_words,
@@ -21,17 +21,16 @@ from workbench.figures.style import (
 )
 from workbench.instruments import Measurement
 
+STRONGEST = "the strongest at each place, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
 
-def mechanisms(
-    runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = NULLS_IN_WORDS["mismatched"]
-) -> go.Figure:
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = STRONGEST) -> go.Figure:
     """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
 
     Args:
         runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
-        control: what the controls are, in words.
+        control: what the controls are, in words; where they differ from place to place, their `labels` name them.
     """
     figure = go.Figure()
     n_bars = 0
@@ -50,11 +49,20 @@ def mechanisms(
                 orientation="h",
                 name=run + suffix,
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
+                text=[name for pair in pairs for name in _control_names(pair[which])],
+                textposition="auto",
             )
     subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
     framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
     figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
     return figure.update_yaxes(autorange="reversed", automargin=True)
+
+
+def _control_names(m: Measurement) -> list[str]:
+    """The name of the control behind each bar, where it differs from place to place."""
+    there = ~np.isnan(m.values).reshape(-1)
+    labels = [""] * m.values.size if m.labels is None else [str(name) for name in m.labels.reshape(-1)]
+    return [SHORT_NULLS.get(name, name) for name, bar in zip(labels, there, strict=True) if bar]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:

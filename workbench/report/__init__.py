@@ -13,6 +13,7 @@ from workbench.files import write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.instruments import Measurement
 from workbench.instruments.comparison import compare
+from workbench.report.claims import claim_lines
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.groups import shown
 from workbench.report.page import page
@@ -98,7 +99,7 @@ def inspect(
     found = rows(columns)
     made = f"n = {n} sequences per test condition, seed {seed}"
     html = folder / "report.html"
-    text = page(inspected, ([one.name for one in columns], found), drawn, differences, made)
+    text = page(inspected, ([one.name for one in columns], found), claim_lines(columns), drawn, differences, made)
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, export)
     summary = summarise(columns, found)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from workbench.inspection import Inspected
+from workbench.inspection import UNTRAINED, Inspected
 from workbench.instruments import Measurement
 from workbench.instruments.comparison import over_seeds
+from workbench.instruments.draws import DRAW, over_draws
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Shown:
         members: the runs behind it.
         measured, controls, causal: as `Inspected` has them; of several runs, the mean over seeds, of each one's best
             head where there is a value for every head.
+        draws, causal_draws: as `Inspected` has them; of several runs, the models with fresh weights of all of them.
     """
 
     name: str
@@ -28,6 +30,8 @@ class Shown:
     measured: dict[str, Measurement]
     controls: dict[str, dict[str, Measurement]]
     causal: dict[str, Measurement]
+    draws: dict[str, Measurement]
+    causal_draws: dict[str, Measurement]
 
     @property
     def alone(self) -> bool:
@@ -65,17 +69,29 @@ def _common_name(members: Sequence[Inspected]) -> str:
 def _together(name: str, members: Sequence[Inspected]) -> Shown:
     first = members[0]
     if len(members) == 1:
-        return Shown(name, members, first.measured, first.controls, first.causal)
-    measured = {key: _over_seeds(members, lambda one, key=key: one.measured[key]) for key in first.measured}  # type: ignore[misc]
+        return Shown(name, members, first.measured, first.controls, first.causal, first.draws, first.causal_draws)
+    measured = {
+        key: _over_seeds(members, lambda one, key=key: one.measured[key])  # type: ignore[misc]
+        for key, m in first.measured.items()
+        if "head" not in m.dims or all(one.shown_head for one in members)
+    }
     if first.gold_mass is not None:
         measured["gold_mass"] = _over_seeds(members, lambda one: one.gold_mass)
         measured["gold_mass-mismatched"] = _over_seeds(members, lambda one: one.gold_mass_control)
+    draws, causal_draws = (
+        {key: Measurement.join([getattr(one, which)[key] for one in members], DRAW) for key in getattr(first, which)}
+        for which in ("draws", "causal_draws")
+    )
     controls = {
         key: {null: _over_seeds(members, lambda one, key=key, null=null: one.controls[key][null]) for null in nulls}  # type: ignore[misc]
         for key, nulls in first.controls.items()
+        if key in measured
     }
+    for key, nulls in controls.items():
+        if UNTRAINED in nulls and "head" not in draws[key].dims:
+            nulls[UNTRAINED] = over_draws(draws[key])
     causal = {key: _over_seeds(members, lambda one, key=key: one.causal[key]) for key in first.causal}  # type: ignore[misc]
-    return Shown(name, members, measured, controls, causal)
+    return Shown(name, members, measured, controls, causal, draws, causal_draws)
 
 
 def _over_seeds(members: Sequence[Inspected], of: Callable[[Inspected], Measurement | None]) -> Measurement:
@@ -87,8 +103,8 @@ def _over_seeds(members: Sequence[Inspected], of: Callable[[Inspected], Measurem
 def own_head(one: Inspected, measured: Measurement) -> Measurement:
     """Of a measure of every head, that of the run's head, whichever it is: heads of two models are not the same."""
     if "head" in measured.dims:
-        layer, head = one.shown_head
-        measured = measured.select(layer=layer, head=head)
+        measured = one.of_head(measured)
     elif "matrix" not in measured.settings:  # the best head's mass, already chosen
         return measured
-    return replace(measured, settings={k: v for k, v in measured.settings.items() if k not in ("layer", "head")})
+    settings = {k: v for k, v in measured.settings.items() if k not in ("layer", "head")}
+    return replace(measured, settings=settings | ({"edited": "each seed's own head"} if "edited" in settings else {}))
