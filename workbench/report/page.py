@@ -11,8 +11,9 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
+from workbench.report.compared import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section
-from workbench.report.table import CLAIMS_HEADING, Row, comparison_heading, difference_rows
+from workbench.report.table import CLAIMS_HEADING, Row
 from workbench.validation import harmless
 
 
@@ -21,7 +22,7 @@ def page(
     summary: tuple[Sequence[str], Sequence[Row]],
     claims: Sequence[tuple[str, Sequence[str]]],
     sections: Sequence[Section],
-    differences: pd.DataFrame | None,
+    compared: tuple[pd.DataFrame | None, Sequence[OverSeeds]],
     made: str,
 ) -> str:
     """The whole page.
@@ -31,7 +32,7 @@ def page(
         summary: the names of the table's columns, and its rows.
         claims: what may be said of each claim: a heading for each run, and lines.
         sections: the figures.
-        differences: the comparison of two runs, if there is one.
+        compared: two runs in pairs, if there are two, and groups of seeds over their seeds.
         made: how the numbers were made.
     """
     names = [one.name for one in inspected]
@@ -42,7 +43,7 @@ def page(
         plotly=get_plotlyjs(),
         made=escape(made),
         table=_table(["", *columns], [[label, *cells] for label, cells in rows]),
-        comparison="" if differences is None else _comparison(differences, names),
+        comparison=_comparisons(*compared, names),
         claims=_claims(claims),
         runs=escape("\n".join(map(_about, inspected))),
         sections="\n".join(map(_section, sections)),
@@ -67,11 +68,20 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _comparison(differences: pd.DataFrame, names: Sequence[str]) -> str:
-    heads = ["", *names, "difference", "n", "p", "p (Holm)"]
-    text = comparison_heading(differences)
-    shown = _table(heads, difference_rows(differences))
-    return f"<section><h2>The two runs compared</h2><p>{escape(text)}</p>{shown}</section>"
+def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> str:
+    made = []
+    if differences is not None:
+        made.append(_comparison("The two runs compared", comparison_heading(differences), differences, names))
+    for one in groups:
+        made.append(
+            _comparison("Compared over seeds", over_seeds_heading(one), one.differences, (one.first, one.second))
+        )
+    return "\n".join(made)
+
+
+def _comparison(title: str, text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
+    shown = _table(["", *names, "difference", "n", "p", "p (Holm)"], difference_rows(differences))
+    return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{shown}</section>"
 
 
 def _about(one: Inspected) -> str:

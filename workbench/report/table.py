@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +19,6 @@ from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import Column, claim_lines, verdicts_of
 from workbench.report.groups import Shown, own_head, shown
 
-SHOWN_DIFFERENCES = 15
 CLAIMS_HEADING = "what may be said of each claim (beyond: the low end of its interval lies above each control's limit)"
 
 Row = tuple[str, list[str]]
@@ -215,7 +212,7 @@ def _entropy_settings(m: Measurement) -> str:
 
 
 def share(m: Measurement | None) -> str:
-    """A share with its interval, in percent."""
+    """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
         return "–"
     if "draws" in m.settings:
@@ -223,7 +220,7 @@ def share(m: Measurement | None) -> str:
     text = f"{float(m.values):.1%}"
     if m.low is not None and m.high is not None and not np.isnan(m.low):
         text += f" [{100 * float(m.low):.1f}, {100 * float(m.high):.1f}]"
-    return text
+    return text + _of(m)
 
 
 def share_of_draws(m: Measurement) -> str:
@@ -234,48 +231,12 @@ def share_of_draws(m: Measurement) -> str:
 
 
 def number(m: Measurement) -> str:
-    """A number with its interval."""
+    """A number with its interval and its n."""
     if m.low is None or m.high is None or np.isnan(m.high):
-        return f"{float(m.values):.3f}"
-    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]"
+        return f"{float(m.values):.3f}{_of(m)}"
+    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]{_of(m)}"
 
 
-def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
-    """The rows of a comparison as text, those that differ most surely first; as many as are worth reading."""
-    ordered = differences.sort_values(["p_holm", "p"], kind="stable").head(SHOWN_DIFFERENCES)
-    return [
-        [
-            f"{row.measure}: {_in_words(row.place)}" if row.place else str(row.measure),
-            f"{row.first:.3f}",
-            f"{row.second:.3f}",
-            f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]",
-            str(row.n),
-            f"{row.p:.4f}",
-            f"{row.p_holm:.4f}",
-        ]
-        for row in ordered.itertuples()
-    ]
-
-
-def _in_words(place: str) -> str:
-    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda found: point_name(found[1]), place)
-
-
-def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
-    """The comparison of two runs as text."""
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("", first, second, "difference", "n", "p", "p (Holm)"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    for row in difference_rows(differences):
-        table.add_row(*row)
-    return f"{comparison_heading(differences)}\n{as_text(table, 200)}"
-
-
-def comparison_heading(differences: pd.DataFrame) -> str:
-    """What was compared and how, with the number of comparisons."""
-    n = len(differences)
-    left = f", the {SHOWN_DIFFERENCES} surest" if n > SHOWN_DIFFERENCES else ""
-    return (
-        f"paired by example: {n} differences (second less first){left}; 95 % bootstrap intervals; p by sign flips, "
-        f"adjusted for {n} comparisons after Holm"
-    )
+def _of(m: Measurement) -> str:
+    """How many values a mean is of."""
+    return "" if m.n is None else f" n={int(m.n)}"
