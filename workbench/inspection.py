@@ -20,7 +20,7 @@ from workbench.capture import Capture, Subject, capture
 from workbench.instruments import INSTRUMENTS, NULLS, Instrument, Measurement, attention_graph
 from workbench.instruments.basis_overlap import basis_overlap
 from workbench.instruments.projection import from_embedding, top_tokens
-from workbench.lookup import lookup
+from workbench.lookup import lookup, tell_apart
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import Decoder
 from workbench.models.nulls import untrained
@@ -294,6 +294,8 @@ def test_batches(
 def labels(opened: Sequence[Run]) -> list[str]:
     """A name for each run: its folder's, with as many of the folders above as tell them apart.
 
+    Of names that a file system or a terminal may take for one (`run`, `Run`), the later ones have a number.
+
     Raises:
         ValueError: if a run is there twice.
     """
@@ -303,4 +305,4 @@ def labels(opened: Sequence[Run]) -> list[str]:
     depth = 1
     while len({part[-depth:] for part in parts}) < len(parts):
         depth += 1
-    return [harmless("/".join(part[-depth:])) for part in parts]
+    return tell_apart([harmless("/".join(part[-depth:])) for part in parts])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from workbench.files import write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.instruments import Measurement
 from workbench.instruments.comparison import compare
+from workbench.lookup import check_told_apart, tell_apart
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.groups import shown
 from workbench.report.page import page
@@ -21,6 +22,8 @@ from workbench.report.table import all_columns, comparison_text, rows, summarise
 from workbench.timeline import Timeline, follow, timeline_section
 
 __all__ = ["FORMATS", "Report", "inspect"]
+
+COMPARISON = "comparison"
 
 
 @dataclass(frozen=True)
@@ -118,25 +121,32 @@ def _differences(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
 def _write_numbers(
     folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline], differences: pd.DataFrame | None
 ) -> None:
-    """Every number that was measured, a folder for each run and for each config with several seeds."""
-    for one in inspected:
-        _save(one.all(), folder / one.name)
-        (folder / one.name / "examples").mkdir(exist_ok=True)
-        for name, measurement in one.examples.items():
-            measurement.save_parquet(folder / one.name / "examples", name)
-    for group in shown(inspected):
-        if not group.alone:
-            nulls = {f"{name}-{null}": m for name, found in group.controls.items() for null, m in found.items()}
-            causal = {f"{name}-causal": m for name, m in group.causal.items()}
-            _save(group.measured | nulls | causal, folder / group.name)
-    for followed in timelines:
-        _save(followed.all(), folder / followed.name / "timeline")
+    """Every number that was measured, a folder for each run and for each config with several seeds.
+
+    Names of folders are those of the figures; of two that differ in their case alone, the second has a number.
+
+    Raises:
+        ValueError: if two things would be written into one folder. Nothing is written then.
+    """
+    groups = [group for group in shown(inspected) if not group.alone]
+    names = [*(one.name for one in inspected), *(group.name for group in groups)]
+    folders = dict(zip(names, tell_apart(names, [f"{COMPARISON}.parquet", f"{COMPARISON}.csv"]), strict=True))
+    found: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
+    for group in groups:
+        nulls = {f"{name}-{null}": m for name, each in group.controls.items() for null, m in each.items()}
+        causal = {f"{name}-causal": m for name, m in group.causal.items()}
+        found.append((folders[group.name], group.measured | nulls | causal))
+    found += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
+    examples = [(f"{folders[one.name]}/examples", one.examples) for one in inspected]
+    check_told_apart([name for name, _ in (*found, *examples)], "folders of numbers")
+    for name, measured in found:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for stem, measurement in measured.items():
+            measurement.save(folder / name, stem)
+    for name, each in examples:
+        (folder / name).mkdir(exist_ok=True)
+        for stem, measurement in each.items():
+            measurement.save_parquet(folder / name, stem)
     if differences is not None:
-        differences.to_parquet(folder / "comparison.parquet", index=False)
-        differences.to_csv(folder / "comparison.csv", index=False)
-
-
-def _save(measured: Mapping[str, Measurement], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, measurement in measured.items():
-        measurement.save(folder, name)
+        differences.to_parquet(folder / f"{COMPARISON}.parquet", index=False)
+        differences.to_csv(folder / f"{COMPARISON}.csv", index=False)
