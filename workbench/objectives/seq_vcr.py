@@ -223,8 +223,8 @@ class SeqVCR(base.Objective):
     class Settings(base.Settings):
         """Settings of `seq_vcr`.
 
-        The paper gives no λ. The defaults are those of a later version of it, for multiplication; for arithmetic and
-        LIS it has 0.1 and 0.5.
+        The paper gives neither the λ nor η. The defaults of the λ are those of a later version of it, for
+        multiplication; for arithmetic and LIS it has 0.1 and 0.5.
         """
 
         variance_weight: float = Field(1.0, ge=0, description="λ1")
