@@ -21,9 +21,9 @@ def table(name: str, values: np.ndarray, coords: dict, units: str = "share", **s
     return Measurement(name, values, tuple(coords), coords, units, {"model": "m", **settings})
 
 
-def by_hop(values: list[float], hops: list[int]) -> Measurement:
+def by_depth(values: list[float], depths: list[int]) -> Measurement:
     examples = np.repeat(np.array(values)[:, None], 20, axis=1)
-    return table("Accuracy by hop", examples, {"hop": hops, "example": range(20)}, unit="position").mean()
+    return table("Accuracy by depth", examples, {"depth": depths, "example": range(20)}, unit="position").mean()
 
 
 def by_layer(n_layers: int, alpha: float = 1.0) -> Measurement:
@@ -60,9 +60,9 @@ def every_figure() -> Iterator[go.Figure]:
         np.random.default_rng(0).random((2, 1, 2, 9)),
         {"matrix": ("pattern", "resolvent"), "layer": [0], "head": [0, 1], "example": range(9)},
     )
-    yield figures.accuracy({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.accuracy({"a": by_depth([1.0, 0.5], [1, 2])})
     yield figures.entropy({"a": by_layer(2)})
-    yield figures.hops({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.hops({"a": by_depth([1.0, 0.5], [1, 2])})
     yield figures.gold_mass(mass.mean())
     yield figures.mechanisms({"a": [(score, score)]})
     yield figures.projection_map(top_tokens())
@@ -81,7 +81,7 @@ def test_every_figure_is_titled_labelled_transparent_and_exports() -> None:
 
 
 def test_accuracy_draws_every_run_with_its_interval() -> None:
-    runs = {"one": by_hop([1.0, 0.25], [1, 2]), "two": by_hop([0.5, np.nan, 1.0], [1, 2, 3])}
+    runs = {"one": by_depth([1.0, 0.25], [1, 2]), "two": by_depth([0.5, np.nan, 1.0], [1, 2, 3])}
     figure = figures.accuracy(runs)
     one, two = figure.data
     assert (one.name, two.name) == ("one", "two") and one.line.color != two.line.color
@@ -221,7 +221,7 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
 
 
 def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
-    share = by_hop([0.5], [1])
+    share = by_depth([0.5], [1])
     controls = {"sort, untrained model": share, "sort, 3 seeds, untrained model": share}
     assert list(own_controls("sort", controls)) == ["untrained model"]
     assert list(own_controls("sort, 3 seeds", controls)) == ["untrained model"]

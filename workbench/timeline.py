@@ -212,7 +212,7 @@ def draw(timeline: Timeline, name: str) -> go.Figure:
     named, controls = (
         {figures.line_name(label) or alone: line for label, line in one.items()} for one in (found, control)
     )
-    in_order = bool({"layer", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
+    in_order = bool({"layer", "depth", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
     subtitle = _subtitle(timeline, own, bool(where) or name == "gold_mass", bool(controls))
     figure = figures.over_training(
         named, own.name, subtitle, controls=controls, in_order=in_order, events=timeline.events

@@ -22,7 +22,7 @@ def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
 
 
 def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
-    """Accuracy by the task's group (`hop`, `length`, `digit`), one line a run.
+    """Accuracy by the task's group (`depth`, `length`, `digit`), one line a run.
 
     Args:
         runs: name -> `accuracy.measure(...)`, joined and averaged over examples.

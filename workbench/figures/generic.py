@@ -11,7 +11,7 @@ from workbench.figures.curves import Runs, curves, interval, own_controls, sampl
 from workbench.figures.style import DASHES, PALETTE, SHADES, framed, point_name
 from workbench.instruments import Measurement
 
-IN_ORDER = ("step", "length", "hop", "digit", "rank", "point", "layer", "position")
+IN_ORDER = ("step", "length", "depth", "hop", "digit", "rank", "point", "layer", "position")
 MOST_LINES = 8
 
 

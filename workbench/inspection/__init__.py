@@ -23,6 +23,7 @@ from workbench.instruments import NULLS, attention_graph
 from workbench.instruments.basis_overlap import basis_overlap
 from workbench.instruments.projection import from_embedding
 from workbench.interventions import Head
+from workbench.lookup import tell_apart
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
@@ -173,6 +174,8 @@ def test_batches(
 def labels(opened: Sequence[Run]) -> list[str]:
     """A name for each run: its folder's, with as many of the folders above as tell them apart.
 
+    Of names that a file system or a terminal may take for one (`run`, `Run`), the later ones have a number.
+
     Raises:
         ValueError: if a run is there twice.
     """
@@ -182,4 +185,4 @@ def labels(opened: Sequence[Run]) -> list[str]:
     depth = 1
     while len({part[-depth:] for part in parts}) < len(parts):
         depth += 1
-    return [harmless("/".join(part[-depth:])) for part in parts]
+    return tell_apart([harmless("/".join(part[-depth:])) for part in parts])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from workbench import runs
 from workbench.files import write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.instruments import Measurement
+from workbench.lookup import check_told_apart, tell_apart
 from workbench.report.claims import claim_lines
 from workbench.report.compared import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
@@ -22,6 +23,8 @@ from workbench.report.table import all_columns, rows, summarise
 from workbench.timeline import Timeline, follow, timeline_section
 
 __all__ = ["FORMATS", "Report", "inspect"]
+
+COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
 
 
 @dataclass(frozen=True)
@@ -115,33 +118,42 @@ def inspect(
 
 
 def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> None:
-    """Every number that was measured, a folder for each run and for each config with several seeds."""
-    for one in inspected:
-        _save(one.all(), folder / one.name)
-        (folder / one.name / "examples").mkdir(exist_ok=True)
-        for name, measurement in one.examples.items():
-            measurement.save_parquet(folder / one.name / "examples", name)
-    for group in shown(inspected):
-        if not group.alone:
-            nulls = {f"{name}-{null}": m for name, found in group.controls.items() for null, m in found.items()}
-            causal = {f"{name}-causal": m for name, m in group.causal.items()}
-            _save(group.measured | nulls | causal, folder / group.name)
-    for followed in timelines:
-        _save(followed.all(), folder / followed.name / "timeline")
+    """Every number that was measured, a folder for each run and for each config with several seeds.
+
+    Names of folders are those of the figures; of two that differ in their case alone, the second has a number.
+
+    Raises:
+        ValueError: if two things would be written into one folder. Nothing is written then.
+    """
+    groups = [group for group in shown(inspected) if not group.alone]
+    names = [*(one.name for one in inspected), *(group.name for group in groups)]
+    taken = [f"{name}.{suffix}" for name in COMPARISONS for suffix in ("parquet", "csv")]
+    folders = dict(zip(names, tell_apart(names, taken), strict=True))
+    found: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
+    for group in groups:
+        nulls = {f"{name}-{null}": m for name, each in group.controls.items() for null, m in each.items()}
+        causal = {f"{name}-causal": m for name, m in group.causal.items()}
+        found.append((folders[group.name], group.measured | nulls | causal))
+    found += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
+    examples = [(f"{folders[one.name]}/examples", one.examples) for one in inspected]
+    check_told_apart([name for name, _ in (*found, *examples)], "folders of numbers")
+    for name, measured in found:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for stem, measurement in measured.items():
+            measurement.save(folder / name, stem)
+    for name, each in examples:
+        (folder / name).mkdir(exist_ok=True)
+        for stem, measurement in each.items():
+            measurement.save_parquet(folder / name, stem)
 
 
 def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:
-    """Two runs in pairs as `comparison`, groups of seeds as `comparison_over_seeds`."""
-    tables = {} if differences is None else {"comparison": differences}
+    """Two runs in pairs, and groups of seeds over their seeds, as a table each."""
+    pairs, over = COMPARISONS
+    tables = {} if differences is None else {pairs: differences}
     if groups:
         parts = [one.differences.assign(first_group=one.first, second_group=one.second) for one in groups]
-        tables["comparison_over_seeds"] = pd.concat(parts, ignore_index=True)
+        tables[over] = pd.concat(parts, ignore_index=True)
     for name, table in tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
         table.to_csv(folder / f"{name}.csv", index=False)
-
-
-def _save(measured: Mapping[str, Measurement], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, measurement in measured.items():
-        measurement.save(folder, name)

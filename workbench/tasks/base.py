@@ -149,7 +149,9 @@ class Task(BaseModel, ABC):
     summary: ClassVar[str]
     """One line for people: what is given, what is asked."""
     group: ClassVar[str]
-    """The label by which accuracy is broken down (`hop`, `length`, `digit`)."""
+    """What accuracy is broken down by (`depth`, `length`, `digit`)."""
+    former_groups: ClassVar[dict[str, str]] = {}
+    """Group -> what it was called in the logs of runs trained before it was renamed."""
     unit: ClassVar[Literal["sequence", "position"]]
     """What counts as one answer: a whole sequence, or each scored position."""
     token_labels: ClassVar[tuple[str, ...]] = ()
@@ -165,6 +167,11 @@ class Task(BaseModel, ABC):
     @abstractmethod
     def n_ctx(self) -> int:
         """The longest sequence this task makes, in tokens."""
+
+    @property
+    def group_label(self) -> str:
+        """The label of the truth that says in which group an answer is; by default it has the group's name."""
+        return self.group
 
     @property
     def heads(self) -> dict[str, int]:
@@ -292,7 +299,7 @@ class Task(BaseModel, ABC):
     @property
     @abstractmethod
     def groups(self) -> tuple[int, ...]:
-        """The values of the label `group` by which accuracy is broken down."""
+        """The values of `group` by which accuracy is broken down."""
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth
@@ -302,7 +309,7 @@ class Task(BaseModel, ABC):
         Counting positions, it is the mean over the scored positions of a group; counting sequences, it is 1 where the
         whole sequence is right, at the sequence's group.
         """
-        right, label = correct(logits, batch), truth.labels[self.group]
+        right, label = correct(logits, batch), truth.labels[self.group_label]
         member = torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
         if self.unit == "sequence":
             whole = ((right == 1) | ~batch.loss_mask).all(-1, keepdim=True).float()

@@ -34,14 +34,17 @@ class PointerChain(Task):
     The best guess without following the chain, the commonest value of block 0, is right 30 % of the time at n=32, k=4
     and 17 % at n=64, k=8; with values over 0..k−1 it would be 53 % and 33 %.
 
-    Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
+    Two words are kept apart: the *depth* of a position is how long its chain is, the *hop* of an ancestor how far up
+    the chain it is. Accuracy is broken down by depth for `root`, by hop for `chain`.
+
+    Labels: `depth`, `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
     `ancestors` `[batch, pos, hop]` (the position h hops up the chain, −1 where it has ended).
     Gold edges: hop h leads from a position to its h-th ancestor.
     """
 
     name: ClassVar[str] = "pointer_chain"
     summary: ClassVar[str] = "blocks of pointers into the block before; follow each chain to its root"
-    group: ClassVar[str] = "hop"
+    former_groups: ClassVar[dict[str, str]] = {"depth": "hop"}
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("root",)
 
@@ -54,6 +57,15 @@ class PointerChain(Task):
         if self.n % self.k or self.n // self.k < 2:
             raise ValueError(f"pointer_chain needs n to be at least 2 whole blocks of k, not n={self.n}, k={self.k}")
         return self
+
+    @property
+    def group(self) -> str:  # type: ignore[override]  # of other tasks it does not depend on a setting
+        """`depth` of the query for `root`; for `chain`, which asks for every ancestor, the `hop` of the ancestor."""
+        return "depth" if self.reading == "root" else "hop"
+
+    @property
+    def group_label(self) -> str:
+        return "depth"
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -116,8 +128,12 @@ class PointerChain(Task):
         depth = (ancestors >= 0).sum(-1)
         root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
         value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
-        hop_label = torch.where(depth > 0, depth, -1)
-        return {"hop": hop_label, "parent": ancestors[..., 0], "root_position": root, "root": value}
+        return {
+            "depth": torch.where(depth > 0, depth, -1),
+            "parent": ancestors[..., 0],
+            "root_position": root,
+            "root": value,
+        }
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth

@@ -63,7 +63,7 @@ class Evaluation:
             else:
                 scores.append(right[part.loss_mask])
             if name == "accuracy":
-                truth = Truth(labels={self.task.group: self.groups[start : start + AT_ONCE].to(device)})
+                truth = Truth(labels={self.task.group_label: self.groups[start : start + AT_ONCE].to(device)})
                 shares.append(self.task.accuracy_by_group(logits, part, truth))
         figures = {name: torch.cat(scores).mean().item()}
         if shares:
@@ -74,7 +74,7 @@ class Evaluation:
     @cached_property
     def groups(self) -> Int[Tensor, "batch pos"]:
         """The label by which accuracy is broken down; the truth of some tasks takes longer than the model does."""
-        return self.task.truth(self.held_out["main"].tokens).labels[self.task.group]
+        return self.task.truth(self.held_out["main"].tokens).labels[self.task.group_label]
 
     def _decoded(self, model: Decoder, answers: Answers, device: torch.device) -> dict[str, float]:
         n_new = answers.tokens.shape[1]
