@@ -28,6 +28,7 @@ from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, said
+from workbench.ties import clear
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -186,12 +187,15 @@ class _Test:
         return torch.stack(found).numpy()
 
     def _followed(self, after: Tensor, kept: Bool[Tensor, " n"], partner: Int[Tensor, " n"]) -> Tensor:
-        """Of a sequence's answers at edited positions: which became those at the other's, where these differ."""
+        """Of a sequence's answers at edited positions: which became those at the other's, where these differ.
+
+        A tie is no answer: the other's does not count, and an answer that became one did not follow.
+        """
         example, position = self.rows.example, self.rows.position[0]
-        before, now = self.before.argmax(-1), after.argmax(-1)
+        before, now = clear(self.before), clear(after)
         others = before[example, position][partner.clamp(min=0)]
         both = self.batch.loss_mask[example, position] & self.batch.loss_mask[example, position][partner.clamp(min=0)]
-        counts = kept & both & (others != before[example, position])
+        counts = kept & both & (others != before[example, position]) & (others >= 0)
         total, right = (torch.zeros(len(self.batch), dtype=torch.float64) for _ in range(2))
         total.index_add_(0, example, counts.double())
         right.index_add_(0, example, (counts & (now[example, position] == others)).double())

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Each room with the rooms it may import beside itself. Rooms further down may use rooms further up, never the reverse.
-FOUNDATION = {"files", "lookup", "memory", "seeds", "settings", "validation", "vmap"}
+FOUNDATION = {"files", "lookup", "memory", "seeds", "settings", "ties", "validation", "vmap"}
 MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
 MAY_IMPORT = {
     "files": {"memory"},
@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "memory": set(),
     "seeds": set(),
     "settings": set(),
+    "ties": set(),
     "validation": set(),
     "vmap": set(),
     "tasks": FOUNDATION,

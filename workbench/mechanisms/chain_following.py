@@ -56,9 +56,8 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     by_layer = []
     for layer in layers:
         mixing = attention_graph.resolvent(capture, layer).cpu()
-        rival = mixing.masked_fill(~others[:, None], -torch.inf).amax(-1)
         gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
-        by_layer.append(np.stack([picked_out(mixing, rival, hop) for hop in gold], axis=1))
+        by_layer.append(np.stack([picked_out(mixing, others, hop) for hop in gold], axis=1))
     values = np.stack(by_layer)
     return Measurement(
         name="Chain following",
@@ -74,13 +73,19 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
 
 def picked_out(
     mixing: Float[Tensor, "batch head query key"],
-    rival: Float[Tensor, "batch head query"],
+    others: Bool[Tensor, "batch query key"],
     gold: Bool[Tensor, "batch query key"],
 ) -> np.ndarray:
-    """`[head, batch]`: share of queries with a gold key at which the largest gold entry exceeds the rival."""
-    best = mixing.masked_fill(~gold[:, None], -torch.inf).amax(-1)
+    """`[head, batch]`: share of queries with a gold key at which one has the largest entry, others beside it.
+
+    Where g gold keys and r others share the largest, it counts g / (g + r); where that is 0, nothing is read: 0.
+    """
+    either = (gold | others)[:, None]
+    top = mixing.masked_fill(~either, -torch.inf)
+    top = (top == top.amax(-1, keepdim=True)) & (top > 0)
     queries = gold.any(-1)[:, None]
-    share = ((best > rival) & queries).sum(-1) / queries.sum(-1)
+    right = (top & gold[:, None]).sum(-1) / top.sum(-1).clamp(min=1)
+    share = (right * queries).sum(-1) / queries.sum(-1)
     return share.transpose(0, 1).double().numpy()
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from workbench.capture import Subject, visit
 from workbench.instruments.measurement import Measurement
 from workbench.interventions import Head, Hooks, check_head, in_layers
+from workbench.ties import clear
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -134,10 +135,10 @@ def answers(
     position: Int[Tensor, " batch"],
     edit: Edit | ReadBy | None,
 ) -> Int[Tensor, " batch"]:
-    """The class with the largest logit at one position of each example, after an edit if there is one."""
+    """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
     with model.hooks(fwd_hooks=[] if edit is None else edit.hooks(model, tokens)):
         logits = model(tokens)
-    return at(logits, position).argmax(-1).cpu()
+    return clear(at(logits, position)).cpu()
 
 
 def outcomes(
@@ -153,7 +154,8 @@ def outcomes(
 ) -> Measurement:
     """Whether each example's answer becomes what the claim predicts, and whether it changes at all.
 
-    Tested are answers that are right before the edit and for which another one is predicted.
+    Tested are answers that are right before the edit and for which another one is predicted. A tie is no answer, so
+    that it is never right nor as claimed, and counts as changed: in doubt against the claim, and 0 or 1 all the same.
 
     Args:
         model: the hooked model.

@@ -30,6 +30,7 @@ from workbench.mechanisms.editing import Edit, Question
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth
 from workbench.tasks.boxes import OBJECTS
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -79,12 +80,13 @@ def _read(
 ) -> np.ndarray:
     """`[head, batch]`: share of the queries with a gold clause at which it has more mass than every other."""
     example, query = (gold >= 0).nonzero(as_tuple=True)
-    rows = mixing[example, :, query]
+    rows = mixing[example, :, query].double()  # in which clauses of equal length get equal shares of a uniform row
     n_clauses = int(clause.max()) + 1
     place = torch.where(clause >= 0, clause, n_clauses)[example, None].expand_as(rows)
     mass = rows.new_zeros(*rows.shape[:2], n_clauses + 1).scatter_add(2, place, rows)[..., :n_clauses]
-    own = torch.nn.functional.one_hot(gold[example, query], n_clauses).bool()[:, None]
-    holds = (mass * own).sum(-1) > mass.masked_fill(own, -1.0).amax(-1)
+    exists = torch.zeros_like(mass[:, 0]).scatter(1, clause[example].clamp(min=0), 1.0) > 0
+    mass = mass.masked_fill(~exists[:, None], -1.0)
+    holds = hit(mass, gold[example, query, None].expand(mass.shape[:-1])) * (mass.amax(-1) > 0)  # else nothing is read
     count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, holds.double())
     return (count / (gold >= 0).sum(-1, keepdim=True)).T.numpy()
 

@@ -28,6 +28,7 @@ from workbench.mechanisms.editing import Edit, Question
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch
 from workbench.tasks.multiplication import Multiplication
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -56,9 +57,10 @@ def score(capture: Capture) -> Measurement:
     layers = range(capture.subject.n_layers)
     shares = []
     for layer in layers:
-        mixing = attention_graph.resolvent(capture, layer).cpu()
-        on_gold, on_others = ((mixing * keys[:, None]).sum(-1) / keys.sum(-1)[:, None] for keys in (gold, others))
-        shares.append((((on_gold > on_others) & scored).sum(-1) / scored.sum(-1)).T.double().numpy())
+        mixing = attention_graph.resolvent(capture, layer).cpu().double()  # in float64 equal rows have equal means
+        means = torch.stack([(mixing * keys[:, None]).sum(-1) / keys.sum(-1)[:, None] for keys in (gold, others)], -1)
+        more = hit(means, torch.zeros_like(means[..., 0], dtype=torch.long))
+        shares.append(((more * scored).sum(-1) / scored.sum(-1)).T.double().numpy())
     return Measurement(
         name="Partial products",
         values=np.stack(shares),

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.ties import on_top
 
 
 class PointerChain(Task):
@@ -142,11 +143,9 @@ class PointerChain(Task):
         if self.reading == "root":
             return super().accuracy_by_group(logits, batch, truth)
         ancestors = self.ancestors(batch.tokens)
-        rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-        size = batch.targets.sum(-1, keepdim=True)
-        found = rank.gather(2, ancestors.clamp(min=0)) < size
+        found = on_top(logits, batch.targets.sum(-1)).gather(2, ancestors.clamp(min=0))
         defined = (ancestors >= 0) & batch.loss_mask.unsqueeze(-1)
-        return (found & defined).sum(1) / defined.sum(1)
+        return (found * defined).sum(1) / defined.sum(1)
 
     def parse(self, text: str) -> Batch:
         words = text.replace("|", " ").split()

@@ -11,7 +11,7 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.runs import RunConfig
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task, Truth, correct
+from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers, edit_distance
 from workbench.training.data import held_out
 
@@ -57,11 +57,10 @@ class Evaluation:
         for start in range(0, len(batch), AT_ONCE):
             part = batch[start : start + AT_ONCE].to(device)
             logits = model(part.tokens, part.head)
-            right = correct(logits, part)
             if self.task.unit == "sequence":
-                scores.append(((right == 1) | ~part.loss_mask).all(-1).float())
+                scores.append(whole(logits, part))
             else:
-                scores.append(right[part.loss_mask])
+                scores.append(correct(logits, part)[part.loss_mask])
             if name == "accuracy":
                 truth = Truth(labels={self.task.group_label: self.groups[start : start + AT_ONCE].to(device)})
                 shares.append(self.task.accuracy_by_group(logits, part, truth))
