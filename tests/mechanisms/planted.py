@@ -11,6 +11,7 @@ run's task, model and hooked model takes them too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -53,6 +54,7 @@ class Planted:
     made_for: Task
     needed: tuple[frozenset[Head], ...] = ()
     decoys: tuple[Head, ...] = ()
+    config: ClassVar = SimpleNamespace(seed=0)
 
     def task(self) -> Task:
         return self.made_for

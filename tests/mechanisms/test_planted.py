@@ -49,7 +49,9 @@ def causal(name: str, head: int | None) -> tuple[np.ndarray, np.ndarray]:
     """`claimed as claimed` and `elsewhere changed`, by hop, when one head's edges are cut, or those of all."""
     trap = CHAINS[name]()
     batch = trap.task().sample(128, generator(0, "causal"))
-    found = chain_following.causal(trap.hooked(), trap.subject, batch, generator(1), heads=None if head is None else [(0, head)])
+    found = chain_following.causal(
+        trap.hooked(), trap.subject, batch, generator(1), heads=None if head is None else [(0, head)]
+    )
     mean = found.mean("example")
     return (
         mean.select(edit="claimed", outcome="as claimed").values,
