@@ -119,21 +119,27 @@ def inspected(run: Run, seed: int) -> Inspected:
 
 
 def stands_out(found: Inspected, claim: str) -> bool:
-    """A rule to begin with: above every control by intervals at some place, and its causal test above `elsewhere`.
+    """A rule to begin with: both the score and the causal test stand out, by intervals that do not meet."""
+    return score_stands_out(found, claim) and cause_stands_out(found, claim)
 
-    The low end of the score's interval is above the high end of each control's at the same place (a point, a layer and
-    head, a hop), and the answers that become what is claimed are more often so after the claimed edit than elsewhere.
-    """
+
+def score_stands_out(found: Inspected, claim: str) -> bool:
+    """The score's low end is above every control's high end at some place (a point, a layer and head, a hop)."""
     own, controls = found.measured[claim], found.controls[claim].values()
     assert own.low is not None
     beyond = ~np.isnan(own.low)
     for control in controls:
         assert control.high is not None
         beyond &= ~(own.low <= control.high)  # where a control has no value it says nothing
+    return bool(beyond.any())
+
+
+def cause_stands_out(found: Inspected, claim: str) -> bool:
+    """The answers that become what is claimed are more often so after the claimed edit than after one elsewhere."""
     causal = found.causal[claim].select(outcome="as claimed")
     claimed, elsewhere = (causal.select(edit=edit) for edit in ("claimed", "elsewhere"))
     assert claimed.low is not None and elsewhere.high is not None
-    return bool(beyond.any() and (claimed.low > elsewhere.high).any())
+    return bool((claimed.low > elsewhere.high).any())
 
 
 def rows(
