@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom
 
+from workbench.claims import verdicts_on
 from workbench.inspection import Inspected, inspect_run
 from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.verdict import Holds, Needed
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
 from workbench.models.nulls import shuffled, untrained
@@ -33,7 +34,7 @@ DOCS = ROOT / "docs" / "false-alarms.md"
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 MODELS = 20
 SEQUENCES = 64
-STATED = 0.05  # of the verdict: how often it may call a claim held that does not hold
+STATED = 0.05  # of each verdict: how often it may be said of a model that knows nothing
 LOUD = 10.0  # times a shuffled model's weights
 KINDS = ("untrained", "shuffled", "shuffled × 10")
 TASKS: dict[str, dict[str, Any]] = {
@@ -48,8 +49,25 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 CHACAL = ("pointer_chain", "boxes")  # tasks whose models have ChaCAL in every layer
 
-Verdict = Callable[[Inspected, str], bool]
-"""Whether a claim (a name in `MECHANISMS`) is said to hold of a run."""
+Judge = Callable[[Inspected, str], bool]
+"""Whether something is said of a claim (a name in `MECHANISMS`) of a run, at any place where it is read."""
+
+
+def holds(found: Inspected, claim: str) -> bool:
+    return any(one.holds is Holds.BEYOND for one in verdicts_on(found, claim))
+
+
+def needed(found: Inspected, claim: str) -> bool:
+    return any(one.needed in NEEDED for one in verdicts_on(found, claim))
+
+
+def both(found: Inspected, claim: str) -> bool:
+    """At one place."""
+    return any(one.holds is Holds.BEYOND and one.needed in NEEDED for one in verdicts_on(found, claim))
+
+
+NEEDED = (Needed.AS_CLAIMED, Needed.LOST)
+JUDGES: dict[str, Judge] = {"beyond its controls": holds, "needed": needed, "both, at one place": both}
 
 
 @dataclass(frozen=True)
@@ -58,18 +76,22 @@ class Row:
 
     Attributes:
         models: null models on which the claim can be tested.
-        alarms: of how many it is said to hold.
+        alarms: what is said -> of how many it is said.
     """
 
     task: str
     claim: str
     models: int
-    alarms: int
+    alarms: dict[str, int]
 
     @property
     def most(self) -> int:
         """The most alarms that a verdict which errs as often as stated makes, in 99 cases of 100."""
-        return int(binom.ppf(0.99, self.models, STATED))
+        return most_of(self.models)
+
+
+def most_of(models: int) -> int:
+    return int(binom.ppf(0.99, models, STATED))
 
 
 def small(name: str, folder: Path) -> Task:
@@ -118,35 +140,15 @@ def inspected(run: Run, seed: int) -> Inspected:
     return inspect_run(run, n=SEQUENCES, seed=seed, only=tuple(MECHANISMS), conditions=({},))
 
 
-def stands_out(found: Inspected, claim: str) -> bool:
-    """A rule to begin with: both the score and the causal test stand out, by intervals that do not meet."""
-    return score_stands_out(found, claim) and cause_stands_out(found, claim)
-
-
-def score_stands_out(found: Inspected, claim: str) -> bool:
-    """The score's low end is above every control's high end at some place (a point, a layer and head, a hop)."""
-    own, controls = found.measured[claim], found.controls[claim].values()
-    assert own.low is not None
-    beyond = ~np.isnan(own.low)
-    for control in controls:
-        assert control.high is not None
-        beyond &= ~(own.low <= control.high)  # where a control has no value it says nothing
-    return bool(beyond.any())
-
-
-def cause_stands_out(found: Inspected, claim: str) -> bool:
-    """The answers that become what is claimed are more often so after the claimed edit than after one elsewhere."""
-    causal = found.causal[claim].select(outcome="as claimed")
-    claimed, elsewhere = (causal.select(edit=edit) for edit in ("claimed", "elsewhere"))
-    assert claimed.low is not None and elsewhere.high is not None
-    return bool((claimed.low > elsewhere.high).any())
-
-
 def rows(
-    verdict: Verdict = stands_out, *, tasks: Sequence[str] = tuple(TASKS), n: int = MODELS, progress: bool = False
+    judges: Mapping[str, Judge] = JUDGES,
+    *,
+    tasks: Sequence[str] = tuple(TASKS),
+    n: int = MODELS,
+    progress: bool = False,
 ) -> list[Row]:
     """The table: a row for each claim that can be tested on a task's null models."""
-    counted: dict[tuple[str, str], list[bool]] = {}
+    counted: dict[tuple[str, str], list[list[bool]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         runs = ((name, run) for name in tasks for run in null_runs(name, n, Path(folder)))
         total = len(tasks) * n
@@ -154,24 +156,27 @@ def rows(
         for number, (name, run) in enumerate(bar):
             found = inspected(run, number)
             for claim in found.measured:
-                counted.setdefault((name, claim), []).append(verdict(found, claim))
-    return [Row(task, claim, len(said), sum(said)) for (task, claim), said in counted.items()]
+                counted.setdefault((name, claim), []).append([judge(found, claim) for judge in judges.values()])
+    return [
+        Row(task, claim, len(said), dict(zip(judges, map(sum, zip(*said, strict=True)), strict=True)))
+        for (task, claim), said in counted.items()
+    ]
 
 
 def table(found: Sequence[Row], n: int = MODELS) -> str:
     """The rows in Markdown."""
-    lines = [
-        "| task | claim | null models | said to hold | expected | at most, in 99 of 100 |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {row.task} | {row.claim.replace('_', ' ')} | {row.models} | {row.alarms} | {STATED * row.models:g} "
-        f"| {row.most} |"
-        for row in found
-    ]
+    judges = list(found[0].alarms)
+    heads = ["task", "claim", "null models", *judges, "expected at most", "at most, in 99 of 100"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for row in found:
+        cells = [row.task, row.claim.replace("_", " "), row.models, *row.alarms.values(), f"{STATED * row.models:g}"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row.most} |")
+    models = sum(row.models for row in found)
+    totals = [sum(row.alarms[judge] for row in found) for judge in judges]
+    cells = ["all", "", models, *totals, f"{STATED * models:g}", most_of(models)]
+    lines.append(f"| {' | '.join(map(str, cells))} |")
     without = [name for name in TASKS if name not in {row.task for row in found}]
-    models, alarms = sum(row.models for row in found), sum(row.alarms for row in found)
-    lines += ["", f"{alarms} of {models} together. No claim can be tested on: {', '.join(without) or 'none'}."]
+    lines += ["", f"No claim can be tested on: {', '.join(without) or 'none'}."]
     lines += [f"{n} null models a task ({', '.join(KINDS)}, by turns), {SEQUENCES} sequences each."]
     return "\n".join(lines)
 

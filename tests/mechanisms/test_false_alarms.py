@@ -8,7 +8,20 @@ import pytest
 import torch
 
 from tests.mechanisms import false_alarms
-from tests.mechanisms.false_alarms import MODELS, Row, inspected, null_model, null_runs, rows, small, stands_out, table
+from tests.mechanisms.false_alarms import (
+    JUDGES,
+    MODELS,
+    Row,
+    both,
+    holds,
+    inspected,
+    most_of,
+    null_model,
+    null_runs,
+    rows,
+    small,
+    table,
+)
 from workbench.models.compiled import chaser, sorter
 from workbench.runs import save_run
 from workbench.tasks import TASKS, Task
@@ -36,19 +49,20 @@ def test_the_table_counts_what_the_verdict_says() -> None:
         seen.append(claim)
         return claim == "copy" or (claim == "minimum" and seen.count("minimum") == 1)
 
-    found = rows(every_other, tasks=["sorting", "text"], n=2)
+    found = rows({"said": every_other, "never": lambda found, claim: False}, tasks=["sorting", "text"], n=2)
     assert found == [
-        Row("sorting", "copy", 2, 2),
-        Row("sorting", "minimum", 2, 1),
-        Row("sorting", "successor", 2, 0),
-        Row("sorting", "identity_removed", 2, 0),
+        Row("sorting", "copy", 2, {"said": 2, "never": 0}),
+        Row("sorting", "minimum", 2, {"said": 1, "never": 0}),
+        Row("sorting", "successor", 2, {"said": 0, "never": 0}),
+        Row("sorting", "identity_removed", 2, {"said": 0, "never": 0}),
     ]
-    assert "| sorting | copy | 2 | 2 | 0.1 | 1 |" in table(found, 2) and "3 of 8 together" in table(found, 2)
+    text = table(found, 2)
+    assert "| sorting | copy | 2 | 2 | 0 | 0.1 | 1 |" in text and "| all |  | 8 | 3 | 0 | 0.4 | 2 |" in text
 
 
 def test_a_row_allows_as_many_alarms_as_chance_has_in_99_of_100() -> None:
     """Binomial(20, .05): P(at most 3) = .984, P(at most 4) = .997."""
-    assert Row("t", "c", 20, 0).most == 4
+    assert Row("t", "c", 20, {}).most == most_of(20) == 4
 
 
 def compiled(name: str, folder: Path) -> tuple[Task, torch.nn.Module]:
@@ -64,7 +78,8 @@ def test_the_verdict_is_not_deaf(name: str, claims: list[str], tmp_path: Path) -
     """Of models that have the mechanism it says so, but for copies, which a fresh model has as well."""
     task, model = compiled(name, tmp_path)
     found = inspected(save_run(tmp_path / "run", model, task), 0)  # type: ignore[arg-type]
-    assert [claim for claim in claims if claim != "copy" and not stands_out(found, claim)] == []
+    assert [claim for claim in claims if claim != "copy" and not holds(found, claim)] == []
+    assert name != "pointer_chain" or all(both(found, claim) for claim in claims)
     assert list(found.measured) == claims
 
 
@@ -83,5 +98,6 @@ def test_no_claim_is_said_to_hold_of_null_models_beyond_the_stated_error() -> No
     """Some twelve rows, each within its 99 %; all together within theirs too, so that many small excesses show."""
     found = rows()
     assert {row.models for row in found} == {MODELS} and {row.claim for row in found} >= {"minimum", "chain_following"}
-    assert [row for row in found if row.alarms > row.most] == []
-    assert Row("all", "any", sum(row.models for row in found), 0).most >= sum(row.alarms for row in found)
+    for judge in JUDGES:
+        assert [row for row in found if row.alarms[judge] > row.most] == [], judge
+        assert sum(row.alarms[judge] for row in found) <= most_of(sum(row.models for row in found)), judge
