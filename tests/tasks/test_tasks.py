@@ -267,4 +267,4 @@ def test_depth_is_of_the_query_and_hop_of_the_ancestor() -> None:
     assert torch.equal(truth.labels["depth"], torch.where(batch.loss_mask, batch.targets.sum(-1), -1))
     first_only = torch.nn.functional.one_hot(batch.tokens, 16).float()
     by_hop = chains.accuracy_by_group(first_only, batch, truth).nanmean(0)
-    assert by_hop[0] == 1 and by_hop[2] < 0.5, "what is one hop away is right, however deep the query"
+    assert by_hop[0] == 1 and by_hop[2] < 0.8, "what is one hop away is right, however deep the query"

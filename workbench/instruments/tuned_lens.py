@@ -220,7 +220,7 @@ def _scored(
 
 def fit(model: Decoder, subject: Subject, seed: int) -> dict[str, Any]:
     """The settings of `measure` that have to be trained for a model first: its lens."""
-    return {"lens": train_lens(model, subject.task, seed=seed)}
+    return {"lens": train_lens(model, subject.task, most_steps=MOST_STEPS, seed=seed)}
 
 
 def measure(capture: Capture, *, lens: TunedLens, points: Sequence[str] | None = None) -> Measurement:
