@@ -15,6 +15,7 @@ from workbench import figures
 from workbench.figures.curves import own_controls
 from workbench.figures.style import ordered_union
 from workbench.instruments import Measurement
+from workbench.instruments.comparison import over_seeds
 
 
 def table(name: str, values: np.ndarray, coords: dict, units: str = "share", **settings: object) -> Measurement:
@@ -236,3 +237,16 @@ def test_the_axis_of_any_measure_says_points_only_where_there_are_points(layers:
     m = table("Made", np.ones((2, 2, 3)), {"layer": layers, "head": range(2), "example": range(3)}).mean()
     (figure,) = figures.any_measure({"a": m}, {})
     assert figure.layout.xaxis.title.text == title
+
+
+def test_bars_of_several_seeds_have_their_dots_on_them() -> None:
+    def of(*shares: float) -> Measurement:
+        runs = [table("Minimum", np.array([s, s]), {"example": range(2)}).mean() for s in shares]
+        return over_seeds(runs, range(len(shares)))
+
+    figure = figures.mechanisms({"a": [(of(0.9, 0.2, 1.0), of(0.1, 0.2, 0.1))], "b": [(of(0.5, 0.4), of(0.1, 0.2))]})
+    bars = {bar.name: bar for bar in figure.data if bar.type == "bar"}
+    dots = [trace for trace in figure.data if trace.mode == "markers"]
+    assert [dot.offsetgroup for dot in dots] == ["a", "a, control", "b", "b, control"] == list(bars)
+    assert list(dots[0].x) == [0.9, 0.2, 1.0] and set(dots[0].y) == set(bars["a"].y)
+    assert figure.layout.scattermode == "group"

@@ -175,7 +175,9 @@ def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> Non
     row = differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
     first, second = (float(one.measured["overall"].select(unit="position").values) for one in side_by_side.inspected)
     assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
-    assert "adjusted for" in side_by_side.summary
+    html = side_by_side.html.read_text(encoding="utf-8")
+    for text in (side_by_side.summary, html):
+        assert "adjusted after Holm" in text and "not about two methods" in text
 
 
 OTHER_TASKS = {

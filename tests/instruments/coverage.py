@@ -44,12 +44,12 @@ class Kind:
     short: str = ""
 
 
-def of(units: str, values: Values, wider: str = "", short: str = "") -> Kind:
-    """The interval that a measurement of these units has."""
+def of(units: str, values: Values, wider: str = "", short: str = "", *, over_seeds: bool = False) -> Kind:
+    """The interval that a measurement of these units has over examples, or over seeds."""
 
     def draw(generator: np.random.Generator, n: int) -> Drawn:
         found, truth = values(generator, n)
-        return interval(found, units), truth
+        return interval(found, units, seeds=over_seeds), truth
 
     return Kind(draw, wider, short)
 
@@ -64,8 +64,9 @@ def two(units: str, values: Values, other: Values, how: Callable[..., statistics
     return Kind(draw, wider=FEW_STEPS if units == "share" else "put together from the ends of two")
 
 
-def apart(first: np.ndarray, second: np.ndarray, units: str) -> statistics.Interval:
-    return statistics.apart(interval(first, units), interval(second, units), (first.mean(-1), second.mean(-1)))
+def apart(first: np.ndarray, second: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
+    ends = [interval(values, units, seeds=seeds) for values in (first, second)]
+    return statistics.apart(ends[0], ends[1], (first.mean(-1), second.mean(-1)))
 
 
 def welch(first: np.ndarray, second: np.ndarray, units: str) -> statistics.Interval:
@@ -161,14 +162,18 @@ KINDS = {
     "means, heavy tails (t of 3)": of("nats", partial(made, how="heavy tails"), short=TAILS),
     "two samples, yes or no": two("share", yes, yes, apart),
     "two samples, means": two("nats", partial(made, how="skewed"), partial(made, how="wider"), apart),
-    "over seeds, 7 in 10 solve it": of("share", partial(seeds, solved=0.7, spread=0.02, examples=64), FEW_STEPS),
-    "over seeds, 9 in 10 solve it": of(
-        "share", partial(seeds, solved=0.9, spread=0.02, examples=64), UNSEEN, STEPS_SHORT
+    "over seeds, 7 in 10 solve it": of(
+        "share", partial(seeds, solved=0.7, spread=0.02, examples=64), FEW_STEPS, over_seeds=True
     ),
-    "over seeds, all about 90 %": of("share", partial(seeds, solved=1.0, spread=0.03, examples=64), UNSEEN),
-    "over seeds, means": of("nats", partial(made, how="normal")),
+    "over seeds, 9 in 10 solve it": of(
+        "share", partial(seeds, solved=0.9, spread=0.02, examples=64), UNSEEN, STEPS_SHORT, over_seeds=True
+    ),
+    "over seeds, all about 90 %": of(
+        "share", partial(seeds, solved=1.0, spread=0.03, examples=64), UNSEEN, over_seeds=True
+    ),
+    "over seeds, means": of("nats", partial(made, how="normal"), over_seeds=True),
     "two groups of seeds, means": two("nats", partial(made, how="normal"), partial(made, how="wider"), welch),
-    "two groups of seeds, solve it or not": two("share", yes, yes, apart),
+    "two groups of seeds, solve it or not": two("share", yes, yes, partial(apart, seeds=True)),
     "one model probed anew, 90 %": Kind(partial(redrawn, share=0.9, examples=64), "no narrower than all together"),
 }
 

@@ -21,6 +21,7 @@ from workbench.instruments.measurement import interval
 from workbench.instruments.statistics import (
     apart,
     bootstrap,
+    bounded,
     holm,
     redrawn,
     relabelled,
@@ -65,7 +66,20 @@ def test_of_other_shares_it_weighs_them_anew_with_half_a_value_at_each_bound() -
     values = np.array([0.1, 0.5, 0.5, 0.9, 0.95, 1.0])
     means = draws.dirichlet([1] * 6 + [0.5, 0.5], 50_000) @ np.array([*values, 0, 1])
     low, high = np.quantile(means, [0.025, 0.975])
-    assert share_interval(values) == (pytest.approx(low, abs=0.02), pytest.approx(high, abs=0.02))
+    assert bounded(values, 0, 1) == (pytest.approx(low, abs=0.02), pytest.approx(high, abs=0.02))
+
+
+def test_shares_that_vary_freely_have_the_interval_of_a_mean() -> None:
+    values = np.random.default_rng(0).beta(5, 2, size=(4, 60))
+    free, found = np.array(bootstrap(values)), np.array(share_interval(values))
+    assert np.abs(free - found).max() < 0.1 * (free[1] - free[0]).min()
+    close = np.random.default_rng(1).normal(0.5, 0.02, size=(4, 256))
+    assert (np.ptp(share_interval(close), axis=0) < 0.7 * np.ptp(bounded(close, 0, 1), axis=0)).all()
+
+
+def test_shares_that_agree_to_within_rounding_have_the_interval_of_outcomes() -> None:
+    values = 0.5 + 1e-7 * np.random.default_rng(0).random((4, 60))
+    assert np.abs(np.array(share_interval(values)) - bounded(values, 0, 1)).max() < 1e-4
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
@@ -93,7 +107,7 @@ def test_of_equal_values_the_interval_is_unknown_but_as_shares_they_have_one_wit
     assert np.isnan(bootstrap(np.full(9, 0.3))).all() and np.isnan(student(np.full(4, 0.1 + 0.2))).all()
     low, high = share_interval(np.array([np.ones(50), np.zeros(50), np.full(50, 0.3)]))
     assert low[0] == pytest.approx(stats.beta.ppf(0.025, 50.5, 0.5), abs=2e-3) and high[0] == 1
-    assert low[1] == 0 and high[1] == pytest.approx(1 - low[0])
+    assert low[1] == 0 and high[1] == pytest.approx(1 - low[0], abs=1e-5)
     assert 0.27 < low[2] < 0.3 < high[2] < 0.36
 
 
@@ -129,7 +143,7 @@ def test_seeds_that_solve_it_or_not_are_covered_and_two_that_do_are_not_certain(
     draws = np.random.default_rng(0)
     for k in (2, 3, 4, 5):
         solve = (draws.random((3000, k)) < 0.7).astype(float)
-        low, high = interval(solve, "share")
+        low, high = interval(solve, "share", seeds=True)
         assert np.mean((low <= 0.7) & (high >= 0.7)) > 0.9, k
     both = over_seeds([measured(np.ones((1, 64)), model=str(seed)).mean() for seed in (0, 1)], [0, 1])
     assert both.low is not None and both.low[0] < 0.5 and both.high is not None and both.high[0] == 1

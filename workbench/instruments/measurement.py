@@ -39,15 +39,16 @@ def possible(units: str) -> tuple[float, float]:
     return next((span for start, span in RANGES.items() if units.startswith(start)), (-np.inf, np.inf))
 
 
-def interval(values: np.ndarray, units: str) -> statistics.Interval:
+def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
     """95 % interval of the mean over the last axis, by what the values are.
 
-    Shares and their differences: `statistics.bounded`; anything else: `statistics.bootstrap`, cut where no value of
-    these units can lie (unless one does, as log-probabilities in nats do).
+    Shares and their differences: `statistics.graded`, or over seeds, each of which may solve its task or not,
+    `statistics.bounded`; anything else: `statistics.bootstrap`, cut where no value of these units can lie (unless one
+    does, as log-probabilities in nats do).
     """
     least, most = possible(units)
     if units.removeprefix(DIFFERENCE[0]) in (*BOUNDED, DIFFERENCE[1]):
-        return statistics.bounded(values, least, most)
+        return (statistics.bounded if seeds else statistics.graded)(values, least, most)
     low, high = statistics.bootstrap(values)
     with np.errstate(invalid="ignore"):
         within = ~((values < least - 1e-6) | (values > most + 1e-6)).any()
@@ -184,7 +185,7 @@ class Measurement:
         """
         values = np.moveaxis(self.values, self.axis(dim), -1)
         centre, n = statistics.mean(values)
-        low, high = interval(values, self.units)
+        low, high = interval(values, self.units, seeds=dim == SEED)
         dims = tuple(d for d in self.dims if d != dim)
         return replace(
             self,

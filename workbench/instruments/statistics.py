@@ -23,6 +23,7 @@ AT_ONCE = 1 << 24  # numbers
 # before: four yeses of four do not even tell a fair coin from a sure one. With fewer, no verdict is given.
 LEAST_FOR_A_VERDICT = 5
 FEWEST = 2  # values that have an interval at all
+STEP = 0.01  # shares that lie closer than this, all n together, may be outcomes that come in steps
 FARTHEST = 3.0  # times Student's: how far an end from a studentised bootstrap may lie
 FEW_TO_COUNT = 100  # flips at least as far: fewer, and the tail is worked out instead
 ALL_SIGNS = 14  # differences whose every combination of signs is gone through
@@ -47,6 +48,8 @@ def bounded(values: np.ndarray, least: float, most: float) -> Interval:
     bounds. (Whole observations at the bounds would be Gaffke's bound, which is Clopper and Pearson's interval of
     yes-or-no outcomes, and wider.) As the values may not have shown yet what is rare and far, values that lie close
     together get a wider interval than Student's: by a part of the order 1/n, not 1/√n.
+
+    It is for what may fail altogether though it has not yet: seeds, and outcomes (see `graded`).
 
     Args:
         values: NaN where there is none; below `FEWEST`, the interval is NaN.
@@ -80,19 +83,39 @@ def _reweighed(scaled: np.ndarray, present: np.ndarray) -> Interval:
 def _weights(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights of n values, `[n, draw]`, and of the two bounds, `[2, draw]`, before they are scaled to sum to 1.
 
-    Each is there twice, with the bounds swapped, so that what is mirrored has the mirrored interval. Those of the
-    bounds, which decide where all are right, are evenly spread quantiles in random order.
+    Each is there twice, with the bounds swapped, so that what is mirrored has the mirrored interval. The draws of
+    each weight are evenly spread quantiles in random order, which leaves less to chance.
     """
     draw = np.random.default_rng(n)
-    inner = draw.standard_exponential((n, DRAWS // 2), np.float32)
-    even = stats.gamma.ppf((np.arange(DRAWS // 2) + 0.5) / (DRAWS // 2), 0.5).astype(np.float32)
-    ends = np.stack([draw.permutation(even), draw.permutation(even)])
+    even = (np.arange(DRAWS // 2) + 0.5) / (DRAWS // 2)
+    of_one, of_half = (stats.gamma.ppf(even, shape).astype(np.float32) for shape in (1.0, 0.5))
+    inner = draw.permuted(np.tile(of_one, (n, 1)), axis=1)
+    ends = draw.permuted(np.tile(of_half, (2, 1)), axis=1)
     return np.concatenate([inner, inner], axis=-1), np.concatenate([ends, ends[::-1]], axis=-1)
 
 
 def share_interval(values: np.ndarray) -> Interval:
-    """`bounded` for shares."""
-    return bounded(values, 0.0, 1.0)
+    """`graded` for shares."""
+    return graded(values, 0.0, 1.0)
+
+
+def graded(values: np.ndarray, least: float, most: float) -> Interval:
+    """95 % interval of the mean of a share, or of a difference of shares, of each example: `bounded` for outcomes.
+
+    What comes in steps (right or wrong) may have a step that a sample does not show, and has the `bounded` interval; a
+    share that varies freely, such as attention's mass, shows in its spread how it varies, and has the `bootstrap`'s.
+    Between the two it goes over without a jump, by the part of neighbours in order of size that agree: of n values,
+    a gap counts as exp(-n·gap / 0.01), and where half or more agree, the interval is that of outcomes.
+    """
+    low, high = bounded(values, least, most)
+    free_low, free_high = (end.clip(least, most) for end in bootstrap(values))
+    n = np.sum(~np.isnan(values), axis=-1)
+    gaps = np.diff(np.sort(values, axis=-1), axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        agree = np.nansum(np.exp(-n[..., None] * gaps / STEP), axis=-1) / (n - 1)
+    steps = np.where(np.isnan(free_low), 1.0, np.minimum(1.0, 2 * agree))
+    free_low, free_high = np.nan_to_num(free_low), np.nan_to_num(free_high)
+    return steps * low + (1 - steps) * free_low, steps * high + (1 - steps) * free_high
 
 
 def bootstrap(values: np.ndarray) -> Interval:

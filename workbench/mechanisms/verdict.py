@@ -151,6 +151,7 @@ def strongest_control(rate: Measurement, found: Sequence[Verdict]) -> Measuremen
         low=columns["low"],
         high=columns["high"],
         n=None,
+        each=None,
         labels=columns["null"],
         caption="At each place the control that is hardest to exceed.",
     )
