@@ -214,7 +214,7 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
         return Measurement("Thing", values, (*dims, "example"), {**coords, "example": range(20)}, "share").mean()
 
     runs = {"a": made(), "b": made()}
-    drawn = figures.any_measure(runs, {"a, untrained model": made(), "b, untrained model": made()})
+    drawn = figures.any_measure(runs, {"a, untrained models": made(), "b, untrained models": made()})
     assert {trace.type for figure in drawn for trace in figure.data} == {kind}
     shown = np.concatenate([np.ravel(np.asarray(t.z if kind == "heatmap" else t.y)) for f in drawn for t in f.data])
     for m in runs.values():
@@ -223,9 +223,9 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
 
 def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
     share = by_depth([0.5], [1])
-    controls = {"sort, untrained model": share, "sort, 3 seeds, untrained model": share}
-    assert list(own_controls("sort", controls)) == ["untrained model"]
-    assert list(own_controls("sort, 3 seeds", controls)) == ["untrained model"]
+    controls = {"sort, untrained models": share, "sort, 3 seeds, untrained models": share}
+    assert list(own_controls("sort", controls)) == ["untrained models"]
+    assert list(own_controls("sort, 3 seeds", controls)) == ["untrained models"]
     drawn = figures.accuracy({"sort": share, "sort, 3 seeds": share}, controls)
     assert sorted(trace.name for trace in drawn.data) == sorted(["sort", "sort, 3 seeds", *controls])
 
