@@ -16,6 +16,7 @@ from workbench.inspection import Inspected
 from workbench.instruments import Measurement
 from workbench.instruments.draws import rates_by_group
 from workbench.instruments.grouped import by_group, conditions_as_groups
+from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
 from workbench.lookup import lookup
 from workbench.mechanisms.heads import LEAST_LOST, NeededHeads, where_in_words
 from workbench.mechanisms.verdict import Needed, Verdict, strongest_control, verdicts
@@ -181,9 +182,8 @@ def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
     as_claimed, changed, elsewhere = (
         _range([getattr(test, which) for test in tests]) for which in ("as_claimed", "changed", "elsewhere")
     )
-    text += (
-        f": edited{edited}, {changed} of right answers change, {as_claimed} as claimed (elsewhere {elsewhere} change"
-    )
+    where = f"edited in {edited}" if edited else "edited"
+    text += f": {where}, {changed} of right answers change, {as_claimed} as claimed (elsewhere {elsewhere} change"
     if not np.isnan([test.in_nulls for test in tests]).all():
         text += f"; in untrained models at most {np.nanmax([test.in_nulls for test in tests]):.0%} as claimed"
     return [f"{text}; n = {min(test.n for test in tests)})"]
@@ -191,15 +191,24 @@ def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
 
 def set_in_words(needed: NeededHeads) -> str:
     """Which heads the answers come by, as far as the claim's edit can tell."""
-    changed = needed.everywhere.select(edit="claimed", outcome="changed")
-    lost = f"{float(np.nanmean(changed.values)):.0%}" if not np.isnan(changed.values).all() else "none"
-    if not needed.heads or needed.causal is None or not np.nanmean(changed.values) >= LEAST_LOST:
-        return f"no set of heads is needed: the edit in every head changes {lost} of the answers"
-    own = needed.causal.select(edit="claimed", outcome="changed")
+    everywhere = _changed(needed.everywhere)
+    if np.isnan(everywhere).all():
+        return "no right answer could be edited, so no set of heads can be found"
+    lost = _range(everywhere.tolist())
+    if not needed.heads or needed.causal is None or not np.nanmean(everywhere) >= LEAST_LOST:
+        return f"no set of heads is needed: the edit in every head changes {lost} of right answers"
+    own = _range(_changed(needed.causal).tolist())
     return (
-        f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)} "
-        f"({float(np.nanmean(own.values)):.0%} changed; in every head {lost})"
+        f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)}: {own} of right "
+        f"answers change (in every head {lost}; found on other sequences)"
     )
+
+
+def _changed(test: Measurement) -> np.ndarray:
+    """What the claimed edit changes, at every hop that has enough right answers to test."""
+    changed = test.select(edit="claimed", outcome="changed")
+    assert changed.n is not None
+    return np.where(changed.n >= LEAST_FOR_A_VERDICT, changed.values, np.nan).reshape(-1)
 
 
 def places_in_words(group: Sequence[Verdict]) -> str:
