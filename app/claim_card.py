@@ -137,4 +137,5 @@ def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
     value = _percent(m.values[index])
     if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
-    return f"{value} ({100 * m.low[index]:.0f} to {100 * m.high[index]:.0f})"
+    low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"
+    return value if low == high else f"{value} ({low}–{high})"

@@ -36,6 +36,7 @@ def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], co
     """
     figure = go.Figure()
     n_bars = 0
+    named: list[tuple[int, str, float, str]] = []
     for i, (run, pairs) in enumerate(runs.items()):
         colour = PALETTE[i % len(PALETTE)]
         for which, suffix, shape in ((0, "", ""), (1, ", control", "/")):
@@ -55,20 +56,25 @@ def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], co
                 name=run + suffix,
                 offsetgroup=run + suffix,
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
-                text=[name for pair in pairs for name in _control_names(pair[which])],
-                textposition="auto",
             )
+            named += [(2 * i + which, *each) for pair in pairs for each in _control_names(pair[which])]
     subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
     framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars).update_layout(scattermode="group")
-    figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
+    figure.update_xaxes(title="share of cases", range=[0, 1.17 if named else 1.03], tickformat=".0%")
+    thick = 0.8 * (34 + 20 * n_bars) / max(n_bars, 1)  # of a bar, in pixels
+    for bar, place, end, name in named:
+        where = {"x": end, "y": place, "xanchor": "left", "xshift": 5, "yshift": (len(runs) - 0.5 - bar) * thick}
+        figure.add_annotation(text=name, showarrow=False, font={"size": 11, "color": GREY}, **where)
     return figure.update_yaxes(autorange="reversed", automargin=True)
 
 
-def _control_names(m: Measurement) -> list[str]:
-    """The name of the control behind each bar, where it differs from place to place."""
-    there = ~np.isnan(m.values).reshape(-1)
-    labels = [""] * m.values.size if m.labels is None else [str(name) for name in m.labels.reshape(-1)]
-    return [SHORT_NULLS.get(name, name) for name, bar in zip(labels, there, strict=True) if bar]
+def _control_names(m: Measurement) -> list[tuple[str, float, str]]:
+    """(label of its bar, where the bar's interval ends, its name) of each control that has a name of its own."""
+    if m.labels is None:
+        return []
+    names = [str(name) for name in m.labels.reshape(-1)[~np.isnan(m.values.reshape(-1))]]
+    ends = [(label, value + above) for label, value, _, above in bars(m)]
+    return [(label, end, SHORT_NULLS.get(name, name)) for (label, end), name in zip(ends, names, strict=True)]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from workbench.instruments.draws import DRAW, limit
 from workbench.instruments.measurement import Measurement
@@ -67,7 +68,8 @@ class Tested:
         as_claimed: share of answers that became what the claim predicts of the claimed edit.
         changed: share of answers that the claimed edit changed.
         elsewhere: share of answers that the edit elsewhere changed; NaN where there was none.
-        in_nulls: the largest `as_claimed` of a model with fresh weights; NaN where too few answers could be tested.
+        in_nulls: what `as_claimed` of a model with fresh weights hardly exceeds; NaN where too few answers could be
+            tested.
         n: answers tested.
     """
 
@@ -219,11 +221,21 @@ def _needed(test: Measurement | None, nulls: Measurement | None) -> Needed:
 
 
 def _limit_of(nulls: Measurement | None, outcome: str) -> float:
-    """What the claimed edit does to answers of models with fresh weights at most; −∞ where too few can be tested."""
+    """What the claimed edit does to answers of models with fresh weights at most; −∞ where too few can be tested.
+
+    Models with few right answers, which are right by chance, also count together: then the high end of their interval.
+    """
     if nulls is None:
         return -np.inf
-    assert nulls.dims[0] == DRAW and nulls.n is not None
-    return float(np.nan_to_num(limit(_of_nulls(nulls, outcome)), nan=-np.inf))
+    assert nulls.dims[0] == DRAW
+    tested = nulls.select(edit="claimed", outcome=outcome)
+    assert tested.n is not None
+    limits = [limit(_of_nulls(nulls, outcome))]
+    n = int(tested.n.sum())
+    if n >= LEAST_FOR_A_VERDICT:
+        done = float(np.nansum(tested.values * tested.n))
+        limits.append(float(stats.beta.ppf(0.975, done + 0.5, n - done + 0.5)))  # Jeffreys's
+    return max((one for one in limits if not np.isnan(one)), default=-np.inf)
 
 
 def _of_nulls(nulls: Measurement, outcome: str) -> np.ndarray:
@@ -236,12 +248,11 @@ def _of_nulls(nulls: Measurement, outcome: str) -> np.ndarray:
 def _tested(test: Measurement, nulls: Measurement | None) -> Tested:
     as_claimed, changed = (test.select(edit="claimed", outcome=outcome) for outcome in ("as claimed", "changed"))
     assert changed.n is not None
-    drawn = np.empty(0) if nulls is None else _of_nulls(nulls, "as claimed")
-    drawn = drawn[~np.isnan(drawn)]
+    in_nulls = float("nan") if nulls is None else _limit_of(nulls, "as claimed")
     return Tested(
         as_claimed=float(as_claimed.values),
         changed=float(changed.values),
         elsewhere=float(test.select(edit="elsewhere", outcome="changed").values),
-        in_nulls=float(drawn.max()) if len(drawn) else float("nan"),
+        in_nulls=min(in_nulls, 1.0) if np.isfinite(in_nulls) else float("nan"),
         n=int(changed.n),
     )
