@@ -81,7 +81,7 @@ def of_the_task(look: Look, names: list[str]) -> None:
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
         st.caption(
             f"Shares of the cases in which a claim holds: on this input; over {len(found.conditions)} held-out "
-            "sequences, with 95 % intervals in brackets; and under its controls (untrained: the mean and range of eight "
+            "sequences, with 95 % intervals in brackets; and under its controls (untrained: mean and range of eight "
             "models with fresh weights). What can be read off the model need not be used by it: for that see the "
             "causal test."
         )
