@@ -246,7 +246,7 @@ def test_bars_of_several_seeds_have_their_dots_on_them() -> None:
 
     figure = figures.mechanisms({"a": [(of(0.9, 0.2, 1.0), of(0.1, 0.2, 0.1))], "b": [(of(0.5, 0.4), of(0.1, 0.2))]})
     bars = {bar.name: bar for bar in figure.data if bar.type == "bar"}
-    dots = [trace for trace in figure.data if trace.mode == "markers"]
+    dots = [trace for trace in figure.data if trace.type == "scatter"]
     assert [dot.offsetgroup for dot in dots] == ["a", "a, control", "b", "b, control"] == list(bars)
     assert list(dots[0].x) == [0.9, 0.2, 1.0] and set(dots[0].y) == set(bars["a"].y)
     assert figure.layout.scattermode == "group"

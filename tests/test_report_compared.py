@@ -55,7 +55,7 @@ def test_no_p_is_said_to_be_nothing_and_no_interval_has_no_width() -> None:
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("groups")
-    short = {"steps": 3, "batch": 8, "eval_size": 8, "progress": False}
+    short = {"steps": 3, "batch_size": 8, "eval_size": 8, "warmup": 1, "progress": False}
     for preset in ("chain-chacal", "chain-standard"):
         for seed in (0, 1):
             workbench.train(preset, out=root / preset / f"seed-{seed}", seed=seed, **short)
