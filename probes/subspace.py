@@ -26,7 +26,9 @@ class Subspace:
         mean: `[d]`, of the rows it was found on.
         rank: how many directions.
         correlations: `[rank]`, how well the label is told along each (canonical correlations), falling.
-        rest: the projector on as many other directions, or all that are left, drawn at random among those that are.
+        rest: the projector on as many other directions, or all that are left, drawn at random among those in which the
+            rows differ.
+        outside: `[d, free]`, orthonormal: all directions but the label's, whether rows differ in them or not.
     """
 
     projector: Float[Tensor, "d d"]
@@ -34,6 +36,7 @@ class Subspace:
     rank: int
     correlations: Float[Tensor, " rank"]
     rest: Float[Tensor, "d d"]
+    outside: Float[Tensor, "d free"]
 
     @classmethod
     def of(
@@ -73,12 +76,14 @@ class Subspace:
         free, _ = torch.linalg.qr(free - kept @ (kept.mT @ free))
         free = free - kept @ (kept.mT @ free)
         free = free[:, : min(kept.shape[1], white.shape[1] - kept.shape[1])]
+        own = torch.linalg.qr(out @ kept, mode="complete").Q
         return cls(
             projector=into @ kept @ kept.mT @ out.mT,
             mean=mean,
             rank=kept.shape[1],
             correlations=strength[: kept.shape[1]],
             rest=into @ free @ free.mT @ out.mT,
+            outside=own[:, kept.shape[1] :],
         )
 
     def moved(self, x: Float[Tensor, "*n d"], to: Float[Tensor, "*n d"], *, rest: bool = False) -> Tensor:
