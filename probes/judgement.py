@@ -87,11 +87,12 @@ def judge(found: Measurement) -> Judgement:
         return Judgement(Worth.NO_BASELINE, unit.format(value))
     best = max(others, key=lambda i: found.values[i])
     numbers = f"{unit.format(value)} against {unit.format(found.values[best])} for {IN_WORDS[names[best]]}"
-    n = None if found.n is None else int(found.n[own])
-    if np.isnan(found.low[own]) or (n is not None and n < LEAST_FOR_A_VERDICT):
+    n = LEAST_FOR_A_VERDICT if found.n is None else int(found.n[own])
+    if n < LEAST_FOR_A_VERDICT:
         what = "seeds" if SEED + "s" in found.settings else "sequences"
-        few = f"{'one' if n is None else n} of at least {LEAST_FOR_A_VERDICT} {what}; "
-        return Judgement(Worth.TOO_FEW, few + numbers)
+        return Judgement(Worth.TOO_FEW, f"{n} {what} of at least {LEAST_FOR_A_VERDICT}; {numbers}")
+    if np.isnan(found.low[own]):
+        return Judgement(Worth.TOO_FEW, f"without an interval; {numbers}")
     plain = [i for i in others if names[i] != PLACED]
     if plain and found.low[own] > found.high[plain].max():
         if before_attention(str(found.settings.get("point", ""))) and found.settings.get("label") != "position":

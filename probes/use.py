@@ -24,6 +24,7 @@ EDITS = {
     "erase": ("erased", OTHER_DIRECTIONS),
 }
 SIZES = DRAWN, ADDED = ("before scaling", "as edited")
+TWICE = 2.0  # an edit that was made more than so many times as large says no longer what one of its own size does
 AT_LEAST = 0.01  # of the answers, or of the probability: less than one answer in a hundred is no use worth the word
 
 
@@ -83,7 +84,8 @@ class Use:
         nothing, by at least a point at the low end of the interval of the excess, and by more than a model that knows
         nothing would (see `null_reach`). The interval is widened for the outcomes and points that were looked at
         (Bonferroni). Not used: the edit can do no more than a point, or no more than a point more than the same edit
-        with an input of the same label. Where other directions do as much, the model may still use these.
+        with an input of the same label, if that had not to be made much larger for it. Where other directions do as
+        much, the model may still use these.
         """
         if self.untested is not None:
             return Told.UNTESTED
@@ -149,11 +151,16 @@ class Use:
         effect, excess = self.effect, self.excess
         assert effect.high is not None and excess.high is not None
         most = [effect.high[0]]
-        if SAME in excess.coords["edit"]:
+        if SAME in excess.coords["edit"] and self._scaled(SAME) <= TWICE:
             most.append(excess.high[list(excess.coords["edit"]).index(SAME)])
         known = ~np.isnan(effect.values[0])
         unused = (np.fmin.reduce(most) < AT_LEAST)[known]
         return Told.UNUSED if unused.size and unused.all() else Told.LIKE_CONTROLS
+
+    def _scaled(self, edit: str) -> float:
+        """How many times as large an edit was made."""
+        drawn, added = (float(self.sizes.select(edit=edit, size=size).values) for size in SIZES)
+        return added / drawn if drawn else float("inf")
 
     def verdict(self) -> str:
         """The same in words, with the numbers."""

@@ -156,7 +156,7 @@ def test_every_way_to_change_it_tells(compiled: dict[str, Run], how: str) -> Non
     assert list(use.excess.coords["edit"]) == list(use.effect.coords["edit"])[1:]
     if how == "interchange":
         assert use.effect.select(edit="another label", outcome=FOLLOWED).values == 1.0
-        assert use.effect.select(edit="same label", outcome=CHANGED).values == 0.0
+        assert use.effect.select(edit="same label", outcome=CHANGED).values < 0.1, "of what is rounded, made larger"
 
 
 def test_what_no_direction_holds_is_not_tested(compiled: dict[str, Run]) -> None:
