@@ -38,7 +38,9 @@ from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
-FITTED_ON = 1024  # sequences on which directions are found
+FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
+MOST_ROWS = 8192  # rows of the label, which are enough for directions of a residual of some hundred
+EDITED = 512  # sequences: of so many, none changed means less than a point (3.84 / (n + 3.84) < 0.01)
 NULL_KINDS = ("fresh weights", "weights shuffled")
 NULL_DRAWS = 5  # of each kind
 Cell = tuple[str, str]
@@ -52,7 +54,7 @@ def causal_test(
     point: str,
     positions: Rule = "labelled",
     how: str = "interchange",
-    n: int = 256,
+    n: int = EDITED,
     seed: int = 0,
     step: int | None = None,
     rank: int | None = None,
@@ -68,7 +70,7 @@ def causal_test(
         point: hook name of a residual, or of anything with one vector a position.
         positions: where (see `probes.positions`); all positions of a pooled rule are edited at once.
         how: `interchange` (with a sequence whose label is another), `steer` (to the mean of another class), `erase`.
-        n: sequences that are tried; the directions are found on up to 1,024 others.
+        n: sequences that are tried; the directions are found on up to 1,024 others, or up to 8,192 rows of them.
         seed: of the sequences, and of who is exchanged with whom.
         step: of which checkpoint; by default the end.
         rank: most directions to change; by default all that hold the label.

@@ -176,17 +176,16 @@ class Asked:
         return self._decoded(*self.data(condition), kind, settings)
 
     def _placed(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
-        """What is decoded by those who see token and position, and nothing else: the best of three ways to use them.
+        """What is decoded by those who see token and position, and nothing else: the best of two ways to use them.
 
         A probe of the same kind on one-hots of both, and as numbers with their product and squares, so that what grows
-        with them needs no example of each; the one-hots alone; and, for classes, the commonest at each pair of them. A
-        label that is the position itself has no such baseline.
+        with them needs no example of each; and, for classes, the commonest at each pair of them. A label that is the
+        position itself has no such baseline.
         """
         tokens, position = self.tokens, self.where.position.clamp(min=0)
-        one_hots = torch.cat([_columns(tokens), _columns(position)], -1)
         t, p = (each[..., None].float() / max(1, int(each.amax())) for each in (tokens, position))
-        both = torch.cat([one_hots, t, p, t * p, t * t, p * p], -1)
-        ways = [self._decoded(x[None], self.y, kind, settings)[:, 0] for x in (both, one_hots)]
+        both = torch.cat([_columns(tokens), _columns(position), t, p, t * p, t * t, p * p], -1)
+        ways = [self._decoded(both[None], self.y, kind, settings)[:, 0]]
         if kind != REGRESSION:
             pairs = (tokens * (int(position.amax()) + 1) + position).unique(return_inverse=True)[1]
             ways.append(decoding.by_token(pairs, self.y, self.split))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.causal import Experiment
+from probes.causal import EDITED, NULL_DRAWS, Experiment
 from probes.conditions import CONDITIONS
 from probes.decoding import REGRESSION
 from probes.finding import Answer, Finding, decodable, decoded_at, finding
@@ -23,7 +23,7 @@ from workbench.runs import Run
 from workbench.tasks import Task
 
 EACH_BOX = "box *"
-HOW, EDITED = "interchange", 256  # what a preset's causal test does, and to how many sequences
+HOW = "interchange"  # what a preset's causal test does
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ def ask(
     seeds: int = 1,
     step: int | None = None,
     causal: bool = True,
+    null_draws: int = NULL_DRAWS,
     controls: Sequence[str] = CONDITIONS[1:],
     progress: Callable[[float, str], Any] = lambda share, doing: None,
     **settings: Any,
@@ -175,6 +176,7 @@ def ask(
         n, kind: instead of the preset's.
         seed, seeds, step, controls, settings: as for `probe`.
         causal: test what is decodable.
+        null_draws: as for `causal_test`.
         progress: told how much is done, as a share, and what is being done.
 
     Raises:
@@ -200,7 +202,9 @@ def ask(
         def tell(share: float, doing: str, start: float = start, span: float = span, label: str = label) -> None:
             progress(start + span * share, f"testing what is used, {label}: {doing}")
 
-        findings += _findings(run, measured.select(label=label), rules[label], tested, read, tell)
+        findings += _findings(
+            run, measured.select(label=label), rules[label], null_draws if tested else None, read, tell
+        )
     return Answer(name, preset.question, measured, findings)
 
 
@@ -225,17 +229,20 @@ def _findings(
     run: Run,
     measured: Measurement,
     rule: Rule,
-    tested: bool,
+    null_draws: int | None,
     read: dict[str, Any],
     progress: Callable[[float, str], Any],
 ) -> list[Finding]:
-    """Where one label can be read at each place, and whether it is used at any of these points."""
+    """Where one label can be read at each place, and whether it is used at any of these points.
+
+    `null_draws`: None tests nothing.
+    """
     label = str(measured.settings["label"])
     places = list(measured.coords.get("place", [None]))
     own = {place: measured if place is None else measured.select(place=place) for place in places}
     judged = {place: decoded_at(own[place]) for place in places}
     uses: dict[str | None, dict[str, Use]] = {place: {} for place in places}
-    if tested and any(decodable(judged[place]) for place in places):
+    if null_draws is not None and any(decodable(judged[place]) for place in places):
         how: dict[str, Any] = {"how": HOW, "n": EDITED, "seed": read["seed"], "step": read["step"], "rank": None}
         test = Experiment.of(run, label, rule, **how)
         cells = {
@@ -244,7 +251,7 @@ def _findings(
             for point in decodable(judged[place])
         }
         worth = {cell: judged[place][point] for cell, (place, point) in cells.items()}
-        for cell, use in test.uses(list(cells), judged=worth, progress=progress).items():
+        for cell, use in test.uses(list(cells), judged=worth, null_draws=null_draws, progress=progress).items():
             place, point = cells[cell]
             uses[place][point] = use
     return [finding(label, place, own[place], judged[place], uses[place]) for place in places]

@@ -94,13 +94,13 @@ class Trial:
         any: so what is exchanged is the label and not, with it, the token.
         """
         kind, token = _numbered(self.y), self.rows.take(self.batch.tokens)[0]
-        placed = _numbered(torch.stack([token, self.rows.position[0]], -1))
+        placed = _numbered(token * self.batch.tokens.shape[1] + self.rows.position[0])
         there, example = has_label(self.y), self.rows.example
         found = []
         for alike in (False, True):
             groups = [placed, token, torch.zeros_like(token)]
             if alike:
-                groups = [_numbered(torch.stack([group, kind], -1)) for group in groups]
+                groups = [_numbered(group * len(kind) + kind) for group in groups]
             candidates = torch.cat([_members(group, chance) for group in groups], 1)
             allowed = (kind[candidates] == kind[:, None]) == alike
             allowed = allowed & there[:, None] & there[candidates] & (example[candidates] != example[:, None])
@@ -168,7 +168,8 @@ def as_large(
 
 def _numbered(values: Int[Tensor, "n *class"]) -> Int[Tensor, " n"]:
     """Rows that are the same have the same number."""
-    numbers: Tensor = values.reshape(len(values), -1).unique(dim=0, return_inverse=True)[1]
+    flat = values if values.ndim == 1 else values.reshape(len(values), -1)
+    numbers: Tensor = flat.unique(dim=None if flat.ndim == 1 else 0, return_inverse=True)[1]
     return numbers
 
 

@@ -130,7 +130,7 @@ class Use:
         """`[outcome]`: whether the excess over every edit beside lies above these, interval and all."""
         low = self._low()
         known = ~np.isnan(low)
-        return known.any(0) & (~known | (low >= least)).all(0)
+        return known.any(0) & (~known | (low > least)).all(0)
 
     def _low(self) -> np.ndarray:
         """The low ends of the excess, each interval widened from 0.95 to 1 − 0.05 / (outcomes · points).
@@ -173,10 +173,21 @@ class Use:
             numbers.append(f"{follow:.1%} of the answers there became the other's")
         numbers.append(f"mean size of the edit {self._beside(self.sizes.select(size=ADDED), '{:.3g}')}")
         if self.nulls is not None:
-            reach = self.null_reach.min(0)[: 2 if np.isnan(follow) else 3]
-            numbers.append(f"models that know nothing reach {reach.max():.1%} beyond theirs")
+            numbers.append(self._beside_nulls())
         few = f" ({self.enough} of at least {LEAST_FOR_A_VERDICT})" if self.told is Told.TOO_FEW else ""
         return f"{self.told.value}{few}: {'; '.join(numbers)}{self._decoded()}"
+
+    def _beside_nulls(self) -> str:
+        """By which outcome it does most beyond the edits beside it, and what models that know nothing do by that."""
+        reach = self.null_reach
+        margin = np.where(self.beyond_controls, np.fmin.reduce(self._low() - reach), -np.inf)
+        outcome = int(margin.argmax())
+        edit = int(np.nan_to_num(self._low() - reach, nan=np.inf)[:, outcome].argmin())
+        own, beside = self.excess.values[edit, outcome], self.excess.coords["edit"][edit]
+        return (
+            f"by {OUTCOMES[outcome]}, {own:.1%} beyond {beside}, "
+            f"where models that know nothing reach {reach[edit, outcome]:.1%}"
+        )
 
     def _decoded(self) -> str:
         """Whether the label can be read there at all, where that is known."""
