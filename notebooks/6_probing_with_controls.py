@@ -56,8 +56,9 @@ figures.probe_by_layer(minimum.measured.select(label="minimum"))
 #
 # What tells the two apart is whether the model uses it. The causal test takes the directions in which the minimum can
 # be read (found on other sequences, by least-squares concept erasure) and exchanges what lies in them between two
-# inputs. The answer at the delimiter should become the other input's; with an input of the *same* minimum, or along
-# as many other directions, nothing should happen.
+# inputs. The answer at the delimiter should become the other input's; an edit of the same size with an input of the
+# *same* minimum, or along as many other directions, should do less, and so should the same test in models that know
+# nothing (fresh weights, or these weights shuffled). `ask` tests every point at which a label can be read.
 
 # %%
 use = causal_test(sorter, "minimum", point=MID, positions="delimiter")["delimiter"]

@@ -10,11 +10,13 @@ from probes.causal import causal_test
 from probes.conditions import CONDITIONS
 from probes.decoding import KINDS
 from probes.description import Description, description_length
+from probes.finding import Answer, Finding, Standing
+from probes.judgement import Judgement, Worth, judge, verdict
 from probes.labels import label_names, labels
 from probes.positions import RULES, rules_for
-from probes.presets import PRESETS, Answer, Finding, applicable, ask
-from probes.probing import probe, probe_capture, selectivity, verdict
-from probes.use import Use
+from probes.presets import PRESETS, applicable, ask
+from probes.probing import probe, probe_capture, selectivity
+from probes.use import Told, Use
 
 __all__ = [
     "CONDITIONS",
@@ -24,11 +26,16 @@ __all__ = [
     "Answer",
     "Description",
     "Finding",
+    "Judgement",
+    "Standing",
+    "Told",
     "Use",
+    "Worth",
     "applicable",
     "ask",
     "causal_test",
     "description_length",
+    "judge",
     "label_names",
     "labels",
     "probe",

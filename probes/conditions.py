@@ -18,21 +18,24 @@ from probes.positions import Rows, Rule, rows
 from workbench.capture import Subject
 from workbench.instruments.projection import from_embedding
 from workbench.lookup import lookup
-from workbench.models import Decoder
+from workbench.models import nulls
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
 
-TRAINED, UNTRAINED, TOKEN = "trained", "untrained model", "current token"
+TRAINED, UNTRAINED, TOKEN, PLACED = "trained", "untrained model", "current token", "token and position"
 SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"
-BASELINES = (TOKEN, SHUFFLED, FREQUENT)
-"""What a label must be decoded better than: all that the token at the position alone tells; labels shuffled among the
-rows; always saying the commonest."""
+BASELINES = (TOKEN, PLACED, SHUFFLED, FREQUENT)
+"""What a label must be decoded better than: all that the token at the position alone tells; what token and position
+tell together; labels shuffled among the rows; always saying the commonest."""
+UNTRAINED_DRAWS = 3
+MOST_COLUMNS = 512  # for the tokens, or the positions, that a baseline sees
 CONDITIONS = (TRAINED, UNTRAINED, *BASELINES, CONTROL)
-"""The probe itself; the same on a model with fresh weights, which says what training added; the baselines; and the
-control task of Hewitt and Liang (2019), a class drawn at random for each token. How far the probe is above that is its
-selectivity: a probe that can learn anything has none. Where the token itself can be read, as in most of the residual of
-models with few tokens, every probe learns that task, and the baseline `current token` says more."""
+"""The probe itself; the same on models with fresh weights, of which the best counts, which says what training added;
+the baselines; and the control task of Hewitt and Liang (2019), a class drawn at random for each token. How far the
+probe is above that is its selectivity: a probe that can learn anything has none. Where the token itself can be read, as
+in most of the residual of models with few tokens, every probe learns that task, and the baseline `current token` says
+more."""
 
 Read = Callable[[Rows], Float[Tensor, "point place n d"]]
 
@@ -44,7 +47,8 @@ class Source:
     Attributes:
         task, batch: the sequences.
         points: hook names.
-        read, untrained: the vectors of the model, and of one of its shape with fresh weights, if there is one.
+        read: the vectors of the model.
+        untrained: those of models of its shape with fresh weights, as many as there are.
         name: of the model.
     """
 
@@ -52,7 +56,7 @@ class Source:
     batch: Batch
     points: Sequence[str]
     read: Read
-    untrained: Read | None
+    untrained: Sequence[Read]
     name: str
 
     @classmethod
@@ -66,8 +70,8 @@ class Source:
         batch = task.sample(n, generator(seed, "probe"), split="test")
         names = [points] if isinstance(points, str) else points
         names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
-        fresh = Decoder(run.config.model, generator(seed, "untrained")).eval()
-        read, untrained = (partial(features.from_model, each, batch, names) for each in (model, fresh))
+        fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in range(UNTRAINED_DRAWS)]
+        read, *untrained = (partial(features.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
 
 
@@ -126,15 +130,13 @@ class Asked:
         return self.source.read(self.where)
 
     def data(self, condition: str) -> tuple[Float[Tensor, "point place n d"], list[Int[Tensor, "place n *class"]]]:
-        """What a probe is fitted to under a condition that fits one.
+        """What a probe is fitted to under a condition that fits one; of several untrained models, the first.
 
         Raises:
             ValueError: if there is no untrained model.
         """
         if condition == UNTRAINED:
-            if self.source.untrained is None:
-                raise ValueError("there is no untrained model to compare with; give its capture, or leave it out")
-            return self.source.untrained(self.where), self.y
+            return self._fresh()[0](self.where), self.y
         chance = generator(self.seed, condition)
         if condition == SHUFFLED:
             return self.x, [_shuffled(y, chance) for y in self.y]
@@ -142,6 +144,11 @@ class Asked:
             return self.x, [_by_chance(self.tokens, y, chance) for y in self.y]
         assert condition == TRAINED, condition
         return self.x, self.y
+
+    def _fresh(self) -> Sequence[Read]:
+        if not self.source.untrained:
+            raise ValueError("there is no untrained model to compare with; give its capture, or leave it out")
+        return self.source.untrained
 
     @property
     def tokens(self) -> Int[Tensor, "place n"]:
@@ -152,6 +159,9 @@ class Asked:
         self, condition: str, kind: str, settings: dict[str, Any]
     ) -> Float[Tensor, "label point place sequence"]:
         """What is decoded of each sequence (see `decoding.decode`)."""
+        if condition == UNTRAINED:
+            draws = [self._decoded(read(self.where), self.y, kind, settings) for read in self._fresh()]
+            return _best(torch.stack(draws))
         if condition == FREQUENT and kind == REGRESSION:  # the mean, which explains nothing
             return torch.zeros_like(self.outcome(TOKEN, kind, settings))
         if condition == FREQUENT:
@@ -161,13 +171,45 @@ class Asked:
         if condition == TOKEN:
             one_hot = torch.nn.functional.one_hot(self.tokens).float()[None]
             return self._everywhere(self._decoded(one_hot, self.y, kind, settings)[:, 0])
+        if condition == PLACED:
+            return self._everywhere(self._placed(kind, settings))
         return self._decoded(*self.data(condition), kind, settings)
+
+    def _placed(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
+        """What is decoded by those who see token and position, and nothing else: the best of two ways to use them.
+
+        A probe of the same kind on one-hots of both, and as numbers with their product and squares, so that what grows
+        with them needs no example of each; and, for classes, the commonest at each pair of them. A label that is the
+        position itself has no such baseline.
+        """
+        tokens, position = self.tokens, self.where.position.clamp(min=0)
+        t, p = (each[..., None].float() / max(1, int(each.amax())) for each in (tokens, position))
+        both = torch.cat([_columns(tokens), _columns(position), t, p, t * p, t * t, p * p], -1)
+        ways = [self._decoded(both[None], self.y, kind, settings)[:, 0]]
+        if kind != REGRESSION:
+            pairs = (tokens * (int(position.amax()) + 1) + position).unique(return_inverse=True)[1]
+            ways.append(decoding.by_token(pairs, self.y, self.split))
+        itself = torch.tensor([y.ndim == 2 and bool(((y == position) | (y < 0)).all()) for y in self.y])
+        return torch.where(itself[:, None, None], torch.nan, _best(torch.stack(ways)))
 
     def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
         return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
 
     def _everywhere(self, flat: Float[Tensor, "label place sequence"]) -> Float[Tensor, "label point place sequence"]:
         return flat[:, None].expand(-1, len(self.source.points), -1, -1)
+
+
+def _best(ways: Float[Tensor, "way *cell sequence"]) -> Float[Tensor, "*cell sequence"]:
+    """Of each cell the way that decodes most."""
+    best = ways.nanmean(-1).nan_to_num(-torch.inf).argmax(0)
+    return ways.gather(0, best[None, ..., None].expand(1, *ways.shape[1:]))[0]
+
+
+def _columns(values: Int[Tensor, "place n"]) -> Float[Tensor, "place n column"]:
+    """One-hots of the commonest values; all rarer ones share a column."""
+    _, at, count = values.unique(return_inverse=True, return_counts=True)
+    rank = torch.empty_like(count).scatter_(0, count.argsort(descending=True, stable=True), torch.arange(len(count)))
+    return torch.nn.functional.one_hot(rank[at].clamp(max=MOST_COLUMNS - 1)).float()
 
 
 def _shuffled(y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:

@@ -1,6 +1,6 @@
 """Questions that are asked again and again, each with its labels and positions: `ask(run, "minimum")`.
 
-What is decodable is tested causally where it can first be read, and only then called used.
+What is decodable is tested causally at every point where it can be read, and only then called used.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from probes.causal import causal_test
-from probes.conditions import CONDITIONS, TRAINED
+from probes.causal import EDITED, NULL_DRAWS, Experiment
+from probes.conditions import CONDITIONS
 from probes.decoding import REGRESSION
+from probes.finding import Answer, Finding, decodable, decoded_at, finding
 from probes.labels import label_names
 from probes.positions import Rule
-from probes.probing import DECODABLE, probe, verdict
+from probes.probing import probe
 from probes.use import Use
-from workbench.figures.style import point_name
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.runs import Run
 from workbench.tasks import Task
 
 EACH_BOX = "box *"
+HOW = "interchange"  # what a preset's causal test does
 
 
 @dataclass(frozen=True)
@@ -142,56 +141,6 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What was found of one label at one place.
-
-    Attributes:
-        label, place: which; no place where the rule has one only.
-        point: where it can first be read; None where it cannot.
-        said: what the probe's accuracy is worth there, or where it is best.
-        use: the causal test there, if there was one.
-    """
-
-    label: str
-    place: str | None
-    point: str | None
-    said: str
-    use: Use | None
-
-    def verdict(self) -> str:
-        """`used`, `decodable, not used`, `decodable`, `not decodable` or `not told`."""
-        if self.point is None:
-            return "not told" if self.said.startswith(("too few", "not told")) else "not decodable"
-        if self.use is None or self.use.used is None:
-            return "decodable"
-        return "used" if self.use.used else "decodable, not used"
-
-    def in_words(self) -> str:
-        """In a few lines, for people."""
-        where = self.label.replace("_", " ") + (f" at {self.place}" if self.place else "")
-        first = f" from {point_name(self.point)}" if self.point else ""
-        tested = f"\n    {self.use.verdict()}" if self.use else ""
-        return f"{where}: {self.verdict()}{first}\n    {self.said}{tested}"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a preset found in a run.
-
-    Attributes:
-        preset: its name.
-        question: in words.
-        measured: what is decoded, dims `label`, `point`, `place` where the rule has several, `condition`.
-        findings: one for each label and place.
-    """
-
-    preset: str
-    question: str
-    measured: Measurement
-    findings: list[Finding]
-
-
 def applicable(task: Task) -> list[str]:
     """The presets that can be asked of a task."""
     return [name for name, preset in PRESETS.items() if not preset.tasks or task.name in preset.tasks]
@@ -214,6 +163,7 @@ def ask(
     seeds: int = 1,
     step: int | None = None,
     causal: bool = True,
+    null_draws: int = NULL_DRAWS,
     controls: Sequence[str] = CONDITIONS[1:],
     progress: Callable[[float, str], Any] = lambda share, doing: None,
     **settings: Any,
@@ -226,6 +176,7 @@ def ask(
         n, kind: instead of the preset's.
         seed, seeds, step, controls, settings: as for `probe`.
         causal: test what is decodable.
+        null_draws: as for `causal_test`.
         progress: told how much is done, as a share, and what is being done.
 
     Raises:
@@ -243,13 +194,17 @@ def ask(
         how: dict[str, Any] = {"positions": rule, "kind": kind or preset.kind, "seeds": seeds, "controls": controls}
         parts.append(probe(run, own, **how, **read, **settings))
     measured = _joined(parts)
-    findings = []
     tested = causal and preset.causal
-    cases = [(label, place) for label in names for place in measured.coords.get("place", [None])]
-    for done, (label, place) in enumerate(cases):
-        where = f"{label} at {place}" if place else label
-        progress(0.6 + 0.4 * done / len(cases), f"testing what is used: {where}")
-        findings.append(_finding(run, measured, label, place, rules[label], tested, read))
+    findings = []
+    for done, label in enumerate(names):
+        start, span = 0.6 + 0.4 * done / len(names), 0.4 / len(names)
+
+        def tell(share: float, doing: str, start: float = start, span: float = span, label: str = label) -> None:
+            progress(start + span * share, f"testing what is used, {label}: {doing}")
+
+        findings += _findings(
+            run, measured.select(label=label), rules[label], null_draws if tested else None, read, tell
+        )
     return Answer(name, preset.question, measured, findings)
 
 
@@ -270,17 +225,33 @@ def _joined(parts: Sequence[Measurement]) -> Measurement:
     )
 
 
-def _finding(
-    run: Run, measured: Measurement, label: str, place: str | None, rule: Rule, tested: bool, read: dict[str, Any]
-) -> Finding:
-    """Where a label can first be read, and whether it is used there."""
-    own = measured.select(label=label, **({} if place is None else {"place": place}))
-    said = {point: verdict(own.select(point=point)) for point in own.coords["point"]}
-    trained = own.select(condition=TRAINED)
-    first = next((point for point in said if said[point].startswith(DECODABLE)), None)
-    best = own.coords["point"][int(np.nan_to_num(trained.values, nan=-np.inf).argmax())]
-    use = None
-    if first is not None and tested:
-        how = {"point": first, "positions": rule, "seed": read["seed"], "step": read["step"]}
-        use = next(iter(causal_test(run, label, places=None if place is None else [place], **how).values()))
-    return Finding(label, place, first, said[first or best], use)
+def _findings(
+    run: Run,
+    measured: Measurement,
+    rule: Rule,
+    null_draws: int | None,
+    read: dict[str, Any],
+    progress: Callable[[float, str], Any],
+) -> list[Finding]:
+    """Where one label can be read at each place, and whether it is used at any of these points.
+
+    `null_draws`: None tests nothing.
+    """
+    label = str(measured.settings["label"])
+    places = list(measured.coords.get("place", [None]))
+    own = {place: measured if place is None else measured.select(place=place) for place in places}
+    judged = {place: decoded_at(own[place]) for place in places}
+    uses: dict[str | None, dict[str, Use]] = {place: {} for place in places}
+    if null_draws is not None and any(decodable(judged[place]) for place in places):
+        how: dict[str, Any] = {"how": HOW, "n": EDITED, "seed": read["seed"], "step": read["step"], "rank": None}
+        test = Experiment.of(run, label, rule, **how)
+        cells = {
+            (point, test.known.names[0] if place is None else place): (place, point)
+            for place in places
+            for point in decodable(judged[place])
+        }
+        worth = {cell: judged[place][point] for cell, (place, point) in cells.items()}
+        for cell, use in test.uses(list(cells), judged=worth, null_draws=null_draws, progress=progress).items():
+            place, point = cells[cell]
+            uses[place][point] = use
+    return [finding(label, place, own[place], judged[place], uses[place]) for place in places]

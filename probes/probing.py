@@ -15,12 +15,8 @@ import torch
 
 from probes import features
 from probes.conditions import (
-    BASELINES,
     CONDITIONS,
     CONTROL,
-    FREQUENT,
-    SHUFFLED,
-    TOKEN,
     TRAINED,
     UNTRAINED,
     Asked,
@@ -112,9 +108,9 @@ def probe_capture(
         ValueError: as `probe` does.
     """
     names = list(seen.activations if points is None else points)
-    fresh = None if untrained is None else partial(features.from_capture, untrained, names)
+    fresh = () if untrained is None else (partial(features.from_capture, untrained, names),)
     if controls is None:
-        controls = [name for name in CONDITIONS[1:] if name != UNTRAINED or fresh is not None]
+        controls = [name for name in CONDITIONS[1:] if name != UNTRAINED or fresh]
     read = partial(features.from_capture, seen, names)
     source = Source(seen.subject.task, seen.batch, names, read, fresh, seen.subject.name)
     return _measured(source, label, positions, kind, controls, seed, settings)
@@ -132,8 +128,28 @@ def _measured(
     names = [label] if isinstance(label, str) else list(label)
     for control in controls:
         lookup(dict.fromkeys(CONDITIONS[1:]), control, "control")
-    found = Asked.of(source, names, positions, seed)
-    where = found.where
+    measured = measure(
+        Asked.of(source, names, positions, seed), names, kind, controls, {"positions": positions, **settings}
+    )
+    return measured.select(label=label) if isinstance(label, str) else measured
+
+
+def measure(
+    found: Asked, names: Sequence[str], kind: str, controls: Sequence[str], about: dict[str, Any]
+) -> Measurement:
+    """What is decoded of some labels at the rows of a source, under each condition.
+
+    Args:
+        found: the labels and rows.
+        names: of the labels.
+        kind, controls: see `probe`.
+        about: the rule for positions, and the settings of the kind of probe.
+
+    Raises:
+        ValueError: if there is nothing to tell apart.
+    """
+    source, where = found.source, found.where
+    settings = {name: value for name, value in about.items() if name != "positions"}
     outcome = {condition: found.outcome(condition, kind, settings) for condition in (TRAINED, *controls)}
     values = torch.stack(list(outcome.values()), -1).movedim(3, 0).double().numpy()
     if np.isnan(values[..., list(outcome).index(TRAINED)]).all():
@@ -152,10 +168,11 @@ def _measured(
         units="R²" if kind == REGRESSION else "share",
         settings={
             "model": source.name,
-            "positions": positions,
+            "positions": about["positions"],
             "kind": kind,
             "sequences": len(source.batch),
-            "seed": seed,
+            "seed": found.seed,
+            "untrained models": len(source.untrained),
             **settings,
         },
         caption=CAPTION_R2 if kind == REGRESSION else CAPTION,
@@ -163,7 +180,7 @@ def _measured(
     measured = _varied(measured)
     if len(where.names) == 1:
         measured = measured.select(place=where.names[0])
-    return measured.select(label=label) if isinstance(label, str) else measured
+    return measured
 
 
 def _varied(found: Measurement) -> Measurement:
@@ -197,48 +214,6 @@ def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
         low, high = statistics.redrawn(found.each, n)
         found = replace(found, low=low, high=high)
     return replace(found, settings={**found.settings, "seeds": len(parts)}, caption=said)
-
-
-def verdict(found: Measurement) -> str:
-    """What a probe's accuracy is worth beside its baselines, in words.
-
-    A label counts as decodable where the whole interval of the trained model lies above that of the best baseline. An
-    untrained model may hold it too: then it is there, and no work of training.
-
-    Args:
-        found: `probe(...)` at one point and place.
-    """
-    assert found.low is not None and found.high is not None and found.dims == ("condition",)
-    names = list(found.coords["condition"])
-    own, unit = names.index(TRAINED), "R² {:.2f}" if found.units == "R²" else "{:.0%}"
-    if np.isnan(found.values[own]):
-        return "it has one value there, and there is nothing to tell apart"
-    others = [i for i, name in enumerate(names) if name in BASELINES]
-    if not others:
-        return f"{unit.format(found.values[own])}, without a baseline to hold it against"
-    best = max(others, key=lambda i: found.values[i])
-    said = f"{unit.format(found.values[own])} against {unit.format(found.values[best])} for {AS_SAID[names[best]]}"
-    if np.isnan(found.low[own]):
-        return f"too few sequences to tell: {said}"
-    if found.low[own] > found.high[others].max():
-        return f"{DECODABLE}: {said}{_untrained(found, unit)}"
-    if found.values[own] <= found.values[best]:
-        return f"no better than its baselines: {said}"
-    return f"not told apart from its baselines: {said}"
-
-
-DECODABLE = "decodable"
-AS_SAID = {TOKEN: "the current token alone", SHUFFLED: "shuffled labels", FREQUENT: "the most frequent label"}
-
-
-def _untrained(found: Measurement, unit: str) -> str:
-    """What training added, as far as that was measured."""
-    if UNTRAINED not in found.coords["condition"]:
-        return ""
-    trained, fresh = (found.select(condition=name) for name in (TRAINED, UNTRAINED))
-    assert trained.low is not None and fresh.high is not None
-    told = "" if trained.low > fresh.high else ", which is not told apart"
-    return f"; {unit.format(float(fresh.values))} from an untrained model{told}"
 
 
 def selectivity(found: Measurement) -> Measurement:

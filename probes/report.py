@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from probes.conditions import BASELINES, TRAINED
-from probes.presets import PRESETS, Answer, ask, check
+from probes.finding import Answer
+from probes.presets import PRESETS, ask, check
 from workbench import figures
 from workbench.figures.style import point_name
 from workbench.files import new_folder
@@ -129,10 +130,14 @@ def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
             "place": finding.place,
             "point": finding.point,
             "verdict": finding.verdict(),
+            "standing": finding.standing.name,
             "decoded": finding.said,
             "causal": None if finding.use is None else finding.use.verdict(),
             "effect": None if finding.use is None else finding.use.effect.to_dict(),
             "excess": None if finding.use is None else finding.use.excess.to_dict(),
+            "sizes": None if finding.use is None else finding.use.sizes.to_dict(),
+            "nulls": None if finding.use is None or finding.use.nulls is None else finding.use.nulls.to_dict(),
+            "tested": {point: {"told": use.told.name, "verdict": use.verdict()} for point, use in finding.uses.items()},
         }
         for answer in answers
         for finding in answer.findings

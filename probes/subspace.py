@@ -26,7 +26,9 @@ class Subspace:
         mean: `[d]`, of the rows it was found on.
         rank: how many directions.
         correlations: `[rank]`, how well the label is told along each (canonical correlations), falling.
-        rest: the projector on as many other directions, or all that are left, drawn at random among those that are.
+        rest: the projector on as many other directions, or all that are left, drawn at random among those in which the
+            rows differ.
+        outside: `[d, free]`, orthonormal: all directions but the label's, whether rows differ in them or not.
     """
 
     projector: Float[Tensor, "d d"]
@@ -34,6 +36,7 @@ class Subspace:
     rank: int
     correlations: Float[Tensor, " rank"]
     rest: Float[Tensor, "d d"]
+    outside: Float[Tensor, "d free"]
 
     @classmethod
     def of(
@@ -63,9 +66,10 @@ class Subspace:
         used = variances > SMALLEST * variances[-1].clamp(min=1e-300)
         into, out = axes[:, used] / variances[used].sqrt(), axes[:, used] * variances[used].sqrt()
         white = centred @ into
-        found, strength = _correlated(white, z)
+        z = _whitened(z)
+        found, strength, _ = torch.linalg.svd(white.mT @ z / len(z), full_matrices=False)
         group = torch.arange(len(x)) if group is None else group
-        shuffles = [_correlated(white, z[_shuffled(group, chance)])[1] for _ in range(SHUFFLES)]
+        shuffles = [torch.linalg.svdvals(white.mT @ z[_shuffled(group, chance)] / len(z)) for _ in range(SHUFFLES)]
         noise = max((float(shuffle.max()) for shuffle in shuffles if len(shuffle)), default=0.0)
         most = int((strength > noise).sum())
         kept = found[:, : most if rank is None else min(rank, most)]
@@ -73,12 +77,14 @@ class Subspace:
         free, _ = torch.linalg.qr(free - kept @ (kept.mT @ free))
         free = free - kept @ (kept.mT @ free)
         free = free[:, : min(kept.shape[1], white.shape[1] - kept.shape[1])]
+        own = torch.linalg.qr(out @ kept, mode="complete").Q
         return cls(
             projector=into @ kept @ kept.mT @ out.mT,
             mean=mean,
             rank=kept.shape[1],
             correlations=strength[: kept.shape[1]],
             rest=into @ free @ free.mT @ out.mT,
+            outside=own[:, kept.shape[1] :],
         )
 
     def moved(self, x: Float[Tensor, "*n d"], to: Float[Tensor, "*n d"], *, rest: bool = False) -> Tensor:
@@ -108,11 +114,9 @@ def _shuffled(group: Int[Tensor, " n"], chance: torch.Generator) -> Int[Tensor, 
     return order[first[giver] + place % size[giver]]
 
 
-def _correlated(white: Float[Tensor, "n d"], z: Float[Tensor, "n class"]) -> tuple[Tensor, Tensor]:
-    """Canonical directions among white features, and their correlations with the labels."""
+def _whitened(z: Float[Tensor, "n class"]) -> Float[Tensor, "n dim"]:
+    """The labels as uncorrelated columns of variance 1: products with white features are then correlations."""
     centred = z - z.mean(0)
     variances, axes = torch.linalg.eigh(centred.mT @ centred / len(z))
     used = variances > 1e-9
-    labels = centred @ (axes[:, used] / variances[used].sqrt())
-    left, strength, _ = torch.linalg.svd(white.mT @ labels / len(z), full_matrices=False)
-    return left, strength
+    return centred @ (axes[:, used] / variances[used].sqrt())

@@ -11,7 +11,7 @@ from probes import CONDITIONS
 from workbench import figures
 from workbench.instruments import Measurement
 
-SHARES = np.array([0.97, 0.3, 0.25, 0.1, 0.2, 0.9])
+SHARES = np.array([0.97, 0.3, 0.25, 0.28, 0.1, 0.2, 0.9])
 SETTINGS: dict[str, Any] = {
     "model": "chain",
     "positions": "labelled",
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def probed(units: str = "share", **settings: Any) -> Measurement:
-    right = (np.random.default_rng(0).random((6, 40)) < SHARES[:, None]).astype(float)
+    right = (np.random.default_rng(0).random((len(SHARES), 40)) < SHARES[:, None]).astype(float)
     coords = {"condition": list(CONDITIONS), "example": range(40)}
     about = {**SETTINGS, **settings}
     return Measurement("Logistic probe", right, ("condition", "example"), coords, units, about).mean()

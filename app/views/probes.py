@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,16 @@ from probes import (
     KINDS,
     PRESETS,
     Description,
+    Judgement,
     Use,
     applicable,
     causal_test,
     description_length,
+    judge,
     label_names,
     labels,
     probe,
     rules_for,
-    verdict,
 )
 from probes.description import CODES
 from probes.use import EDITS
@@ -72,9 +73,9 @@ def view(look: Look) -> None:
     if asked is None:
         return
     question, found = asked
-    where = _card(look, question, found)
-    _used(look, question, *where)
-    _learnt(look, question, *where)
+    point, place, worth = _card(look, question, found)
+    _used(look, question, point, place, worth)
+    _learnt(look, question, point, place)
 
 
 def _decoded(look: Look) -> tuple[Asked, Measurement] | None:
@@ -107,8 +108,8 @@ def _decoded(look: Look) -> tuple[Asked, Measurement] | None:
     return question, found
 
 
-def _card(look: Look, question: Asked, found: Measurement) -> tuple[str, str | None]:
-    """One point, and one place where there are several, with every control; which."""
+def _card(look: Look, question: Asked, found: Measurement) -> tuple[str, str | None, Judgement]:
+    """One point, and one place where there are several, with every control; which, and what it is worth."""
     with panel("At one point, beside its controls", "probe-card") as p:
         left, right = st.columns([3, 3], width=640)
         points = list(found.coords["point"])
@@ -119,8 +120,8 @@ def _card(look: Look, question: Asked, found: Measurement) -> tuple[str, str | N
             place = choose("Where", places, "probe_place", places[0], positions_in_words, right)
             selected["place"] = place
         own = found.select(**{dim: name for dim, name in selected.items() if dim != "label"})
-        worth = verdict(own)
-        st.markdown(f"**{plain(worth[:1].upper() + worth[1:])}.**")
+        worth = judge(own)
+        st.markdown(f"**{plain(str(worth)[:1].upper() + str(worth)[1:])}.**")
         chosen = ", ".join(f"{dim}={name!r}" for dim, name in selected.items())
         p.show(
             figures.probe_card(own),
@@ -132,24 +133,25 @@ def _card(look: Look, question: Asked, found: Measurement) -> tuple[str, str | N
                 imports=("from probes import probe", FIGURES),
                 inputs=False,
             ),
-            "It counts as decodable where its whole interval lies above that of every baseline. The control task gives "
-            "each token a class at random: a probe that learns that too is not selective, but where the token itself "
-            f"can be read every probe does. {NOT_USED}",
+            "It counts as decodable where its whole interval lies above that of every baseline; before attention there "
+            "is nothing but token and position. The control task gives each token a class at random: a probe that "
+            "learns that too is not selective, but where the token itself can be read every probe does. "
+            f"{NOT_USED}",
         )
-    return point, place
+    return point, place, worth
 
 
 def _told_apart(found: Measurement) -> bool:
     return not np.isnan(found.select(condition="trained").values).all()
 
 
-def _used(look: Look, question: Asked, point: str, place: str | None) -> None:
+def _used(look: Look, question: Asked, point: str, place: str | None, worth: Judgement) -> None:
     with panel("Is it used?", "probe-use") as p:
         left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
         how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
         if right.toggle("Edit the model on held-out sequences", key="probe_causal", bind="query-params"):
             try:
-                use = _tested(look.opened.key, question, point, place, how, look.opened)
+                use = _tested(look.opened.key, question, point, place, how, look.opened, worth)
             except ValueError as error:
                 st.error(plain(str(error)))
                 return
@@ -161,7 +163,8 @@ def _used(look: Look, question: Asked, point: str, place: str | None) -> None:
             wanted = "" if place is None else f", places=[{place!r}]"
             p.show(
                 figures.probe_use(use.effect),
-                {"effect": use.effect, "excess": use.excess},
+                {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
+                | ({} if use.nulls is None else {"nulls": use.nulls}),
                 code(
                     look,
                     f"uses = causal_test(run, {question.label!r}, {options}{wanted})",
@@ -173,8 +176,8 @@ def _used(look: Look, question: Asked, point: str, place: str | None) -> None:
             )
         st.caption(
             "The directions in which the label can be read are found on other sequences, and what lies in them is "
-            "changed inside the model. If the model reads the label there, its answers change, and no edit beside it "
-            "does as much."
+            "changed inside the model. If the model reads the label there, its answers change, and neither an edit "
+            "beside it, made as large, does as much, nor the same edit in models that know nothing."
         )
 
 
@@ -285,7 +288,15 @@ def _probed(key: tuple[Any, ...], question: Asked, _opened: Opened) -> Measureme
 
 
 @st.cache_data(show_spinner="Editing the model on held-out sequences …", max_entries=128)
-def _tested(key: tuple[Any, ...], question: Asked, point: str, place: str | None, how: str, _opened: Opened) -> Use:
+def _tested(
+    key: tuple[Any, ...],
+    question: Asked,
+    point: str,
+    place: str | None,
+    how: str,
+    _opened: Opened,
+    _worth: Judgement,
+) -> Use:
     wanted = None if place is None else [place]
     found = causal_test(
         _opened.run,
@@ -295,8 +306,9 @@ def _tested(key: tuple[Any, ...], question: Asked, point: str, place: str | None
         how=how,
         step=_opened.step,
         places=wanted,
+        judged={},
     )
-    return next(iter(found.values()))
+    return replace(next(iter(found.values())), judged=_worth)
 
 
 @st.cache_data(show_spinner="Fitting probes on ever more sequences …", max_entries=128)

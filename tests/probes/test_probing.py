@@ -9,15 +9,19 @@ import pytest
 import torch
 
 import workbench
-from probes import CONDITIONS, description_length, probe, probe_capture, selectivity, verdict
+from probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
 from probes.causal import _others
 from probes.conditions import Asked, Source
 from probes.decoding import Split, by_token, decode, majority
+from probes.judgement import before_attention
+from probes.positions import Rows
 from workbench.capture import Subject, capture
 from workbench.ground_truth import compile_run
 from workbench.instruments import Measurement
+from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
 from workbench.runs import Run
 from workbench.seeds import generator
+from workbench.tasks import Batch
 
 MID = "blocks.0.hook_resid_mid"
 
@@ -199,11 +203,20 @@ def test_what_is_held_plainly_costs_fewer_bits_and_is_learnt_from_less(run: Run)
         description_length(run, "root", points=MID, n=20)
 
 
-def outcome(trained: float, best: float, width: float, fresh: float = 0.1) -> Measurement:
-    values = np.array([trained, fresh, best, 0.1, 0.2])
-    ends = {"low": values - width, "high": values + width}
+def outcome(
+    trained: float,
+    best: float,
+    width: float,
+    fresh: float = 0.1,
+    placed: float = 0.1,
+    n: int = 100,
+    **about: object,
+) -> Measurement:
+    """Of a probe, its `current token` baseline and the rest."""
+    values = np.array([trained, fresh, best, placed, 0.1, 0.2])
+    ends = {"low": values - width, "high": values + width, "n": np.full(6, n)}
     coords = {"condition": CONDITIONS[:-1]}
-    return Measurement("Logistic probe", values, ("condition",), coords, "share", **ends)  # type: ignore[arg-type]
+    return Measurement("Logistic probe", values, ("condition",), coords, "share", about, **ends)  # type: ignore[arg-type]
 
 
 def test_a_verdict_needs_the_whole_interval_above_the_best_baseline() -> None:
@@ -212,5 +225,44 @@ def test_a_verdict_needs_the_whole_interval_above_the_best_baseline() -> None:
     assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith("; 95% from an untrained model, which is not told apart")
     assert verdict(outcome(0.97, 0.31, 0.34)) == f"not told apart from its baselines: {said}"
     assert verdict(outcome(0.3, 0.31, 0.001)).startswith("no better than its baselines: 30%")
-    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("too few sequences to tell: 97%")
+    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("too few to tell: without an interval; 97%")
     assert "nothing to tell apart" in verdict(outcome(np.nan, np.nan, np.nan))
+
+
+def test_a_verdict_needs_as_many_sequences_as_any_interval_needs() -> None:
+    assert judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT)).worth is Worth.DECODABLE
+    few = judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT - 1))
+    assert few.worth is Worth.TOO_FEW and str(few).startswith("too few to tell: 4 sequences of at least 5; 97%")
+    assert "2 seeds of at least 5" in str(judge(outcome(0.97, 0.31, 0.05, n=2, seeds=2)))
+
+
+def test_what_token_and_position_tell_is_not_called_decodable() -> None:
+    """It must be beaten as the others; and before attention there is nothing else, whatever its probe finds."""
+    assert judge(outcome(0.97, 0.31, 0.05, placed=0.8)).worth is Worth.DECODABLE
+    assert judge(outcome(0.97, 0.31, 0.05, placed=0.98)).worth is Worth.TOKEN_AND_POSITION
+    assert judge(outcome(0.97, 0.31, 0.05, placed=0.9)).worth is Worth.NOT_TOLD
+    early: dict[str, object] = {"point": "blocks.0.hook_resid_pre", "label": "dp"}
+    assert judge(outcome(0.97, 0.31, 0.05, **early)).worth is Worth.TOKEN_AND_POSITION
+    assert judge(outcome(0.97, 0.31, 0.05, **{**early, "point": MID})).worth is Worth.DECODABLE
+    assert judge(outcome(0.97, 0.31, 0.05, **{**early, "label": "position"})).worth is Worth.DECODABLE
+    assert all(
+        before_attention(point) for point in ("hook_embed", "blocks.0.ln1.hook_normalized", "blocks.0.attn.hook_q")
+    )
+    assert not any(before_attention(point) for point in (MID, "blocks.0.attn.hook_z", "blocks.1.attn.hook_q"))
+
+
+def test_the_baseline_of_token_and_position_knows_both_and_their_pairs() -> None:
+    """Their sum, and an exclusive or of them, which neither tells alone; and nothing else."""
+    token, position = torch.meshgrid(torch.arange(8), torch.arange(8), indexing="ij")
+    token, position = token.flatten().repeat(16), position.flatten().repeat(16)
+    chance_label = torch.randint(2, (len(token),), generator=chance())
+    labels = [(token + position > 7).long(), (token + position) % 2, chance_label, position]
+    rows = Rows(torch.arange(len(token)), position[None], ("here",))
+    split = Split.by_example(rows.example, chance())
+    batch = Batch(token[:, None].expand(-1, 8), token[:, None].expand(-1, 8), torch.ones(len(token), 8) > 0)
+    source = Source(workbench.tasks.make("sorting"), batch, [MID], lambda where: torch.empty(0), (), "none")
+    found = Asked(source, rows, [label[None] for label in labels], rows.example, split, 0)
+    total, pairs, noise, itself = found.outcome("token and position", "logistic", {})[:, 0, 0].mean(-1)
+    assert total > 0.98 and pairs == 1.0 and noise < 0.6
+    assert torch.isnan(itself), "of the position itself it would be no baseline"
+    assert found.outcome("current token", "logistic", {})[1].mean() < 0.6

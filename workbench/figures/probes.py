@@ -21,14 +21,16 @@ from workbench.figures.style import (
     PURPLE,
     SKY,
     SYMBOLS,
+    VERMILLION,
     framed,
     point_name,
 )
 from workbench.instruments import Measurement
 
-COLOURS = (BLUE, PURPLE, ORANGE, GREEN, GREY, SKY)
-HATCHES = ("", ".", "/", "-", "x", "\\")
-LINES = ("solid", "dot", "dash", "dashdot", "longdash", "longdashdot")
+COLOURS = (BLUE, PURPLE, ORANGE, VERMILLION, GREEN, GREY, SKY)
+HATCHES = ("", ".", "/", "|", "-", "x", "\\")
+LINES = ("solid", "dot", "dash", "6px,2px,2px,2px", "dashdot", "longdash", "longdashdot")
+MARKS = (*SYMBOLS, "star")
 LAYERS = "residual: layer · point (mid: after attention, post: after the MLP)"
 
 
@@ -229,7 +231,7 @@ def _add_conditions(figure: go.Figure, found: Measurement, x: Sequence[Any], nam
             name=name,
             mode="lines+markers",
             line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
-            marker={"symbol": SYMBOLS[i], "size": 6 if i else 9},
+            marker={"symbol": MARKS[i], "size": 6 if i else 9},
         )
 
 
