@@ -351,7 +351,7 @@ table = pd.concat({name: pd.read_csv(f"report/data/{name}/accuracy.csv", index_c
 table.round(3)
 
 # %% [markdown]
-# That is the accuracy by which of the four pairs was asked for: mean over three seeds, with Student's interval. How
+# That is the accuracy by which of the four pairs was asked for: mean over three seeds, with a 95 % interval. How
 # much is a guess worth? Some digits occur twice, so naming the commonest digit of the sequence does better than one
 # in ten or one in four. Any bag of what occurred allows that much.
 
