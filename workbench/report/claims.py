@@ -22,8 +22,12 @@ def verdicts_of(one: Column, name: str) -> list[Verdict]:
     return verdicts(measured, controls, one.draws.get(name), one.causal.get(name), one.causal_draws.get(name))
 
 
-def claim_lines(columns: Sequence[Column]) -> list[tuple[str, list[str]]]:
-    """For each run, or config of several seeds, a heading and a line for each claim at places that are judged alike."""
+Lines = list[tuple[str, list[list[str]]]]
+"""A heading for each run, or config of several seeds; what is said, each a line with perhaps more under it."""
+
+
+def claim_lines(columns: Sequence[Column]) -> Lines:
+    """What may be said of each claim, at places that are judged alike."""
     found = []
     for one in columns:
         lines = [line for name in MECHANISMS if name in one.measured for line in _lines(one, name)]
@@ -44,17 +48,17 @@ def _heads(one: Column) -> str:
     )
 
 
-def _lines(one: Column, name: str) -> list[str]:
+def _lines(one: Column, name: str) -> list[list[str]]:
     title = one.measured[name].name
     alike: dict[tuple[Holds, Needed], list[Verdict]] = {}
     for verdict in verdicts_of(one, name):
         alike.setdefault((verdict.holds, verdict.needed), []).append(verdict)
     lines = []
     for group in alike.values():
-        lines.append(f"{title}{places_in_words(group)}: {holding_in_words(group)}")
-        lines += [f"  {line}" for line in needing_in_words(group, _edited(one, name))]
+        first = f"{title}{places_in_words(group)}: {holding_in_words(group)}"
+        lines.append([first, *needing_in_words(group, _edited(one, name))])
     if isinstance(one, Inspected) and name in one.needed_heads:
-        lines.append(f"{title}: {set_in_words(one.needed_heads[name])}")
+        lines.append([f"{title}: {set_in_words(one.needed_heads[name])}"])
     return lines
 
 

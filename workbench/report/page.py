@@ -11,6 +11,7 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
+from workbench.report.claims import Lines
 from workbench.report.compared import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section
 from workbench.report.table import CLAIMS_HEADING, Row
@@ -20,7 +21,7 @@ from workbench.validation import harmless
 def page(
     inspected: Sequence[Inspected],
     summary: tuple[Sequence[str], Sequence[Row]],
-    claims: Sequence[tuple[str, Sequence[str]]],
+    claims: Lines,
     sections: Sequence[Section],
     compared: tuple[pd.DataFrame | None, Sequence[OverSeeds]],
     made: str,
@@ -50,12 +51,13 @@ def page(
     )
 
 
-def _claims(claims: Sequence[tuple[str, Sequence[str]]]) -> str:
+def _claims(claims: Lines) -> str:
     if not claims:
         return ""
     parts = [f"<section><h2>Claims</h2><p>{escape(CLAIMS_HEADING)}</p>"]
     for name, lines in claims:
-        parts.append(f"<h3>{escape(name)}</h3><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>")
+        items = "".join(f"<li>{'<br>'.join(map(escape, line))}</li>" for line in lines)
+        parts.append(f"<h3>{escape(name)}</h3><ul>{items}</ul>")
     return "".join([*parts, "</section>"])
 
 

@@ -19,7 +19,10 @@ from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import Column, claim_lines, verdicts_of
 from workbench.report.groups import Shown, own_head, shown
 
-CLAIMS_HEADING = "what may be said of each claim (beyond: the low end of its interval lies above each control's limit)"
+CLAIMS_HEADING = (
+    "what may be said of each claim (beyond: the low end of its interval lies above each control's limit; "
+    "untrained: mean and range of several models with fresh weights)"
+)
 
 Row = tuple[str, list[str]]
 
@@ -40,7 +43,10 @@ def _claims_text(columns: Sequence[Column]) -> str:
     found = claim_lines(columns)
     if not found:
         return ""
-    return "\n\n" + "\n".join([CLAIMS_HEADING, *(f"{name}\n  " + "\n  ".join(lines) for name, lines in found)])
+    text = [CLAIMS_HEADING]
+    for name, lines in found:
+        text += [name, *("  " + "\n    ".join(line) for line in lines)]
+    return "\n\n" + "\n".join(text)
 
 
 def as_text(table: Table, width: int) -> str:
