@@ -151,7 +151,7 @@ def test_the_low_end_of_the_excess_has_to_be_a_point_corrected_for_all_that_was_
 
 @pytest.mark.parametrize("how", ["interchange", "steer", "erase"])
 def test_every_way_to_change_it_tells(compiled: dict[str, Run], how: str) -> None:
-    (use,) = causal_test(compiled["chaser"], "root", point=MID, how=how, n=64, judged={}, null_draws=2).values()
+    (use,) = causal_test(compiled["chaser"], "root", point=MID, how=how, n=64, judged={}).values()
     assert use.used is True, use.verdict()
     assert list(use.excess.coords["edit"]) == list(use.effect.coords["edit"])[1:]
     if how == "interchange":
@@ -183,7 +183,7 @@ def test_the_same_seed_gives_the_same_test(compiled: dict[str, Run]) -> None:
 
 
 def test_places_are_tested_one_by_one(compiled: dict[str, Run]) -> None:
-    found = causal_test(compiled["chaser"], "root", point=MID, positions=(8, 20), n=32, judged={}, null_draws=2)
+    found = causal_test(compiled["chaser"], "root", point=MID, positions=(8, 20), n=32, judged={})
     assert list(found) == ["8", "20"] and all(use.used for use in found.values())
     one = causal_test(
         compiled["chaser"], "root", point=MID, positions=(8, 20), n=32, places=["20"], judged={}, null_draws=0
