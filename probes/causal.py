@@ -41,6 +41,7 @@ from workbench.tasks import Batch, Task
 FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
 MOST_ROWS = 8192  # rows of the label, which are enough for directions of a residual of some hundred
 EDITED = 512  # sequences: of so many, none changed means less than a point (3.84 / (n + 3.84) < 0.01)
+NULL_EDITED = 256  # sequences that models that know nothing are tried on: they differ by more than these leave open
 NULL_KINDS = ("fresh weights", "weights shuffled")
 NULL_DRAWS = 5  # of each kind
 Cell = tuple[str, str]
@@ -174,14 +175,21 @@ class Experiment:
         open_ = [cell for cell in cells if found[cell].told is Told.NO_NULLS]
         if not open_ or null_draws < 2:
             return found
+        test, points = self._first(NULL_EDITED), [point for point, _ in open_]
         draws: dict[Cell, list[list[np.ndarray]]] = {cell: [] for cell in open_}
         for draw in range(null_draws):
             progress(0.5 + 0.5 * draw / null_draws, "models that know nothing")
-            models = list(_know_nothing(decoder, self.seed, draw))
-            tests = [_Answering(self, model, hook(model), [point for point, _ in open_]) for model in models]
+            models = _know_nothing(decoder, self.seed, draw)
+            tests = [_Answering(test, model, hook(model), points) for model in models]
             for cell in open_:
-                draws[cell].append([test.use(*cell).excess.values for test in tests])
+                draws[cell].append([each.use(*cell).excess.values for each in tests])
         return {**found, **{cell: replace(found[cell], nulls=self._nulls(found[cell], draws[cell])) for cell in open_}}
+
+    def _first(self, n: int) -> Experiment:
+        """The same on its first n sequences."""
+        tried = self.tried[torch.arange(len(self.tried)) < n]
+        found, (y,) = asked(self.task, tried, [str(self.settings["label"])], self.settings["positions"])
+        return replace(self, tried=tried, found=found, tried_y=y)
 
     def _nulls(self, own: Use, draws: list[list[np.ndarray]]) -> Measurement:
         """The excess of each model that knows nothing."""

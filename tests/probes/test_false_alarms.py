@@ -39,9 +39,9 @@ def test_the_published_table_is_of_all_tasks_and_kinds() -> None:
         if line
     }
     assert set(KINDS) <= set(rows) and rows["**all**"][0] == str(20 * len(SMALL))
-    used, asked = (int(part) for part in rows["**all**"][1].split(" of "))
-    assert not beyond(used, asked) and asked > 500
-    wrong, cells = (int(part) for part in rows["**all**"][3].split(" of "))
+    used, tested = (int(part) for part in rows["**all**"][2].split(" of "))
+    assert not beyond(used, tested) and tested > 80
+    wrong, cells = (int(part) for part in rows["**all**"][4].split(" of "))
     assert not beyond(wrong, cells) and cells > 2000
 
 
@@ -51,10 +51,10 @@ def test_models_that_know_nothing_use_nothing_beyond_the_stated_error() -> None:
     false_alarms(keep, lambda: None, draws=len(KINDS))
     rows = list(keep.values())
     assert len(rows) == len(SMALL) * len(KINDS)
-    used, asked, wrong, cells = (sum(row[key] for row in rows) for key in ("used", "asked", "cells decodable", "cells"))
-    assert asked > 80 and not beyond(used, asked, ERROR), f"{used} of {asked} are called used"
+    keys = ("used", "decodable", "cells decodable", "cells")
+    used, tested, wrong, cells = (sum(row[key] for row in rows) for key in keys)
+    assert tested > 5 and not beyond(used, tested, ERROR), f"{used} of {tested} are called used"
     assert cells > 300 and not beyond(wrong, cells, ERROR), f"{wrong} of {cells} labels of elsewhere are decodable"
-    assert sum(row["decodable"] for row in rows) > 0, "something was there to be tested"
 
 
 @pytest.mark.slow
