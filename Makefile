@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow lint bench explore screenshots notebooks lab clean
+.PHONY: demo test test-slow lint bench coverage explore screenshots notebooks lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -28,6 +28,10 @@ bench: .venv/installed
 	for name in tasks attention seq_vcr entropy capture training explorer probes; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
+
+# The table in docs/inspecting.md of how often each interval holds the truth: two minutes.
+coverage: .venv/installed
+	$(BIN)/python -m tests.instruments.coverage --write
 
 # The pictures of docs/explorer, from runs trained for them: about ten minutes.
 screenshots: .venv/installed

@@ -11,12 +11,11 @@ import streamlit as st
 from app.heads import n_hops
 from app.state import Look, plain
 from workbench import claims
-from workbench.figures.style import place_in_words
+from workbench.figures.style import SHORT_NULLS, place_in_words
 from workbench.inspection import Inspected
 from workbench.instruments import Measurement
 from workbench.mechanisms import MECHANISMS
-
-COLUMNS = {"mismatched": "others' truth", "untrained": "untrained", "random_graph": "random graph"}
+from workbench.mechanisms.verdict import Holds
 
 
 class Verdict(NamedTuple):
@@ -39,6 +38,18 @@ class Verdict(NamedTuple):
             return Verdict("does not hold on this input", "red", "close")
         shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
         return Verdict(f"holds in part on this input: {shares}", "orange", "contrast")
+
+    @staticmethod
+    def beyond(found: list[claims.Verdict]) -> Verdict:
+        """Whether the claim holds beyond its controls on held-out sequences, at all places where it is read."""
+        beyond = sum(one.holds is Holds.BEYOND for one in found)
+        if beyond == len(found):
+            return Verdict("beyond its controls", "blue", "verified")
+        if beyond:
+            return Verdict(f"beyond its controls at {beyond} of {len(found)} places", "blue", "rule")
+        if any(one.holds is Holds.NO_MORE for one in found):
+            return Verdict("tells nothing: a control holds as often", "gray", "balance")
+        return Verdict(found[0].holds.value, "gray", "help")
 
 
 def cards(look: Look, names: list[str], found: Inspected) -> None:
@@ -71,7 +82,7 @@ def _card(look: Look, name: str, found: Inspected) -> None:
     rate = claims.of_head(found, found.measured[name])
     nulls = {null: claims.of_head(found, m) for null, m in found.controls[name].items()}
     lines = [
-        f"| | here | held-out | {' | '.join(COLUMNS[null] for null in nulls)} |",
+        f"| | here | held-out | {' | '.join(SHORT_NULLS[null] for null in nulls)} |",
         "|:--|" + "--:|" * (2 + len(nulls)),
     ]
     scores = []
@@ -82,14 +93,15 @@ def _card(look: Look, name: str, found: Inspected) -> None:
         cells = [
             _percent(scores[-1]),
             _with_interval(rate, index),
-            *(_percent(m.values[index]) for m in nulls.values()),
+            *(_with_range(m, index) for m in nulls.values()),
         ]
         lines.append(f"| {plain(place_in_words(where))} | {' | '.join(cells)} |")
-    verdict = Verdict.of(scores)
+    here_in_words, beyond = Verdict.of(scores), Verdict.beyond(claims.verdicts_on(found, name))
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
-            st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
+            for verdict in (beyond, here_in_words):
+                st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(sentence(name))
         st.markdown("\n".join(lines))
 
@@ -118,3 +130,12 @@ def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
     if m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
     return f"**{value}** ({100 * m.low[index]:.0f}–{100 * m.high[index]:.0f})"
+
+
+def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
+    """A control's rate; of several models with fresh weights with their range."""
+    value = _percent(m.values[index])
+    if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
+        return value
+    low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"
+    return value if low == high else f"{value} ({low}–{high})"

@@ -18,6 +18,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import INSTRUMENTS, Instrument, Measurement, by_group
 from workbench.instruments.comparison import compare, difference, difference_by_group
 from workbench.instruments.grouped import conditions_as_groups
+from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS, Mechanism
 
 NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)
@@ -114,9 +115,10 @@ def _of_inputs(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
     return Pair(parts[0], parts[1], False, None, (*lines, "same = False"), imports, True, "head" in every.dims)
 
 
-def _part(m: Measurement, where: dict[str, Any], head: tuple[int, int]) -> tuple[Measurement, str]:
+def _part(m: Measurement, where: dict[str, Any], head: Head | None) -> tuple[Measurement, str]:
     """The part asked for, of a measure of every head that of one; and how a line of Python takes it."""
     if "head" in m.dims:
+        assert head is not None, "what is measured of every head has a graph to choose one by"
         where = {**where, "layer": head[0], "head": head[1]}
     if not where:
         return m, ""

@@ -16,7 +16,6 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.instruments import attention_graph, rollout
 from workbench.instruments.strongest_paths import Path, across_layers, table, within_layer
-from workbench.models.attention.chacal import ChacalAttention
 
 MOST = 5
 LAYER, LAYERS, OTHER = "this head alone", "all layers", "all layers of the other run"
@@ -106,14 +105,18 @@ def find(
         return found, lines, f"Strongest paths through all layers: {model}", note
     layer, head = place
     attention = seen.subject.attention[layer]
-    chacal = isinstance(attention, ChacalAttention)
-    gamma = attention.gamma if isinstance(attention, ChacalAttention) and attention.gamma else 1.0
+    gamma = attention.gamma or 1.0
     found = within_layer(attention_graph.pattern(seen, layer)[0, head], query, key, most=most, gamma=gamma)
     lines = [
         f"A = attention_graph.pattern(seen, {layer})[0, {head}]",
         f"paths = within_layer(A, {query}, {key}, most={most}, gamma={gamma})",
     ]
-    note = f"each further step weighs γ = {gamma:g}" if chacal else "the layer itself takes one step only"
+    if attention.gamma is not None:
+        note = f"each further step weighs γ = {gamma:g}"
+    elif attention.takes_one_step:
+        note = "the layer itself takes one step only"
+    else:
+        note = "every step weighs alike here; how much paths of how many steps weigh in this layer is its variant's own"
     return found, lines, f"Strongest paths of layer {layer}, head {head}: {model}", note
 
 

@@ -49,14 +49,14 @@ print(" ".join(task.words(task.sample(1, workbench.generator(0)).tokens[0])))
 # %% [markdown]
 # ## Inspect
 #
-# Every instrument on 256 held-out sequences. Accuracy by hop first: how far up the chain is the root still found?
+# Every instrument on 256 held-out sequences. Accuracy by depth first: from how deep in a chain is its root still found?
 
 # %%
 seen = {run.name: inspect_run(run, n=256, seed=0) for run in (chacal, standard)}
 figures.accuracy({name: one.measured["accuracy"] for name, one in seen.items()})
 
 # %% [markdown]
-# One ChaCAL layer finds the root from every depth. One standard layer finds it one hop away; from then on it is right
+# One ChaCAL layer finds the root from every depth. One standard layer finds it at depth 1; from then on it is right
 # about as often as guessing among the four values would be.
 #
 # What does ChaCAL's attention look like? Below is the head whose *resolvent*, the matrix that the layer really applies

@@ -86,7 +86,7 @@ seen = {
     (name, run.config.seed): inspect_run(run, n=256, seed=0, only=["accuracy"]) for name in runs for run in runs[name]
 }
 table = {at: one.measured["accuracy"].values for at, one in seen.items()}
-pd.DataFrame(table, index=[f"hop {h}" for h in task.groups]).T.rename_axis(["model", "seed"]).map("{:.1%}".format)
+pd.DataFrame(table, index=[f"depth {d}" for d in task.groups]).T.rename_axis(["model", "seed"]).map("{:.1%}".format)
 
 # %% [markdown]
 # Seed 0 with intervals over 256 held-out sequences. What can be had without following the chain: the best guess is the

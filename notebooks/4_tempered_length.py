@@ -58,7 +58,7 @@ print("tested at lengths", *lengths)
 # %% [markdown]
 # ## Accuracy by length
 #
-# Whole sequences right, 128 of each length. The bars are Student's intervals over three seeds: wide, as they should be.
+# Whole sequences right, 128 of each length. The bars are 95 % intervals over three seeds: wide, as they should be.
 
 # %%
 only = ["accuracy", "minimum", "successor", "attention_graph"]

@@ -142,10 +142,11 @@ print(Path("workbench/tasks/recall.py").write_text(source, encoding="utf-8"), "c
 # %% [markdown]
 # ## The attention variant: one file
 #
-# A variant subclasses `Attention`, and has two paths that must agree. Inspection computes the `pattern` from the
-# `scores` and reads the values through it, so that an edit of the pattern changes what is read. Training takes the
-# fast path, `mix`. One that says only `scores` is complete; `mix` here hands the same bias to PyTorch's own
-# attention.
+# A variant subclasses `Attention`, and has two paths that must agree. Inspection asks it for its `pattern`, here the
+# softmax of its `scores`, and has it `read` the values through that, so that an edit of the pattern changes what is
+# read. Training takes the fast path, `mix`; `hook` compares the two on a few tokens, and refuses a model in which they
+# differ. One that says only `scores` is complete; `mix` here hands the same bias to PyTorch's own attention. (A variant
+# with a `read` of its own also says by how many steps it reads, in `step_terms`.)
 
 # %%
 source = '''\
@@ -350,7 +351,7 @@ table = pd.concat({name: pd.read_csv(f"report/data/{name}/accuracy.csv", index_c
 table.round(3)
 
 # %% [markdown]
-# That is the accuracy by which of the four pairs was asked for: mean over three seeds, with Student's interval. How
+# That is the accuracy by which of the four pairs was asked for: mean over three seeds, with a 95 % interval. How
 # much is a guess worth? Some digits occur twice, so naming the commonest digit of the sequence does better than one
 # in ten or one in four. Any bag of what occurred allows that much.
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from probes.fitted import Kind
 from probes.kinds import PROBES, ridge_numbers
 from workbench.lookup import lookup
+from workbench.ties import hit
 
 REGRESSION = "regression"  # of the label as a number; every other kind decodes classes
 KINDS = (*PROBES, REGRESSION)
@@ -112,7 +113,8 @@ class Tried(NamedTuple):
     """What probes say of rows that they were not fitted on, `[column, point, place, test]` each.
 
     Attributes:
-        right: 1 where the row's class has the largest score, else 0; NaN where it has no label.
+        right: 1 where the row's class has the largest score, 1/k where k classes share it, else 0; NaN where the row
+            has no label.
         likelihood: the share that the softmax of the scores gives the row's class; 0 where no fitted row had it.
     """
 
@@ -150,7 +152,7 @@ def tried(
             scores, wanted = fitted.scores(cells[part][:, test]), own[..., test]
             said = scores.softmax(-1).gather(-1, wanted.clamp(0, size - 1)[..., None])[..., 0]
             where = (torch.tensor(group)[:, None], part)
-            right[where] = torch.where(wanted < 0, torch.nan, (scores.argmax(-1) == wanted).float()).movedim(0, 1)
+            right[where] = torch.where(wanted < 0, torch.nan, hit(scores, wanted)).movedim(0, 1)
             likelihood[where] = torch.where(wanted < size, said, 0.0).float().movedim(0, 1)
     return Tried(right.unflatten(1, (points, places)), likelihood.unflatten(1, (points, places)))
 
@@ -226,12 +228,15 @@ def by_token(
 
 
 def whole(rows: Float[Tensor, "column *place test"], found: Sequence[Column]) -> Float[Tensor, "label *place test"]:
-    """Whether all columns of each label are right; NaN at places where none has two classes to tell apart."""
+    """Whether all columns of each label are right; NaN at places where none has two classes to tell apart.
+
+    Where columns tie (`workbench.ties`), how likely all are, each tie broken on its own.
+    """
     parts = []
     for label in dict.fromkeys(column.label for column in found):
         own = [i for i, column in enumerate(found) if column.label == label]
         told_apart = varied([found[i] for i in own])
-        parts.append(torch.where(told_apart[:, None], rows[own].amin(0), torch.nan))
+        parts.append(torch.where(told_apart[:, None], rows[own].prod(0), torch.nan))
     return torch.stack(parts)
 
 

@@ -25,7 +25,7 @@ from probes.conditions import (
 from probes.decoding import REGRESSION
 from probes.positions import Rule
 from workbench.capture import Capture
-from workbench.instruments import Measurement
+from workbench.instruments import Measurement, statistics
 from workbench.instruments.measurement import SEED
 from workbench.lookup import lookup
 from workbench.runs import Run
@@ -201,13 +201,18 @@ CAPTION_R2 = (
 
 
 def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
-    """The mean over seeds, with Student's interval."""
+    """The mean over seeds: each draws sequences and a split anew for the same model (`statistics.redrawn`)."""
     if "place" in parts[0].dims:  # a place may have nothing to tell apart under one seed
         shared = [name for name in parts[0].coords["place"] if all(name in part.coords["place"] for part in parts)]
         parts = [part.keep("place", shared) for part in parts]
     bare = [replace(part, low=None, high=None, n=None) for part in parts]
     found = Measurement.stack(bare, SEED, list(seeds)).mean(SEED)
     said = found.caption.replace("n counts sequences", "n counts seeds, each with sequences and a split of its own")
+    if found.units == "share":
+        assert found.each is not None
+        n = np.stack([np.broadcast_to(part.n if part.n is not None else 0, found.values.shape) for part in parts], -1)
+        low, high = statistics.redrawn(found.each, n)
+        found = replace(found, low=low, high=high)
     return replace(found, settings={**found.settings, "seeds": len(parts)}, caption=said)
 
 
@@ -215,4 +220,4 @@ def selectivity(found: Measurement) -> Measurement:
     """How much better a probe decodes a label than the control task (Hewitt and Liang 2019), without an interval."""
     trained, control = (found.select(condition=name) for name in (TRAINED, CONTROL))
     name = f"Selectivity of the {found.name[0].lower()}{found.name[1:]}"
-    return replace(trained, name=name, values=trained.values - control.values, low=None, high=None)
+    return replace(trained, name=name, values=trained.values - control.values, low=None, high=None, each=None)

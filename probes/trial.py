@@ -19,6 +19,7 @@ from probes.labels import has_label
 from probes.positions import Rows
 from probes.subspace import Subspace
 from workbench.tasks import Batch, said
+from workbench.ties import clear
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -143,10 +144,10 @@ class Trial:
         always the same has then no large share of few answers.
         """
         example, position = self.rows.example, self.rows.position[0]
-        before, now = self.before.argmax(-1), after.argmax(-1)
+        before, now = clear(self.before), clear(after)  # a tie is no answer
         others = before[example, position][partner.clamp(min=0)]
         both = self.batch.loss_mask[example, position] & self.batch.loss_mask[example, position][partner.clamp(min=0)]
-        followed = (now[example, position] == others) & (others != before[example, position])
+        followed = (now[example, position] == others) & (others != before[example, position]) & (others >= 0)
         return torch.from_numpy(self._by_sequence(kept & both, followed[kept & both].double()))
 
     def _by_sequence(self, kept: Bool[Tensor, " n"], values: Float[Tensor, " row"]) -> Float[np.ndarray, " batch"]:

@@ -88,7 +88,7 @@ def test_rates_by_condition_are_the_means_of_its_sequences_with_every_control(ba
     scores = barely.examples["copy"].select(point="blocks.1.hook_resid_mid").values
     for length, value in zip(rate.coords["length"], rate.values, strict=True):
         assert value == pytest.approx(scores[np.array(lengths) == length].mean())
-    assert list(controls) == ["sort, against other examples' truth", "sort, untrained model"]
+    assert list(controls) == ["sort, against other examples' truth", "sort, untrained models"]
     figures.mechanism_rates(runs, controls)
 
 

@@ -15,15 +15,16 @@ from workbench import figures
 from workbench.figures.curves import own_controls
 from workbench.figures.style import ordered_union
 from workbench.instruments import Measurement
+from workbench.instruments.comparison import over_seeds
 
 
 def table(name: str, values: np.ndarray, coords: dict, units: str = "share", **settings: object) -> Measurement:
     return Measurement(name, values, tuple(coords), coords, units, {"model": "m", **settings})
 
 
-def by_hop(values: list[float], hops: list[int]) -> Measurement:
+def by_depth(values: list[float], depths: list[int]) -> Measurement:
     examples = np.repeat(np.array(values)[:, None], 20, axis=1)
-    return table("Accuracy by hop", examples, {"hop": hops, "example": range(20)}, unit="position").mean()
+    return table("Accuracy by depth", examples, {"depth": depths, "example": range(20)}, unit="position").mean()
 
 
 def by_layer(n_layers: int, alpha: float = 1.0) -> Measurement:
@@ -60,9 +61,9 @@ def every_figure() -> Iterator[go.Figure]:
         np.random.default_rng(0).random((2, 1, 2, 9)),
         {"matrix": ("pattern", "resolvent"), "layer": [0], "head": [0, 1], "example": range(9)},
     )
-    yield figures.accuracy({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.accuracy({"a": by_depth([1.0, 0.5], [1, 2])})
     yield figures.entropy({"a": by_layer(2)})
-    yield figures.hops({"a": by_hop([1.0, 0.5], [1, 2])})
+    yield figures.hops({"a": by_depth([1.0, 0.5], [1, 2])})
     yield figures.gold_mass(mass.mean())
     yield figures.mechanisms({"a": [(score, score)]})
     yield figures.projection_map(top_tokens())
@@ -81,7 +82,7 @@ def test_every_figure_is_titled_labelled_transparent_and_exports() -> None:
 
 
 def test_accuracy_draws_every_run_with_its_interval() -> None:
-    runs = {"one": by_hop([1.0, 0.25], [1, 2]), "two": by_hop([0.5, np.nan, 1.0], [1, 2, 3])}
+    runs = {"one": by_depth([1.0, 0.25], [1, 2]), "two": by_depth([0.5, np.nan, 1.0], [1, 2, 3])}
     figure = figures.accuracy(runs)
     one, two = figure.data
     assert (one.name, two.name) == ("one", "two") and one.line.color != two.line.color
@@ -213,7 +214,7 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
         return Measurement("Thing", values, (*dims, "example"), {**coords, "example": range(20)}, "share").mean()
 
     runs = {"a": made(), "b": made()}
-    drawn = figures.any_measure(runs, {"a, untrained model": made(), "b, untrained model": made()})
+    drawn = figures.any_measure(runs, {"a, untrained models": made(), "b, untrained models": made()})
     assert {trace.type for figure in drawn for trace in figure.data} == {kind}
     shown = np.concatenate([np.ravel(np.asarray(t.z if kind == "heatmap" else t.y)) for f in drawn for t in f.data])
     for m in runs.values():
@@ -221,10 +222,10 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
 
 
 def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
-    share = by_hop([0.5], [1])
-    controls = {"sort, untrained model": share, "sort, 3 seeds, untrained model": share}
-    assert list(own_controls("sort", controls)) == ["untrained model"]
-    assert list(own_controls("sort, 3 seeds", controls)) == ["untrained model"]
+    share = by_depth([0.5], [1])
+    controls = {"sort, untrained models": share, "sort, 3 seeds, untrained models": share}
+    assert list(own_controls("sort", controls)) == ["untrained models"]
+    assert list(own_controls("sort, 3 seeds", controls)) == ["untrained models"]
     drawn = figures.accuracy({"sort": share, "sort, 3 seeds": share}, controls)
     assert sorted(trace.name for trace in drawn.data) == sorted(["sort", "sort, 3 seeds", *controls])
 
@@ -236,3 +237,16 @@ def test_the_axis_of_any_measure_says_points_only_where_there_are_points(layers:
     m = table("Made", np.ones((2, 2, 3)), {"layer": layers, "head": range(2), "example": range(3)}).mean()
     (figure,) = figures.any_measure({"a": m}, {})
     assert figure.layout.xaxis.title.text == title
+
+
+def test_bars_of_several_seeds_have_their_dots_on_them() -> None:
+    def of(*shares: float) -> Measurement:
+        runs = [table("Minimum", np.array([s, s]), {"example": range(2)}).mean() for s in shares]
+        return over_seeds(runs, range(len(shares)))
+
+    figure = figures.mechanisms({"a": [(of(0.9, 0.2, 1.0), of(0.1, 0.2, 0.1))], "b": [(of(0.5, 0.4), of(0.1, 0.2))]})
+    bars = {bar.name: bar for bar in figure.data if bar.type == "bar"}
+    dots = [trace for trace in figure.data if trace.type == "scatter"]
+    assert [dot.offsetgroup for dot in dots] == ["a", "a, control", "b", "b, control"] == list(bars)
+    assert list(dots[0].x) == [0.9, 0.2, 1.0] and set(dots[0].y) == set(bars["a"].y)
+    assert figure.layout.scattermode == "group"

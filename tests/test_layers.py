@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Each room with the rooms it may import beside itself. Rooms further down may use rooms further up, never the reverse.
-FOUNDATION = {"files", "lookup", "memory", "seeds", "settings", "validation", "vmap"}
+FOUNDATION = {"files", "lookup", "memory", "seeds", "settings", "ties", "validation", "vmap"}
 MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
 MAY_IMPORT = {
     "files": {"memory"},
@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "memory": set(),
     "seeds": set(),
     "settings": set(),
+    "ties": set(),
     "validation": set(),
     "vmap": set(),
     "tasks": FOUNDATION,
@@ -36,12 +37,14 @@ MAY_IMPORT = {
     "instruments": MODELLING | {"capture"},
     "mechanisms": MODELLING | {"capture", "interventions", "instruments"},
     "figures": MODELLING | {"capture", "instruments", "mechanisms", "edits"},
-    "inspection": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures"},
+    "inspection": MODELLING | {"runs", "capture", "interventions", "instruments", "mechanisms", "figures"},
     "claims": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "pairs": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection"},
     "learning": MODELLING | {"runs", "capture", "instruments"},
-    "timeline": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "learning"},
-    "report": MODELLING | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "timeline"},
+    "timeline": MODELLING
+    | {"runs", "capture", "interventions", "instruments", "mechanisms", "figures", "inspection", "learning"},
+    "report": MODELLING
+    | {"runs", "capture", "instruments", "mechanisms", "figures", "inspection", "claims", "timeline"},
     "collection": MODELLING | {"runs", "training"},
     "catalogue": MODELLING | {"runs", "training", "ground_truth", "instruments", "mechanisms"},
     "cli": FOUNDATION

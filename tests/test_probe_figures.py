@@ -75,7 +75,7 @@ def test_runs_have_a_line_each_and_their_baseline_in_the_same_colour() -> None:
     assert figure.data[0].line.color == figure.data[1].line.color != figure.data[2].line.color
 
 
-@pytest.mark.parametrize(("dim", "names"), [("place", ["7", "9", "11"]), ("label", ["root", "ancestor_1", "hop"])])
+@pytest.mark.parametrize(("dim", "names"), [("place", ["7", "9", "11"]), ("label", ["root", "ancestor_1", "depth"])])
 def test_a_map_has_a_cell_for_each_point_and_place_or_label(dim: str, names: list[str]) -> None:
     found = Measurement.stack([layers()] * 3, dim, names)
     (heat,) = figures.probe_map(found).data

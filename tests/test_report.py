@@ -32,12 +32,12 @@ def side_by_side(root: Path) -> Report:
     return inspect([root / "chain-chacal", root / "chain-standard"], out=root / "report", n=64)
 
 
-def test_summary_shows_both_runs_with_accuracy_by_hop_entropy_and_gold_mass(side_by_side: Report) -> None:
+def test_summary_shows_both_runs_with_accuracy_by_depth_entropy_and_gold_mass(side_by_side: Report) -> None:
     text = side_by_side.summary
     assert re.search(r"^ +chain-chacal +chain-standard$", text, re.M)
     for row in (
         "accuracy, per position",
-        "  hop 7",
+        "  depth 7",
         "  embedding",
         "  0 · post",
         "resolvent's mass on gold paths, best head",
@@ -99,7 +99,7 @@ def test_every_task_is_reported_in_its_own_terms(root: Path, preset: str, rows: 
 
 def test_tasks_of_different_kinds_share_a_report(root: Path) -> None:
     report = inspect([root / "chain-chacal", root / "sort-tempered"], out=root / "mixed", n=32)
-    assert "hop 1" in report.summary and "length 2" in report.summary
+    assert "depth 1" in report.summary and "length 2" in report.summary
 
 
 def test_unusable_input_writes_nothing(root: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, 
     (drawn,) = (part for part in sections(report.inspected) if part.title.startswith("Accuracy"))
     table = pd.read_csv(tmp_path / "data" / "chain-chacal" / "accuracy.csv")
     line = drawn.drawn[0].data[0]
-    assert list(line.y) == pytest.approx(table["value"].tolist()) and list(map(int, line.x)) == table["hop"].tolist()
+    assert list(line.y) == pytest.approx(table["value"].tolist()) and list(map(int, line.x)) == table["depth"].tolist()
     assert list(line.error_y.array) == pytest.approx((table["high"] - table["value"]).tolist())
     shown = json.loads(
         re.search(r"Plotly.newPlot\(\s*\"[^\"]+\",\s*(\[.*?\}\]),\s*\{", page_of(tmp_path), re.S).group(1)
@@ -149,7 +149,7 @@ def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, 
 
 
 def page_of(folder: Path) -> str:
-    (path,) = (folder / "figures").glob("accuracy-by-hop-1.html")
+    (path,) = (folder / "figures").glob("accuracy-by-depth-1.html")
     return path.read_text(encoding="utf-8")
 
 
@@ -175,7 +175,9 @@ def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> Non
     row = differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
     first, second = (float(one.measured["overall"].select(unit="position").values) for one in side_by_side.inspected)
     assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
-    assert "adjusted for" in side_by_side.summary
+    html = side_by_side.html.read_text(encoding="utf-8")
+    for text in (side_by_side.summary, html):
+        assert "adjusted after Holm" in text and "not about two methods" in text
 
 
 OTHER_TASKS = {

@@ -38,7 +38,7 @@ def one() -> Capture:
 
 @pytest.fixture(scope="module")
 def lens() -> TunedLens:
-    return train_lens(MODEL, TASK, steps=1)
+    return train_lens(MODEL, TASK, most_steps=1)
 
 
 def both(m: Measurement) -> tuple[dict[str, Measurement], dict[str, Measurement]]:

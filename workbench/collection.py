@@ -6,7 +6,7 @@ import operator
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
-from workbench.settings import as_text, value_of
+from workbench.settings import as_text, flat, value_of
 from workbench.training.state import TrainingError, only_writer
 
 FIGURES = ("accuracy", "loss")
@@ -73,23 +73,6 @@ def status(run: Run) -> str:
             return "stopped"
     except (ValueError, TrainingError):
         return "training"
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"task": {"n": 8}}` as `("task.n", 8)`. Something with its defaults alone is there as True.
-
-    Of attention it is `model.attention.NAME` where all layers are the same, else `model.attention.0.NAME` and so on.
-    """
-    for name, value in settings.items():
-        if name == "attention" and isinstance(value, list | tuple) and value:
-            same = all(layer == value[0] for layer in value)
-            value = value[0] if same else {str(number): layer for number, layer in enumerate(value)}
-        if isinstance(value, Mapping):
-            if prefix == "objectives." and not value:
-                yield f"{prefix}{name}", True
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", tuple(value) if isinstance(value, list) else value
 
 
 def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:

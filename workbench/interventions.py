@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Edge = tuple[int, int, int]
 """An edge of attention: example, query position, key position."""
 
+Head = tuple[int, int]
+"""Layer and head, both from 0."""
+
 
 Hooks = list[tuple[str, Callable[[Tensor, Any], Tensor]]]
 """Hook names and what is done to the activation there, as TransformerLens takes them."""
@@ -31,6 +34,7 @@ def cut_edges(
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
     *,
     head: int | None = None,
+    heads: Sequence[Head] | None = None,
     renormalise: bool = False,
 ) -> Float[Tensor, "batch pos class"]:
     """The logits when some queries may not read some keys: these entries of the attention pattern are 0.
@@ -44,12 +48,14 @@ def cut_edges(
         layer: of which layer; None for every layer.
         edges: (example, query, key) of each entry; none leaves the model as it is.
         head: of which head; None for every head.
+        heads: of these heads (layer, head) alone, in place of `layer` and `head`.
         renormalise: give what is cut to the row's other keys, in proportion; by default it is lost.
 
     Raises:
         ValueError: if there is no such layer, head, example or position, or a key comes after its query.
     """
-    with model.hooks(fwd_hooks=cutting(model, batch, layer, edges, head=head, renormalise=renormalise)):
+    hooks = cutting(model, batch, layer, edges, head=head, heads=heads, renormalise=renormalise)
+    with model.hooks(fwd_hooks=hooks):
         logits: Tensor = model(batch.tokens)
     return logits
 
@@ -61,21 +67,39 @@ def cutting(
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
     *,
     head: int | None = None,
+    heads: Sequence[Head] | None = None,
     renormalise: bool = False,
 ) -> Hooks:
     """The hooks by which `cut_edges` does so; arguments and errors are the same."""
+    assert heads is None or (layer, head) == (None, None), "heads take the place of layer and head"
     check_head(model, layer, head)
+    for each in heads or ():
+        check_head(model, *each)
     rows = torch.as_tensor(edges, dtype=torch.long).reshape(-1, 3)
     n, n_pos = batch.tokens.shape
     wrong = rows[_outside(rows, n, n_pos)]
     if len(wrong):
         edge = tuple(wrong[0].tolist())
         raise ValueError(f"there is no edge {edge} in {n} examples of {n_pos} positions, whose keys come up to queries")
-    edit = partial(
-        _cut, rows=rows, heads=slice(None) if head is None else slice(head, head + 1), renormalise=renormalise
-    )
-    layers = range(model.cfg.n_layers) if layer is None else [layer]
-    return [(f"blocks.{at}.attn.hook_pattern", edit) for at in layers]
+    by_layer = _by_layer(model, layer, head) if heads is None else in_layers(heads)
+    return [
+        (f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=own, renormalise=renormalise))
+        for at, own in by_layer.items()
+    ]
+
+
+def _by_layer(model: TransformerBridge, layer: int | None, head: int | None) -> dict[int, list[int]]:
+    """The heads of each layer that are meant; None is every one."""
+    own = list(range(model.cfg.n_heads)) if head is None else [head]
+    return {at: own for at in (range(model.cfg.n_layers) if layer is None else [layer])}
+
+
+def in_layers(heads: Sequence[Head]) -> dict[int, list[int]]:
+    """Heads by their layer, each once: `[(0, 1), (0, 3), (2, 0)]` is `{0: [1, 3], 2: [0]}`."""
+    found: dict[int, list[int]] = {}
+    for layer, head in sorted(set(heads)):
+        found.setdefault(layer, []).append(head)
+    return found
 
 
 def check_head(model: TransformerBridge, layer: int | None, head: int | None) -> None:
@@ -93,12 +117,13 @@ def _outside(rows: Int[Tensor, "edge 3"], n: int, n_pos: int) -> Tensor:
 
 
 def _cut(
-    pattern: Float[Tensor, "batch head query key"], hook: Any, rows: Tensor, heads: slice, renormalise: bool
+    pattern: Float[Tensor, "batch head query key"], hook: Any, rows: Tensor, heads: list[int], renormalise: bool
 ) -> Float[Tensor, "batch head query key"]:
     """A copy of the pattern without these edges."""
     example, query, key = rows.to(pattern.device).unbind(-1)
     edited = pattern.clone()
-    edited[:, heads][example, :, query, key] = 0  # the slice is a view
+    for head in heads:
+        edited[example, head, query, key] = 0
     if renormalise:
         before, after = pattern.sum(-1, keepdim=True), edited.sum(-1, keepdim=True)
         edited = edited * torch.where((after == before) | (after == 0), 1.0, before / after)

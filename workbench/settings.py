@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -35,3 +36,20 @@ def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
         if not isinstance(nested, dict):
             raise ValueError(f"{name} is given, and {parent} as {nested!r} too")
     return nested, last
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"task": {"n": 8}}` as `("task.n", 8)`. Something with its defaults alone is there as True.
+
+    Of attention it is `model.attention.NAME` where all layers are the same, else `model.attention.0.NAME` and so on.
+    """
+    for name, value in settings.items():
+        if name == "attention" and isinstance(value, list | tuple) and value:
+            same = all(layer == value[0] for layer in value)
+            value = value[0] if same else {str(number): layer for number, layer in enumerate(value)}
+        if isinstance(value, Mapping):
+            if prefix == "objectives." and not value:
+                yield f"{prefix}{name}", True
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", tuple(value) if isinstance(value, list) else value

@@ -17,6 +17,7 @@ from workbench.figures.curves import sample_size
 from workbench.figures.entropy import HEIGHT, TOP
 from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import Measurement
+from workbench.interventions import Head
 from workbench.learning import events
 from workbench.lookup import lookup
 from workbench.mechanisms import MECHANISMS
@@ -40,7 +41,7 @@ class Moment:
     step: int
     measured: dict[str, Measurement]
     controls: dict[str, Measurement]
-    head: tuple[int, int]
+    head: Head | None
 
     @staticmethod
     def of(one: Inspected, step: int) -> Moment:
@@ -70,7 +71,7 @@ class Timeline:
     steps: list[int]
     measured: dict[str, Measurement]
     controls: dict[str, Measurement]
-    head: tuple[int, int]
+    head: Head | None
     events: list[tuple[int, str]]
 
     def all(self) -> dict[str, Measurement]:
@@ -180,7 +181,7 @@ def timeline_section(timeline: Timeline) -> Section:
         f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
         "over seeds. What changes together need not be cause and effect."
     )
-    if "gold_mass" in timeline.measured:
+    if timeline.head is not None:
         text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
     return f"Over training: {timeline.name}", text, drawn
 
@@ -198,8 +199,9 @@ def draw(timeline: Timeline, name: str) -> go.Figure:
     own = lookup(timeline.measured, name, "measure of this timeline")
     if name == "entropy":
         return figures.by_layer_over_training({timeline.name: own}, {})[0]
-    layer, head = timeline.head
-    where: dict[str, Any] = {"layer": layer, "head": head} if "head" in own.dims else {}
+    where: dict[str, Any] = {}
+    if "head" in own.dims and timeline.head is not None:
+        where = dict(zip(("layer", "head"), timeline.head, strict=True))
     found = lines(own, **where)
     if len(found) > MOST_LINES:
         rows = {figures.line_name(label): line for label, line in found.items()}
@@ -210,7 +212,7 @@ def draw(timeline: Timeline, name: str) -> go.Figure:
     named, controls = (
         {figures.line_name(label) or alone: line for label, line in one.items()} for one in (found, control)
     )
-    in_order = bool({"layer", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
+    in_order = bool({"layer", "depth", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
     subtitle = _subtitle(timeline, own, bool(where) or name == "gold_mass", bool(controls))
     figure = figures.over_training(
         named, own.name, subtitle, controls=controls, in_order=in_order, events=timeline.events
@@ -220,7 +222,7 @@ def draw(timeline: Timeline, name: str) -> go.Figure:
 
 def _subtitle(timeline: Timeline, own: Measurement, of_head: bool, controlled: bool) -> str:
     """Two lines: what of, and how sure it is."""
-    head = ", layer {}, head {}".format(*timeline.head) if of_head else ""
+    head = ", layer {}, head {}".format(*timeline.head) if of_head and timeline.head else ""
     dotted = "; dotted: control" if controlled else ""
     return f"{timeline.name} over training{head}<br>{sample_size({'': own})}; bands: 95 % intervals{dotted}"
 

@@ -16,9 +16,10 @@ from app.state import Look, current
 from workbench import figures
 from workbench.figures.token_page import WIDEST
 from workbench.instruments import Measurement, attention_graph, lens_difference, projection
+from workbench.instruments.comparison import ABOUT_P
 from workbench.mechanisms import MECHANISMS
 from workbench.pairs import lens_differences
-from workbench.report.table import comparison_heading, difference_rows
+from workbench.report.compared import comparison_heading, difference_rows
 
 FIGURES = "from workbench import figures"
 GRAPH = "from workbench.instruments import attention_graph"
@@ -52,11 +53,10 @@ def answers(sides: Sides) -> None:
             st.caption("A and B were measured on different sequences, so nothing is tested in pairs.")
             return
         _table(sides, differences[differences["measure"] == pair(sides, "overall").first.name])
+        st.caption(ABOUT_P)
         with st.expander(f"Every number that both have, in pairs: {len(differences)}"):
             _table(sides, differences)
-            st.caption(
-                f"{comparison_heading(differences)}. A small p says that there is a difference, not a large one."
-            )
+            st.caption(f"{comparison_heading(differences)} A small p says that there is a difference, not a large one.")
 
 
 def _table(sides: Sides, differences: pd.DataFrame) -> None:

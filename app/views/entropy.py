@@ -136,7 +136,7 @@ def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
                 f"    how = {{'n': n, 'seed': {SEED}, 'only': [{name!r}], 'settings': settings, 'step': step}}",
                 "    held = inspect_run(workbench.load_run(path), causal=False, **how)",
                 f"    runs[label] = held.measured[{name!r}]",
-                f"    controls[label + ', untrained model'] = held.controls[{name!r}]['untrained']",
+                f"    controls[label + ', untrained models'] = held.controls[{name!r}]['untrained']",
                 "figure = figures.by_layer(runs, controls)[0]",
                 imports=IMPORTS,
             ),

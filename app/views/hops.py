@@ -15,7 +15,6 @@ from app.state import Look, Opened, current, plain
 from workbench import figures
 from workbench.inspection import MOST_HOPS
 from workbench.instruments import Measurement, attention_graph, path_mass, resolvent, rollout
-from workbench.models.attention.chacal import ChacalAttention
 
 GAMMA = 0.9  # where the layer has none of its own
 GOLD = "attention_graph.gold_edges(seen, 0)"
@@ -77,7 +76,7 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
     """What this pattern would reach at a γ of one's choice: the matrix, and its mass on this input's gold paths."""
     seen, (layer, head) = look.seen, place
     attention = look.opened.subject.attention[layer]
-    own = attention.gamma if isinstance(attention, ChacalAttention) else None
+    own = attention.gamma
     default = GAMMA if own is None else own
     start_anew("gamma", (str(look.opened.run.path), layer), default)
     with panel("Another γ", "hops-gamma") as p:
@@ -108,7 +107,7 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
                 f"figure = figures.side_by_side(parts, gold, title={title!r}, start={start})",
                 imports=(FIGURES, "from workbench.instruments import attention_graph, resolvent"),
             ),
-            what_it_says(own),
+            what_it_says(own, one_step=attention.takes_one_step),
         )
     if len(seen.truth.edges):
         mass_at_gamma(look, place, gammas)
@@ -122,8 +121,9 @@ def compared(gamma: float, own: float | None) -> dict[str, float | None]:
     return found if own == gamma or not gamma else {**found, f"γ = {gamma:g}": gamma}
 
 
-def what_it_says(own: float | None) -> str:
-    whose = "what ChaCAL would read through this layer's pattern; the layer itself reads the pattern alone"
+def what_it_says(own: float | None, *, one_step: bool) -> str:
+    itself = "reads the pattern alone" if one_step else "reads it in a way of its own"
+    whose = f"what ChaCAL would read through this layer's pattern; the layer itself {itself}"
     if own is not None:
         whose = f"what the layer would read through the same pattern; it was trained with γ = {own:g}"
     return f"The resolvent at another γ is {whose}. The pattern, learnt without that γ, would not stay what it is."

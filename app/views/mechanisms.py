@@ -17,9 +17,10 @@ from app.heads import choose_head
 from app.panel import code, panel
 from app.state import Look, Opened, current, plain
 from workbench import claims, figures
-from workbench.figures.style import NULLS_IN_WORDS, point_name
-from workbench.inspection import Inspected, inspect_run
+from workbench.figures.style import point_name
+from workbench.inspection import UNTRAINED, Inspected, inspect_run
 from workbench.instruments import Measurement
+from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 
 SEED = 0
@@ -60,9 +61,8 @@ def _held(key: tuple[object, ...], _opened: Opened, names: tuple[str, ...], n: i
 
 
 @st.cache_resource(show_spinner="Editing the model on held-out sequences …", max_entries=48)
-def _tested(key: tuple[object, ...], _opened: Opened, name: str, n: int) -> Measurement:
-    found = inspect_run(_opened.run, n=n, seed=SEED, only=[name], nulls=(), step=_opened.step)
-    return found.causal[name]
+def _tested(key: tuple[object, ...], _opened: Opened, name: str, n: int, head: Head | None) -> Inspected:
+    return inspect_run(_opened.run, n=n, seed=SEED, only=[name], nulls=(UNTRAINED,), step=_opened.step, head=head)
 
 
 def n_each(opened: Opened) -> int:
@@ -81,8 +81,9 @@ def of_the_task(look: Look, names: list[str]) -> None:
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
         st.caption(
             f"Shares of the cases in which a claim holds: on this input; over {len(found.conditions)} held-out "
-            "sequences, with 95 % intervals in brackets; and under its controls. What can be read off the model need "
-            "not be used by it: for that see the causal test."
+            "sequences, with 95 % intervals in brackets; and under its controls (untrained: mean and range of eight "
+            "models with fresh weights). What can be read off the model need not be used by it: for that see the "
+            "causal test."
         )
         if any("head" in found.measured[name].dims for name in names):
             with st.container(width=240):
@@ -98,17 +99,16 @@ def of_the_task(look: Look, names: list[str]) -> None:
 def rates(held: Held) -> None:
     """Every claim's rate on held-out sequences as a figure."""
     found, names = held.found, held.names
-    null = "mismatched" if all("mismatched" in found.controls[name] for name in names) else "untrained"
-    words = NULLS_IN_WORDS[null]
-    drawing = f"figure = figures.mechanisms({{found.name: claims.beside(found, {null!r})}}, control={words!r})"
+    drawing = "figure = figures.mechanisms({found.name: claims.beside(found)})"
     with panel("On held-out sequences", "claims") as p:
         p.show(
-            figures.mechanisms({found.name: claims.beside(found, null)}, control=words),
+            figures.mechanisms({found.name: claims.beside(found)}),
             {name: found.measured[name] for name in names}
-            | {f"{name}-{null}": found.controls[name][null] for name in names},
+            | {f"{name}-{null}": m for name in names for null, m in found.controls[name].items()},
             held.code(drawing),
             f"How often each claim holds over {len(found.conditions)} held-out sequences, with 95 % intervals, beside "
-            "one control. A claim that holds as often under its control says nothing of this model.",
+            "the strongest control at each place. A claim that holds as often under a control says nothing of this "
+            "model.",
         )
 
 
@@ -119,7 +119,7 @@ def closer(held: Held) -> None:
     place = _place(claims.of_head(held.found, held.found.measured[name]), right)
     by_condition(held, name, place)
     failing(held, name, place)
-    causal(held.look, name)
+    causal(held, name)
 
 
 def _place(measured: Measurement, where: Any) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def _link(held: Held, number: int, share: float) -> None:
     right.caption(f"{under + ': ' if under else ''}{holds}")
 
 
-def causal(look: Look, name: str) -> None:
+def causal(held: Held, name: str) -> None:
     """What edits of the claimed thing do to answers, beside edits elsewhere; made on request."""
-    opened, n = look.opened, min(TESTED, n_each(look.opened))
+    look, opened, n = held.look, held.look.opened, min(TESTED, n_each(held.look.opened))
     with panel("Causal test", "claim-causal") as p:
         if not st.toggle("Edit the model on held-out sequences", key="causal", bind="query-params"):
             st.caption(
@@ -200,16 +200,22 @@ def causal(look: Look, name: str) -> None:
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."
             )
             return
-        test = _tested(opened.key, opened, name, n)
+        head = held.found.shown_head if "head" in held.found.measured[name].dims else None
+        found = _tested(opened.key, opened, name, n, head)
+        test = found.causal[name]
         if test.n is None or not test.n.any():
             st.info("No answer that is right before the edit allows the test, so there is nothing to draw.")
             return
+        for line in claims.causal_lines(found, name):
+            st.markdown(plain(line))
+        how = "" if head is None else f", head={head}"
         p.show(
             figures.causal({opened.run.name: {name: test}})[0],
-            {"causal": test},
+            {"causal": test, **({"causal-untrained": found.causal_draws[name]} if name in found.causal_draws else {})},
             code(
                 look,
-                f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=(){opened.and_at})",
+                f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=({UNTRAINED!r},)"
+                f"{how}{opened.and_at})",
                 "figure = figures.causal({found.name: found.causal})[0]",
                 imports=IMPORTS,
             ),

@@ -134,7 +134,7 @@ def of_rise(rise: learning.Rise | None) -> str:
 @st.fragment
 def picture(look: Look, end: Moment) -> None:
     """The canvas of the input at the checkpoint, of one head throughout."""
-    seen, (layer, head) = look.seen, end.head
+    seen, (layer, head) = look.seen, end.head or (look.opened.subject.n_layers - 1, 0)
     with panel("The input at this checkpoint", "train-canvas") as p:
         left, right = st.columns([2, 3], width=760)
         with left:

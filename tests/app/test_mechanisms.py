@@ -50,6 +50,10 @@ def panels(explorer: AppTest) -> list[str]:
 
 def badges(explorer: AppTest) -> list[str]:
     """What the cards say of this input."""
+    return [text for text in every_badge(explorer) if text.endswith("on this input") or "on this input:" in text]
+
+
+def every_badge(explorer: AppTest) -> list[str]:
     found = (re.search(r"badge\[.*?: (.+)\]$", text.value) for text in explorer.markdown)
     return [match[1] for match in found if match]
 
@@ -98,6 +102,14 @@ def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(e
     assert any(f"It holds in all of the {8 * 32} held-out" in text.value for text in explorer.caption)
     as_claimed, changed = support.charts(explorer)[2]["data"]
     assert _numbers(as_claimed["x"]) == _numbers(changed["x"]) == [1, 1, 0]
+
+
+def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTest) -> None:
+    """In the compiled sorter copying is left to the residual stream, where untrained models copy as well."""
+    support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
+    beyond = [text for text in every_badge(explorer) if "input" not in text]
+    assert beyond == ["tells nothing: a control holds as often", *["beyond its controls"] * 3]
+    assert any("right answers change, 100% as claimed" in text.value for text in explorer.markdown)
 
 
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:

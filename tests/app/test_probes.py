@@ -90,7 +90,7 @@ def test_places_are_chosen_among_those_that_have_something_to_tell(explorer: App
 
 
 def test_what_cannot_be_probed_is_said_in_one_line(explorer: AppTest) -> None:
-    own = {"probe_preset": OWN, "probe_where": "at one position", "probe_label": "hop"}
+    own = {"probe_preset": OWN, "probe_where": "at one position", "probe_label": "depth"}
     asked(explorer, "chain-chacal", probe_position="9", **own)
     assert not charts(explorer) and "nothing to tell apart" in explorer.error[0].value
     explorer.number_input(key="probe_position").set_value(0).run()

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.toys import SilentTwoStepAttention, TwoStepAttention
 from workbench.capture import Capture
-from workbench.instruments import graph_measures
+from workbench.instruments import graph_measures, rollout
 from workbench.instruments.graph_measures import gini, reach
+from workbench.models.attention import ATTENTION
 
 Chained = Callable[..., Capture]
 Pattern = Callable[..., Tensor]
@@ -68,6 +70,35 @@ def test_path_length_of_chacal_on_chains_is_that_of_the_truncated_geometric_seri
     expected = np.mean([mean_length(i // 4) for i in range(1, 16)])
     assert found(chained(parents, variant="chacal"), "path length") == pytest.approx(expected)
     assert found(chained(parents), "path length") == pytest.approx(1)
+
+
+def test_a_variant_of_two_steps_has_a_path_length_of_one_and_a_half(
+    chained: Chained, parents: Pattern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATTENTION, "two_step", TwoStepAttention)
+    capture = chained(parents, variant="two_step")
+    assert found(capture, "path length") == pytest.approx(1.5)
+    whole = rollout.path_length(capture, residual=0.0).mean("example")
+    assert 1 < float(whole.select(hop=1).values) < 1.5 and float(whole.select(hop=2).values) == 2
+
+
+def test_a_variant_that_does_not_say_its_steps_is_not_measured_as_one_step(
+    chained: Chained, parents: Pattern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATTENTION, "silent_two_step", SilentTwoStepAttention)
+    capture = chained(parents, variant="silent_two_step")
+    measured = graph_measures.measure(capture)
+    assert np.isnan(measured.select(measure="path length").values).all()
+    assert "does not say by how many steps" in measured.settings["not told"]["path length, layer 0"]
+    assert not np.isnan(measured.select(measure="reach").values).any()
+    with pytest.raises(ValueError, match="'silent_two_step' reads in a way of its own"):
+        rollout.path_length(capture)
+
+
+def test_the_scale_of_a_pattern_changes_no_measure(chained: Chained, random_pattern: Pattern) -> None:
+    A = random_pattern(16, 6, 2)
+    one, other = (graph_measures.measure(chained(lambda tokens, t=t: t * A)).values for t in (1.0, 0.2))
+    assert other == pytest.approx(one)
 
 
 def test_padding_changes_no_measure(stage: Callable[..., Capture], random_pattern: Pattern) -> None:

@@ -59,7 +59,7 @@ def test_a_label_with_one_value_a_sequence_groups_sequences() -> None:
 def test_a_label_that_differs_within_a_sequence_is_refused() -> None:
     task = PointerChain(n=12, k=3)
     truth = task.truth(task.sample(2, generator(0)).tokens)
-    with pytest.raises(ValueError, match="'hop' differs within a sequence"):
-        group_of(truth, "hop")
-    with pytest.raises(ValueError, match=r"unknown label 'length'; there is: .*hop"):
+    with pytest.raises(ValueError, match="'depth' differs within a sequence"):
+        group_of(truth, "depth")
+    with pytest.raises(ValueError, match=r"unknown label 'length'; there is: depth"):
         group_of(truth, "length")

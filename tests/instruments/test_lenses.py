@@ -74,21 +74,37 @@ def test_the_sorter_says_its_answer_only_after_the_last_mlp() -> None:
 
 def test_a_tuned_lens_is_nearer_to_the_output_on_held_out_sequences() -> None:
     model = random_model()
-    found = tuned_lens.measure(seen(model, 256), lens=train_lens(model, TASK, steps=150)).mean()
+    found = tuned_lens.measure(seen(model, 256), lens=train_lens(model, TASK, most_steps=200)).mean()
     logit, tuned = found.values
     assert (tuned[:-1] < 0.8 * logit[:-1]).all() and logit[-1] == tuned[-1] == pytest.approx(0, abs=1e-12)
 
 
+def test_a_lens_is_trained_until_twice_the_training_is_worth_no_more_than_a_hundredth() -> None:
+    """On sequences that neither training has seen; the far longer one starts anew, with other sequences."""
+    model = random_model()
+    lens = train_lens(model, TASK, batch_size=24)
+    assert lens.settings["converged"] and 200 <= lens.settings["steps"] < 6400
+    longer = train_lens(model, TASK, most_steps=2 * lens.settings["steps"], still=1e-9, batch_size=24, seed=1)
+    first, second = (tuned_lens.measure(seen(model, 1024), lens=one) for one in (lens, longer))
+    own, more = (one.mean().select(lens="tuned").values[:-1] for one in (first, second))
+    assert (more > 0.99 * own - 0.001).all(), (own, more)
+    assert f"{lens.settings['steps']} steps, until its loss stood still" in first.caption
+    assert (
+        "its loss was still falling"
+        in tuned_lens.measure(seen(model), lens=train_lens(model, TASK, most_steps=3)).caption
+    )
+
+
 def test_a_lens_of_an_untrained_model_finds_next_to_nothing() -> None:
     model = untrained(random_model(), generator(0, "null"))
-    found = tuned_lens.measure(seen(model), lens=train_lens(model, TASK, steps=5)).mean()
+    found = tuned_lens.measure(seen(model), lens=train_lens(model, TASK, most_steps=5)).mean()
     assert (found.values < 0.01).all()
 
 
 def test_training_is_decided_by_its_seed_and_leaves_the_model_alone() -> None:
     model = random_model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    first, again, other = (train_lens(model, TASK, steps=3, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (train_lens(model, TASK, most_steps=3, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.weight, again.weight) and not torch.equal(first.weight, other.weight)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
@@ -96,13 +112,13 @@ def test_training_is_decided_by_its_seed_and_leaves_the_model_alone() -> None:
 
 def test_a_lens_of_some_points_leaves_the_others_as_they_are() -> None:
     point, model = "blocks.0.hook_resid_post", random_model()
-    lens, x = train_lens(model, TASK, steps=2, points=[point]), torch.randn(3, 16, generator=generator(0))
+    lens, x = train_lens(model, TASK, most_steps=2, points=[point]), torch.randn(3, 16, generator=generator(0))
     assert torch.equal(lens.translate("blocks.0.hook_resid_mid", x), x)
     assert torch.allclose(lens.translate(point, x), x + x @ lens.weight[0] + lens.bias[0])
 
 
 def test_a_saved_lens_is_the_same_lens(tmp_path: Path) -> None:
-    lens = train_lens(random_model(), TASK, steps=2)
+    lens = train_lens(random_model(), TASK, most_steps=2)
     lens.save(tmp_path / "lens.safetensors")
     loaded = TunedLens.load(tmp_path / "lens.safetensors")
     assert torch.equal(loaded.weight, lens.weight) and torch.equal(loaded.bias, lens.bias)
@@ -118,8 +134,8 @@ def test_what_is_no_lens_of_this_model_is_refused(tmp_path: Path) -> None:
     narrow = TunedLens(("blocks.0.hook_resid_mid",), torch.zeros(1, 8, 8), torch.zeros(1, 8))
     with pytest.raises(ValueError, match="for a d_model of 8, not 16"):
         tuned_lens.measure(seen(random_model()), lens=narrow)
-    with pytest.raises(ValueError, match="at least 1 step, not 0"):
-        train_lens(random_model(), TASK, steps=0)
+    with pytest.raises(ValueError, match="at least 1 step, until a share above 0, not 0"):
+        train_lens(random_model(), TASK, most_steps=0)
 
 
 def test_lens_tokens_name_the_top_token_and_its_probability() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from workbench.instruments import Measurement
+from workbench.instruments.measurement import interval, possible
 
 
 def shares(values: list[list[float]], units: str = "share") -> Measurement:
@@ -36,14 +38,56 @@ def test_interval_of_a_mean_is_a_bootstraps() -> None:
 def test_interval_of_yes_or_no_shares_keeps_its_width_at_the_ends() -> None:
     found = shares([[1.0] * 50, [0.0] * 50]).mean()
     assert found.low is not None and found.high is not None
-    assert found.high[0] == pytest.approx(1) and found.low[0] == pytest.approx(50 / (50 + 1.96**2), abs=1e-4)
-    assert found.low[1] == 0 and found.high[1] == pytest.approx(1 - found.low[0])
+    assert found.high[0] == pytest.approx(1)
+    assert found.low[0] == pytest.approx(stats.beta.ppf(0.025, 50.5, 0.5), abs=2e-3)
+    assert found.low[1] == 0 and found.high[1] == pytest.approx(1 - found.low[0], abs=1e-5)
 
 
-def test_values_of_zero_in_other_units_have_no_width() -> None:
+def test_equal_values_in_other_units_do_not_tell_how_they_vary() -> None:
     found = shares([[0.0] * 5], units="nats").mean()
     assert found.low is not None and found.high is not None
-    assert found.low[0] == found.high[0] == 0
+    assert np.isnan(found.low[0]) and np.isnan(found.high[0]) and found.values[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("units", "least", "most"),
+    [
+        ("share", 0, 1),
+        ("difference in share", -1, 1),
+        ("difference of shares", -1, 1),
+        ("share of the trace", 0, 1),
+        ("nats", 0, np.inf),
+        ("difference in nats", -np.inf, np.inf),
+        ("R²", -np.inf, 1),
+        ("cosine", -1, 1),
+        ("see measure", -np.inf, np.inf),
+    ],
+)
+def test_an_interval_is_within_what_is_possible(units: str, least: float, most: float) -> None:
+    assert possible(units) == (least, most)
+    draws = np.random.default_rng(0)
+    values = np.clip(draws.normal(0.02, 0.5, size=(200, 4)), max(least, -1), 1)
+    low, high = interval(values, units)
+    known = ~np.isnan(low)
+    assert known.mean() > 0.7 and (low[known] >= least).all() and (high[known] <= most).all()
+    assert (high[known] > low[known]).all()
+
+
+def test_values_beyond_the_range_of_their_units_are_not_cut() -> None:
+    low, high = interval(np.array([[-3.0, -2.5, -4.0]]), "nats")  # log-probabilities
+    assert low[0] < -3 < high[0] < 0
+
+
+def test_what_each_seed_has_goes_along_with_every_part() -> None:
+    values = np.arange(6.0).reshape(2, 3) / 10
+    runs = Measurement("T", values, ("layer", "seed"), {"layer": ["a", "b"], "seed": [0, 1, 2]}, "share").mean("seed")
+    assert runs.each is not None and runs.each.tolist() == values.tolist()
+    for part, expected in (
+        (runs.select(layer="b"), values[1]),
+        (runs.keep("layer", ["b"]), values[1:]),
+        (Measurement.stack([runs, runs], "length", [1, 2]).select(length=2), values),
+    ):
+        assert part.each is not None and part.each.tolist() == expected.tolist()
 
 
 def test_interval_of_a_share_stays_between_zero_and_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments import attention_graph
-from workbench.instruments.resolvent import chacal, hop_terms, matrices, path_length, resolvent, weighted_by_steps
-from workbench.models.attention import ATTENTION
+from workbench.instruments.resolvent import chacal, matrices, resolvent
 
 NUMERICS = json.loads((Path(__file__).parents[1] / "data" / "numerics.json").read_text(encoding="utf-8"))
 Patterns = Callable[..., Tensor]
@@ -39,27 +37,6 @@ def test_the_sum_over_every_path_length_is_the_exact_resolvent(random_pattern: P
     assert torch.allclose(resolvent(A, 0.8, form=form, n_hops=6), resolvent(A, 0.8, form=form))
     partial = [resolvent(A, 0.8, form=form, n_hops=n).sum() for n in range(1, 7)]
     assert partial == sorted(partial) and partial[0] == pytest.approx(0.2 * A.sum())
-
-
-@pytest.mark.parametrize("variant", sorted(ATTENTION))
-def test_the_terms_of_a_layer_sum_to_what_it_applies(random_pattern: Patterns, variant: str) -> None:
-    A, layer = random_pattern(6, 1, 2), ATTENTION[variant]()
-    assert torch.allclose(sum(hop_terms(layer, A)), layer.mixing_matrix(A))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("form", "diagonal"), [("eq5", False), ("eq7", False), ("eq5", True)])
-def test_path_length_is_the_mean_over_the_terms(random_pattern: Patterns, form: str, diagonal: bool) -> None:
-    A = random_pattern(6, 1, 2)
-    layer = ATTENTION["chacal"](gamma=0.7, form=form, diagonal=diagonal)
-    mass = torch.stack([term.sum(-1) for term in islice(hop_terms(layer, A), 200)])
-    steps = torch.arange(1.0, len(mass) + 1, dtype=A.dtype)[:, None, None, None]
-    assert torch.allclose(path_length(layer, A), (steps * mass).sum(0) / mass.sum(0))
-    assert torch.allclose(weighted_by_steps(layer, A).sum(-1), (steps * mass).sum(0))
-
-
-def test_a_layer_that_applies_its_pattern_takes_one_step(random_pattern: Patterns) -> None:
-    A, layer = random_pattern(5, 1, 1), ATTENTION["standard"]()
-    assert (path_length(layer, A) == 1).all() and torch.equal(weighted_by_steps(layer, A), A)
 
 
 def test_unit_rows_sum_to_one_and_raw_rows_to_less(random_pattern: Patterns) -> None:

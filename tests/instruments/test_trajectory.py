@@ -45,7 +45,8 @@ def test_ranks_count_the_tokens_above(sorted_once: Capture) -> None:
     assert found.select(token="3", basis="decoder", point="blocks.0.hook_resid_mid").values == 1
     above = trajectory(sorted_once, 0, 4, tokens=range(11)).select(basis="encoder", point="blocks.1.hook_resid_post")
     order = ranks(sorted_once, 0, 4, tokens=range(11)).select(basis="encoder", point="blocks.1.hook_resid_post")
-    assert order.values.tolist() == [1 + sum(above.values > value) for value in above.values]
+    expected = [sum(above.values > value) + (1 + sum(above.values == value)) / 2 for value in above.values]
+    assert order.values.tolist() == expected
 
 
 def test_no_token_is_on_top_of_a_zero_vector(stage: Stage) -> None:

@@ -46,7 +46,7 @@ def test_a_root_is_lost_but_by_luck_where_the_answer_given_instead_equals_it() -
     assert before.right[:, 4:].all()
     for hop in (1, 2, 3, 4):
         cut = Knockout.draw(truth, before, hop, generator(hop))
-        after = cut.run(model, batch, None, None).argmax(-1)
+        after = cut.run(model, batch, None).argmax(-1)
         on_chain = cut.needed(before)[..., 0]
         assert torch.equal(after[on_chain], cut.edge[:, 1:].expand_as(after)[on_chain])
         assert torch.equal(after[:, 4:][~on_chain[:, 4:]], batch.targets[:, 4:][~on_chain[:, 4:]])

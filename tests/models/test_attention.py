@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -119,6 +120,27 @@ def test_rows_of_what_chacal_applies_sum_to_less_than_one_and_of_other_variants_
             torch.testing.assert_close(rows, torch.ones_like(rows))
         else:
             assert bool((rows < 1).all())
+
+
+def test_steps_are_not_told_of_a_subclass_whose_reading_is_newer_than_its_steps() -> None:
+    class Changed(ATTENTION["chacal"]):  # type: ignore[misc]
+        name = "changed"
+
+        def read(self, pattern: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return super().read(pattern @ pattern, v)
+
+    class Half(Changed):
+        name = "half"
+
+        def read(self, pattern: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return super().read(pattern, v)
+
+        def step_terms(self, pattern: torch.Tensor) -> Iterator[torch.Tensor]:
+            yield from super().step_terms(pattern)
+
+    assert "no `step_terms`" in str(Changed().why_no_steps)
+    assert "no `weighted_by_steps`" in str(Half().why_no_steps)
+    assert all(kind().why_no_steps is None for kind in ATTENTION.values())
 
 
 def test_tempered_with_constant_temperature_1_is_standard() -> None:

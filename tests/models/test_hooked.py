@@ -15,7 +15,10 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.tools.analysis import EdgeAttributionConfig, attribution_patch, direct_logit_attribution
 
 import workbench
+from tests.models.toys import HalfSigmoidAttention, SigmoidAttention
 from workbench.models import Decoder, DecoderConfig
+from workbench.models.attention import ATTENTION
+from workbench.models.attention.standard import StandardAttention
 from workbench.models.hooked import HookedDecoder, hook
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
@@ -89,6 +92,55 @@ def test_hooking_gives_a_transformer_lens_bridge_in_silence(capfd: pytest.Captur
         hooked.enable_compatibility_mode()
     assert isinstance(hooked, TransformerBridge)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_variant_whose_paths_are_two_models_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTENTION, "half_sigmoid", HalfSigmoidAttention)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        with pytest.raises(ValueError, match=r"does not compute what the model does.*it has: standard; half_sigmoid"):
+            hook(decoder(dtype, attention=["standard", "half_sigmoid"]))
+    assert hook(decoder(torch.bfloat16, attention=["standard", "chacal"])).cfg.n_layers == 2
+
+
+def test_a_fast_path_that_differs_far_from_the_start_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(StandardAttention):
+        name = "late"
+
+        def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return super().mix(q, k, v) + (torch.arange(q.shape[-2]) >= 20)[:, None] * 0.01
+
+    monkeypatch.setitem(ATTENTION, "late", Late)
+    assert hook(decoder(attention="late", n_ctx=16)).cfg.n_ctx == 16
+    with pytest.raises(ValueError, match="does not compute what the model does"):
+        hook(decoder(attention="late", n_ctx=48))
+
+
+def test_weights_so_sharp_that_rounding_decides_are_no_other_model() -> None:
+    model = decoder(attention="chacal", n_ctx=32)
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.attn.q.weight *= 3e4
+    assert hook(model).cfg.n_layers == 2
+    with torch.no_grad():
+        model.layers[0].mlp.fc_in.weight.fill_(torch.nan)
+    assert hook(model)(tokens()).isnan().all()
+
+
+def test_folding_refuses_a_variant_that_only_says_it_passes_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Boast(SigmoidAttention):
+        name, passes_constants = "boast", True
+
+    monkeypatch.setitem(ATTENTION, "boast", Boast)
+    monkeypatch.setitem(ATTENTION, "sigmoid", SigmoidAttention)
+    hooked = hook(decoder(attention=["standard", "boast"]))
+    before = hooked(tokens())
+    with pytest.raises(ValueError, match="'boast' says that it passes constants on, but rows"):
+        hooked.process_weights()
+    assert torch.equal(hooked(tokens()), before)
+    honest = decoder(attention="sigmoid")
+    hooked = hook(honest)
+    hooked.enable_compatibility_mode()
+    assert_close(log_probs(hooked), log_probs(honest))
 
 
 def test_hooking_leaves_the_model_as_it_was_and_free_to_train() -> None:

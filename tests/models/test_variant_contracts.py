@@ -1,8 +1,12 @@
-"""What every attention variant must do, whatever it computes: a new entry of ATTENTION is picked up by itself."""
+"""What every attention variant must do, whatever it computes: a new entry of ATTENTION is picked up by itself.
+
+Variants as a user might write them (`toys`) must do it too, with the least that they say.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +16,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from tests.models.toys import TOYS
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.hooked import hook
 
+KINDS = {**ATTENTION, **TOYS}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tempered": [{}, {"beta": 0.7}, {"beta": 0.7, "n": 7}],
     "chacal": [{"form": form, "diagonal": diagonal} for form in ("eq5", "eq7") for diagonal in (False, True)]
     + [{"gamma": 0.0}, {"gamma": 0.99}],
     "tempered_chacal": [{"beta": 0.7}, {"beta": 0.7, "form": "eq7", "diagonal": True}],
 }
-CASES = [(name, settings) for name in ATTENTION for settings in SETTINGS.get(name, [{}])]
+CASES = [(name, settings) for name in KINDS for settings in SETTINGS.get(name, [{}])]
 each_case = pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known_toys() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, kind in TOYS.items():
+            patch.setitem(ATTENTION, name, kind)
+        yield
 
 
 def qkv(dtype: torch.dtype = torch.float64, pos: int = 9) -> list[torch.Tensor]:
@@ -32,7 +46,7 @@ def qkv(dtype: torch.dtype = torch.float64, pos: int = 9) -> list[torch.Tensor]:
 
 
 def variant(name: str, settings: dict[str, Any], dtype: torch.dtype = torch.float64) -> Attention:
-    return ATTENTION[name](**settings).to(dtype)
+    return KINDS[name](**settings).to(dtype)
 
 
 def model(name: str, settings: dict[str, Any], **shape: Any) -> Decoder:
@@ -67,11 +81,50 @@ def test_reading_is_the_mixing_matrix_times_the_values(name: str, settings: dict
 
 
 @each_case
-def test_pattern_rows_are_causal_distributions(name: str, settings: dict[str, Any]) -> None:
+def test_pattern_rows_are_causal_and_of_our_variants_distributions(name: str, settings: dict[str, Any]) -> None:
     layer, (q, k, _) = variant(name, settings), qkv()
     pattern = layer.pattern(q, k)
-    torch.testing.assert_close(pattern.sum(-1), torch.ones_like(pattern.sum(-1)))
+    if name not in TOYS:
+        torch.testing.assert_close(pattern.sum(-1), torch.ones_like(pattern.sum(-1)))
     assert torch.equal(pattern, pattern.tril()) and bool((pattern >= 0).all())
+
+
+@each_case
+def test_rows_of_what_is_applied_sum_to_one_if_the_variant_says_so(name: str, settings: dict[str, Any]) -> None:
+    layer, (q, k, _) = variant(name, settings), qkv()
+    rows = layer.mixing_matrix(layer.pattern(q, k)).sum(-1)
+    if layer.passes_constants:
+        torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+@each_case
+def test_the_terms_by_steps_sum_to_what_is_applied_and_their_means_are_the_path_lengths(
+    name: str, settings: dict[str, Any]
+) -> None:
+    layer, (q, k, _) = variant(name, settings), qkv()
+    pattern = layer.pattern(q, k)
+    if layer.why_no_steps:
+        for asked in (layer.weighted_by_steps, layer.path_length, lambda A: list(layer.step_terms(A))):
+            with pytest.raises(ValueError, match="does not say by how many steps"):
+                asked(pattern)
+        return
+    terms = list(islice(layer.step_terms(pattern), 3000))
+    torch.testing.assert_close(torch.stack(terms).sum(0), layer.mixing_matrix(pattern), atol=1e-9, rtol=1e-9)
+    weighted = torch.stack([steps * term for steps, term in enumerate(terms, 1)]).sum(0)
+    torch.testing.assert_close(layer.weighted_by_steps(pattern), weighted, atol=1e-7, rtol=1e-7)
+    mean = weighted.sum(-1) / layer.mixing_matrix(pattern).sum(-1)
+    torch.testing.assert_close(layer.path_length(pattern), mean, atol=1e-7, rtol=1e-7)
+
+
+@each_case
+def test_along_a_chain_the_term_of_h_steps_reads_what_is_h_positions_back(name: str, settings: dict[str, Any]) -> None:
+    """Steps are told apart without the variant's own word: each position here points at the one before it."""
+    layer, chain = variant(name, settings), torch.diag(torch.ones(6, dtype=torch.float64), -1)[None, None]
+    back = torch.arange(7)[:, None] - torch.arange(7)
+    read = layer.mixing_matrix(chain)[0, 0]
+    assert layer.why_no_steps or not (read[back == 0]).any()
+    for steps, term in enumerate([] if layer.why_no_steps else islice(layer.step_terms(chain), 7), 1):
+        torch.testing.assert_close(term[0, 0], torch.where(back == steps, read, 0.0))
 
 
 @each_case
@@ -180,6 +233,56 @@ def test_hooked_logits_equal_the_bare_ones(name: str, settings: dict[str, Any], 
     bare = decoder(tokens())
     scale = bare.abs().max().clamp(min=1)
     torch.testing.assert_close(hook(decoder)(tokens()) / scale, bare / scale, atol=1e-5, rtol=0)
+
+
+@each_case
+def test_the_pattern_that_is_seen_is_the_variants_and_an_edit_of_it_changes_what_is_read(
+    name: str, settings: dict[str, Any]
+) -> None:
+    decoder = model(name, settings)
+    hooked, layer = hook(decoder), decoder.layers[1].attn
+    _, cache = hooked.run_with_cache(tokens())
+    q, k, v = (cache[f"blocks.1.attn.hook_{part}"].transpose(1, 2) for part in "qkv")
+    seen = cache["blocks.1.attn.hook_pattern"]
+    torch.testing.assert_close(seen, layer.variant.pattern(q, k))
+
+    def halve(pattern: torch.Tensor, hook: Any) -> torch.Tensor:
+        return pattern / 2
+
+    with hooked.hooks([("blocks.1.attn.hook_pattern", halve)]):
+        _, edited = hooked.run_with_cache(tokens(), names_filter="blocks.1.attn.o.hook_out")
+    expected = layer.merge(layer.variant.read(seen / 2, v))
+    torch.testing.assert_close(edited["blocks.1.attn.o.hook_out"], expected, atol=1e-5, rtol=1e-5)
+
+
+@each_case
+def test_edited_scores_change_the_pattern_or_are_refused(name: str, settings: dict[str, Any]) -> None:
+    decoder = model(name, settings)
+    hooked, at = hook(decoder), "blocks.0.attn.hook_attn_scores"
+    scores = hooked.run_with_cache(tokens())[1][at]
+
+    def double(scores: torch.Tensor, hook: Any) -> torch.Tensor:
+        return 2 * scores
+
+    if name == "distance":
+        assert bool(scores.isnan().all())
+        with pytest.raises(ValueError, match="cannot be edited: its pattern does not come"):
+            hooked.run_with_hooks(tokens(), fwd_hooks=[(at, double)])
+        torch.testing.assert_close(hooked(tokens()), decoder(tokens()), atol=1e-4, rtol=1e-4)
+        return
+    torch.testing.assert_close(scores, decoder.layers[0].attn.variant.scores(*queries_and_keys(hooked)))
+    with hooked.hooks([(at, double)]):
+        _, edited = hooked.run_with_cache(tokens())
+    with torch.no_grad():
+        decoder.layers[0].attn.q.weight *= 2
+        decoder.layers[0].attn.q.bias *= 2
+    expected = hook(decoder).run_with_cache(tokens())[1]["blocks.0.attn.hook_pattern"]
+    torch.testing.assert_close(edited["blocks.0.attn.hook_pattern"], expected, atol=1e-5, rtol=1e-5)
+
+
+def queries_and_keys(hooked: Any) -> list[torch.Tensor]:
+    cache = hooked.run_with_cache(tokens())[1]
+    return [cache[f"blocks.0.attn.hook_{part}"].transpose(1, 2) for part in "qk"]
 
 
 @each_case

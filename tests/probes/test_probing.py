@@ -98,9 +98,9 @@ def test_layers_places_and_labels_are_dims_where_there_are_several(run: Run) -> 
     points = [f"blocks.0.hook_resid_{at}" for at in ("pre", "mid", "post")]
     found = probe(run, "root", n=96)
     assert found.dims == ("point", "condition") and found.coords["point"] == points
-    both = probe(run, ["root", "hop"], points=MID, positions=(9, 17), n=96)
+    both = probe(run, ["root", "depth"], points=MID, positions=(9, 17), n=96)
     assert both.dims == ("label", "place", "condition") and both.coords["place"] == ["9", "17"]
-    assert np.isnan(both.select(label="hop", condition="trained").values).all(), "at one position it has one value"
+    assert np.isnan(both.select(label="depth", condition="trained").values).all(), "at one position it has one value"
     every = probe(run, "root", points=MID, positions="each", n=96, controls=())
     assert every.dims == ("place", "condition") and len(every.coords["place"]) == 28
 
@@ -147,7 +147,7 @@ def test_a_capture_is_probed_like_a_run(run: Run) -> None:
 
 def test_runs_opened_by_path_give_the_same_figures(run: Run) -> None:
     reopened = workbench.load_run(Path(run.path))
-    a, b = (probe(r, "hop", points="blocks.0.hook_resid_post", n=64) for r in (run, reopened))
+    a, b = (probe(r, "depth", points="blocks.0.hook_resid_post", n=64) for r in (run, reopened))
     assert np.array_equal(a.values, b.values, equal_nan=True)
 
 
@@ -173,7 +173,7 @@ def test_a_label_that_is_nowhere_among_others_that_are_has_no_number(tmp_path: P
         ({"positions": "clauses"}, "have no clauses"),
         ({"positions": "box A"}, "have no clauses"),
         ({"positions": "verbs"}, "no rule 'verbs'.*labelled, each, scored"),
-        ({"label": "hop", "positions": 9}, "nothing to tell apart"),
+        ({"label": "depth", "positions": 9}, "nothing to tell apart"),
         ({"kind": "svm"}, "unknown kind of probe 'svm'"),
         ({"l3": 1}, "no setting 'l3'; there is: l2"),
         ({"controls": ("placebo",)}, "unknown control 'placebo'"),

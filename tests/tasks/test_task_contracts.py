@@ -91,7 +91,7 @@ def test_truth_is_causal_within_range_and_absent_from_padding(task: Task) -> Non
     for name, label in truth.labels.items():
         assert label.shape == tokens.shape and label.min() >= -1, name
         assert bool((label[padding] == -1).all()), name
-    assert task.group in truth.labels
+    assert task.group_label in truth.labels
     assert (truth.adjacency(9, tokens.shape[1]).any(-1).sum() > 0) == (task.name != "text")
     assert all(len(array) == 9 for array in truth.arrays.values())
 

@@ -42,7 +42,7 @@ class TestPointerChain:
                 chain = self.walk(tokens, t, 4)
                 expected |= {(b, hop, t, place) for hop, place in enumerate(chain, 1)}
                 assert batch.targets[b, t].nonzero().flatten().tolist() == sorted(chain)
-                assert truth.labels["hop"][b, t] == (len(chain) or -1)
+                assert truth.labels["depth"][b, t] == (len(chain) or -1)
                 assert truth.labels["root"][b, t] == (tokens[chain[-1]] if chain else -1)
                 assert truth.labels["root_position"][b, t] == (chain[-1] if chain else -1)
                 assert truth.labels["parent"][b, t] == (chain[0] if chain else -1)
@@ -188,7 +188,7 @@ def test_accuracy_by_group_equals_counting_by_hand(name: str, settings: dict[str
         scored = batch.loss_mask[b].nonzero().flatten().tolist()
         right = {t: bool(logits[b, t].argmax() == batch.targets[b, t]) for t in scored}
         for g, value in enumerate(task.groups):
-            members = [right[t] for t in scored if truth.labels[task.group][b, t] == value]
+            members = [right[t] for t in scored if truth.labels[task.group_label][b, t] == value]
             if not members:
                 assert by_group[b, g].isnan()
             elif task.unit == "sequence":
@@ -255,3 +255,16 @@ class TestMultiplication:
     def test_what_is_no_product_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="type two numbers of exactly 2 digits"):
             make("multiplication").parse(text)
+
+
+def test_depth_is_of_the_query_and_hop_of_the_ancestor() -> None:
+    """Answers at the root are broken down by the query's depth, those of every ancestor by its distance."""
+    roots, chains = (make("pointer_chain", n=16, k=4, reading=reading) for reading in ("root", "chain"))
+    assert (roots.group, chains.group) == ("depth", "hop")
+    batch = chains.sample(50, generator(0))
+    truth = chains.truth(batch.tokens)
+    assert "hop" not in truth.labels
+    assert torch.equal(truth.labels["depth"], torch.where(batch.loss_mask, batch.targets.sum(-1), -1))
+    first_only = torch.nn.functional.one_hot(batch.tokens, 16).float()
+    by_hop = chains.accuracy_by_group(first_only, batch, truth).nanmean(0)
+    assert by_hop[0] == 1 and by_hop[2] < 0.8, "what is one hop away is right, however deep the query"

@@ -16,6 +16,7 @@ from workbench.edits.kinds import Edit
 from workbench.instruments import projection
 from workbench.instruments.measurement import Measurement
 from workbench.tasks import correct, said
+from workbench.ties import named, on_top
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -144,9 +145,9 @@ def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
     logits, targets = run.logits[0].cpu(), run.batch.targets[0].cpu()
     log_share = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).double()
     if targets.ndim == 1:
-        words = run.subject.task.words(logits.argmax(-1))
+        words = named(logits, run.subject.task.words)
         return log_share.gather(-1, targets[:, None])[:, 0].numpy(), words
     size = targets.sum(-1)
-    found = (said(logits, targets) & targets).sum(-1)
+    found = (on_top(logits, size) * targets).sum(-1)
     mean = torch.where(targets, log_share, 0.0).sum(-1) / size
-    return mean.numpy(), [f"{a} of {b}" for a, b in zip(found.tolist(), size.tolist(), strict=True)]
+    return mean.numpy(), [f"{a:.3g} of {b}" for a, b in zip(found.tolist(), size.tolist(), strict=True)]

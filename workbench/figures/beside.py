@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.curves import Runs, sample_size
 from workbench.figures.generic import place_name, places
+from workbench.figures.seeds import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement, lens_difference
 from workbench.instruments.comparison import ROUNDING
@@ -33,11 +34,13 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     first = next(iter(runs.values()))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.6, 0.4], vertical_spacing=0.07)
     for i, (name, m) in enumerate(runs.items()):
-        figure.add_trace(_side(m, name, i), row=1, col=1)
-    figure.add_trace(_below(apart), row=2, col=1)
+        for trace in [*_seeds(m, PALETTE[i] if _in_order(m) else GREY, name), _side(m, name, i)]:
+            figure.add_trace(trace, row=1, col=1)
+    for trace in [*_seeds(apart, PURPLE), _below(apart)]:
+        figure.add_trace(trace, row=2, col=1)
     figure.add_hline(y=0, row=2, col=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     framed(figure, title or first.name, _about(runs, apart), height=600 if _in_order(first) else 500)
-    figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45)
+    figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45, scattermode="group")
     shares = first.units == "share"
     figure.update_yaxes(title=first.units, row=1, **({"range": [-0.03, 1.03], "tickformat": ".0%"} if shares else {}))
     figure.update_yaxes(title="difference", row=2, **({"tickformat": "+.0%"} if shares else {}))
@@ -55,9 +58,16 @@ def _side(m: Measurement, name: str, i: int) -> Any:
     }
     if not _in_order(m):
         shown["error_y"] = {**(shown["error_y"] or {}), "color": GREY}
-        return go.Bar(**shown, marker={"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}})
+        return go.Bar(**shown, offsetgroup=name, marker={"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}})
     line = {"color": PALETTE[i], "width": 2.5}
     return go.Scatter(**shown, mode="lines+markers", line=line, marker={"symbol": SYMBOLS[i], "size": 8})
+
+
+def _seeds(m: Measurement, colour: str, name: str | None = None) -> list[go.Scatter]:
+    """Each seed's dots, on the bars of their side where it is bars that are drawn."""
+    known = ~np.isnan(m.values.reshape(-1))
+    group = None if _in_order(m) else name
+    return dots(m, list(compress(_labels(m), known)), colour, known, group=group)
 
 
 def _below(apart: Measurement) -> go.Scatter:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.figures.seeds import dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
 
@@ -22,7 +23,7 @@ def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
 
 
 def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
-    """Accuracy by the task's group (`hop`, `length`, `digit`), one line a run.
+    """Accuracy by the task's group (`depth`, `length`, `digit`), one line a run.
 
     Args:
         runs: name -> `accuracy.measure(...)`, joined and averaged over examples.
@@ -60,8 +61,10 @@ def curves(
         defined = ~np.isnan(m.values)
         labels = [label for label, keep in zip(m.coords[dim], defined, strict=True) if keep]
         shown.append(labels)
+        names = [point_name(label) if dim == "layer" else label for label in labels]
+        figure.add_traces(dots(m, names, PALETTE[i % len(PALETTE)], defined))
         figure.add_scatter(
-            x=[point_name(label) if dim == "layer" else label for label in labels],
+            x=names,
             y=m.values[defined],
             error_y=interval(m, defined),
             name=run,
@@ -135,9 +138,10 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
 
 def sample_size(runs: Mapping[str, Measurement]) -> str:
     """How many sequences, or seeds, stand behind the values, in words."""
+    dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
     words = dict.fromkeys(
         f"{_span([m for m in runs.values() if ('seeds' in m.settings) == over_seeds])} {what}"
-        for over_seeds, what in ((False, "sequences"), (True, "seeds"))
+        for over_seeds, what in ((False, "sequences"), (True, f"seeds{dotted}"))
     )
     said = [text for text in words if not text.startswith(" ")]
     return f"means over {' or '.join(said)}" if said else "single values"

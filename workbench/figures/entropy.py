@@ -14,6 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
+from workbench.figures.seeds import dots
 from workbench.figures.style import (
     DASHES,
     GREY,
@@ -194,8 +195,11 @@ def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> Non
         for i, (colour, point) in enumerate(zip(in_order(len(one.coords["layer"])), one.coords["layer"], strict=True)):
             line, label = one.select(layer=point), point_name(point)
             keep = line.values > (SMALLEST if over == "rank" else -np.inf)
+            at = [x for x, there in zip(line.coords[over], keep, strict=True) if there]
+            if not which:
+                figure.add_traces(dots(line, at, colour, keep))
             figure.add_scatter(
-                x=[x for x, there in zip(line.coords[over], keep, strict=True) if there],
+                x=at,
                 y=line.values[keep],
                 error_y=None if which else above_zero(interval(line, keep), line.values[keep], over),
                 name=f"{label}, {which}" if which else label,

@@ -8,10 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
-from workbench.figures.style import DASHES, PALETTE, SHADES, framed, point_name
+from workbench.figures.seeds import dots
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed, point_name
 from workbench.instruments import Measurement
 
-IN_ORDER = ("step", "length", "hop", "digit", "rank", "point", "layer", "position")
+IN_ORDER = ("step", "length", "depth", "hop", "digit", "rank", "point", "layer", "position")
 MOST_LINES = 8
 
 
@@ -49,9 +50,10 @@ def bars_beside(runs: Runs, controls: Runs) -> go.Figure:
             if flat["low"] is not None and flat["high"] is not None:
                 above, below = flat["high"] - flat["values"], flat["values"] - flat["low"]
                 error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
-            figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker)
+            figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker, offsetgroup=name)
+            figure.add_traces(dots(drawn, labels, GREY, group=name))
     said = f"{sample_size(runs)}; bars are 95 % intervals" + ("; hatched: controls" if controls else "")
-    framed(figure, first.name, said).update_layout(barmode="group", bargap=0.35)
+    framed(figure, first.name, said).update_layout(barmode="group", bargap=0.35, scattermode="group")
     return scaled(figure.update_yaxes(title=first.units), first)
 
 
@@ -83,6 +85,8 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
 
 
 def add(figure: go.Figure, line: Measurement, label: str, colour: int, dash: str) -> None:
+    if dash == DASHES[0]:
+        figure.add_traces(dots(line, tick_labels(line), PALETTE[colour % len(PALETTE)]))
     figure.add_scatter(
         x=tick_labels(line),
         y=line.values,

@@ -14,6 +14,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import Runs, interval, own_controls, sample_size
+from workbench.figures.seeds import dots
 from workbench.figures.style import DASHES, GREY, NULLS_IN_WORDS, PALETTE, SYMBOLS, VERMILLION, framed
 from workbench.instruments import Measurement
 from workbench.instruments.path_mass import REST
@@ -48,6 +49,8 @@ def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
             hovertemplate="%{y}: %{x:.1%}",
         )
     chain = [m.select(hop="chain") for m in measured]
+    for label, m in zip(labels, chain, strict=True):
+        figure.add_traces(dots(m, [label], VERMILLION, across=True))
     figure.add_scatter(
         x=[float(m.values) for m in chain],
         y=labels,
@@ -204,6 +207,7 @@ def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
     ]
     beside = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
     for shift, (i, j, run, what, line) in zip(beside, lines, strict=True):
+        figure.add_traces(dots(line, list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]))
         figure.add_scatter(
             x=np.array(line.coords["hop"]) + shift,
             y=line.values,
@@ -214,12 +218,11 @@ def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
             marker={"symbol": SYMBOLS[j], "size": 8},
             hovertemplate="%{y:.1%}",
         )
-    first = next(iter(runs.values()))
-    places = {"all": "every head and layer"}.get(
-        str(first.settings["layer"]), f"layer {first.settings['layer']}, head {first.settings['head']}"
-    )
-    subtitle = f"share of right answers lost when the edge of hop h is cut in {places}; {sample_size(runs)}; 95 % bars"
-    framed(figure, "Knockout by hop", subtitle, height=440 + 12 * len(figure.data))
+    edited = {run: str(m.settings.get("edited", "every head")) for run, m in runs.items()}
+    places = dict.fromkeys(edited.values())
+    where = next(iter(places)) if len(places) == 1 else "; ".join(f"{run}: {place}" for run, place in edited.items())
+    subtitle = f"share of right answers lost when the edge of hop h is cut in {where}; {sample_size(runs)}; 95 % bars"
+    framed(figure, "Knockout by hop", subtitle, height=440 + 12 * len(lines))
     hops = next(iter(runs.values())).coords["hop"]
     figure.update_xaxes(title="hop of the edge that is cut", tickvals=list(hops))
     return [figure.update_yaxes(title="share of answers lost", range=[-0.04, 1.04], tickformat=".0%")]

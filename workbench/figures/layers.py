@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.curves import Runs, interval, sample_size
 from workbench.figures.projection import normed
+from workbench.figures.seeds import dots
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
 
@@ -77,6 +78,8 @@ def lenses(runs: Runs, controls: Runs) -> list[go.Figure]:
         for kind in kinds[::-1] or [None]:
             part, dash = (m, DASHES[0]) if kind is None else (m.select(lens=kind), DASHES[kind == "logit"])
             label = name if kind is None else f"{name}: {kind} lens"
+            if not is_control:
+                figure.add_traces(_dots(part, colour))
             figure.add_trace(_line(part, label, colour, dash, is_control))
     first = next(iter(runs.values()))
     subtitle = f"KL(final || lens) at scored positions; {sample_size(runs)}; bars are 95 % intervals"
@@ -100,7 +103,10 @@ def panels(runs: Runs, controls: Runs, facets: tuple[str, Mapping[str, str]], ti
     figure = make_subplots(rows=1, cols=len(labels), subplot_titles=names, shared_yaxes=True, horizontal_spacing=0.04)
     for name, m, colour, is_control in _styled(runs, controls):
         for column, label in enumerate(labels, start=1):
-            line = _line(m.select(**{dim: label}), name, colour, DASHES[0], is_control)
+            part = m.select(**{dim: label})
+            for trace in [] if is_control else _dots(part, colour):
+                figure.add_trace(trace, row=1, col=column)
+            line = _line(part, name, colour, DASHES[0], is_control)
             figure.add_trace(line.update(showlegend=column == 1), row=1, col=column)
     framed(figure, title, f"{what}; {sample_size(runs)}; bars are 95 % intervals", height=440)
     figure.update_layout(margin={"t": 112})
@@ -114,6 +120,10 @@ def _styled(runs: Runs, controls: Runs) -> list[tuple[str, Measurement, str, boo
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(runs)}
     own = [(name, m, colours[name], False) for name, m in runs.items()]
     return own + [(name, m, colours[name.rsplit(", ", 1)[0]], True) for name, m in controls.items()]
+
+
+def _dots(m: Measurement, colour: str) -> list[go.Scatter]:
+    return dots(m, [point_name(point) for point in m.coords["point"]], colour)
 
 
 def _line(m: Measurement, name: str, colour: str, dash: str, is_control: bool) -> go.Scatter:

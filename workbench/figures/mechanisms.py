@@ -8,12 +8,14 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, own_controls, sample_size
+from workbench.figures.seeds import dots
 from workbench.figures.style import (
     BLUE,
     DASHES,
-    NULLS_IN_WORDS,
+    GREY,
     ORANGE,
     PALETTE,
+    SHORT_NULLS,
     SYMBOLS,
     framed,
     place_in_words,
@@ -21,20 +23,20 @@ from workbench.figures.style import (
 )
 from workbench.instruments import Measurement
 
+STRONGEST = "the strongest at each place, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
 
-def mechanisms(
-    runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = NULLS_IN_WORDS["mismatched"]
-) -> go.Figure:
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = STRONGEST) -> go.Figure:
     """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
 
     Args:
         runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
-        control: what the controls are, in words.
+        control: what the controls are, in words; where they differ from place to place, their `labels` name them.
     """
     figure = go.Figure()
     n_bars = 0
+    named: list[tuple[int, str, float, str]] = []
     for i, (run, pairs) in enumerate(runs.items()):
         colour = PALETTE[i % len(PALETTE)]
         for which, suffix, shape in ((0, "", ""), (1, ", control", "/")):
@@ -43,18 +45,36 @@ def mechanisms(
                 continue
             names, values, below, above = zip(*rows, strict=True)
             n_bars += len(rows)
+            for m in (pair[which] for pair in pairs):
+                at = [row[0] for row in bars(m)]
+                figure.add_traces(dots(m, at, GREY, ~np.isnan(m.values), across=True, group=run + suffix))
             figure.add_bar(
                 y=names,
                 x=values,
                 error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5},
                 orientation="h",
                 name=run + suffix,
+                offsetgroup=run + suffix,
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
             )
+            named += [(2 * i + which, *each) for pair in pairs for each in _control_names(pair[which])]
     subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
-    framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars)
-    figure.update_xaxes(title="share of cases", range=[0, 1.03], tickformat=".0%")
+    framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars).update_layout(scattermode="group")
+    figure.update_xaxes(title="share of cases", range=[0, 1.17 if named else 1.03], tickformat=".0%")
+    thick = 0.8 * (34 + 20 * n_bars) / max(n_bars, 1)  # of a bar, in pixels
+    for bar, place, end, name in named:
+        where = {"x": end, "y": place, "xanchor": "left", "xshift": 5, "yshift": (len(runs) - 0.5 - bar) * thick}
+        figure.add_annotation(text=name, showarrow=False, font={"size": 11, "color": GREY}, **where)
     return figure.update_yaxes(autorange="reversed", automargin=True)
+
+
+def _control_names(m: Measurement) -> list[tuple[str, float, str]]:
+    """(label of its bar, where the bar's interval ends, its name) of each control that has a name of its own."""
+    if m.labels is None:
+        return []
+    names = [str(name) for name in m.labels.reshape(-1)[~np.isnan(m.values.reshape(-1))]]
+    ends = [(label, value + above) for label, value, _, above in bars(m)]
+    return [(label, end, SHORT_NULLS.get(name, name)) for (label, end), name in zip(ends, names, strict=True)]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
@@ -103,7 +123,7 @@ def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement])
     subtitle = "; ".join([*_how(first), f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
     framed(figure, f"{first.name}, by {group}", subtitle)
     columns = in_a_row if in_a_row * _entry(figure) < NARROWEST else 2  # a row for each run, where it has room
-    rows = -(-len(figure.data) // columns)
+    rows = -(-sum(line.showlegend is not False for line in figure.data) // columns)
     legend = {"entrywidthmode": "fraction", "entrywidth": 0.98 / columns}
     figure.update_layout(legend=legend, margin={"b": 70 + 20 * rows}, height=380 + 20 * rows)
     figure.update_yaxes(title="share of cases in which it holds", range=[-0.03, 1.03], tickformat=".0%")
@@ -113,12 +133,14 @@ def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement])
 
 def _entry(figure: go.Figure) -> float:
     """The pixels that the longest entry of the legend needs."""
-    return 45 + 6.2 * max(len(line.name) for line in figure.data)
+    return 45 + 6.2 * max(len(line.name) for line in figure.data if line.showlegend is not False)
 
 
 def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol: str, dash: str) -> None:
     main = dash == DASHES[0]
     bars = interval(m)
+    if main:
+        figure.add_traces(dots(m, list(m.coords[m.dims[0]]), colour))
     figure.add_scatter(
         x=list(m.coords[m.dims[0]]),
         y=m.values,
@@ -157,6 +179,8 @@ def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
     for outcome, colour, symbol, shift in (("as claimed", BLUE, "circle", -0.15), ("changed", ORANGE, "diamond", 0.15)):
         parts = [test.select(edit=edit, outcome=outcome) for test, edit in rows]
         values, low, high = (np.array([getattr(part, name) for part in parts]) for name in ("values", "low", "high"))
+        for part, at in zip(parts, height + shift, strict=True):
+            figure.add_traces(dots(part, [at], colour, across=True))
         figure.add_scatter(
             x=values,
             y=height + shift,

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, sample_size
+from workbench.figures.seeds import dots
 from workbench.figures.style import (
     BLUE,
     DASHES,
@@ -55,6 +56,7 @@ def probe_card(found: Measurement) -> go.Figure:
         },
         hovertemplate=f"%{{y}}: %{{x:{_format(found, 1)}}}<extra></extra>",
     )
+    figure.add_traces(dots(found, names, GREY, kept, across=True))
     ends = found.values if found.high is None else np.fmax(found.values, found.high)
     figure.add_scatter(  # clear of the bars' intervals
         x=ends[kept] + 0.01,
@@ -98,8 +100,11 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
     for i, (run, found) in enumerate(runs.items()):
         for part, dash in ((found.coords["condition"][0], "solid"), (control, DASHES[1])):
             line = found.select(condition=part)
+            x = [point_name(point) for point in found.coords["point"]]
+            if dash == "solid":
+                figure.add_traces(dots(line, x, PALETTE[i % len(PALETTE)]))
             figure.add_scatter(
-                x=[point_name(point) for point in found.coords["point"]],
+                x=x,
                 y=line.values,
                 error_y=interval(line) if dash == "solid" else None,
                 name=run if dash == "solid" else f"{run}, {control}",
@@ -169,10 +174,11 @@ def probe_use(effect: Measurement) -> go.Figure:
         part = effect.select(outcome=outcome)
         if np.isnan(part.values).all():
             continue
-        bars = interval(part)
+        bars, at = interval(part), np.arange(len(edits)) + 0.18 * (i - 1)
+        figure.add_traces(dots(part, list(at), colour, across=True))
         figure.add_scatter(
             x=part.values,
-            y=np.arange(len(edits)) + 0.18 * (i - 1),
+            y=at,
             error_x=bars,
             name=outcome,
             mode="markers",
@@ -217,6 +223,7 @@ def _add_conditions(figure: go.Figure, found: Measurement, x: Sequence[Any], nam
         line = found.select(condition=condition)
         if np.isnan(line.values).all():
             continue
+        figure.add_traces(dots(line, x, COLOURS[i]))
         figure.add_scatter(
             x=x,
             y=line.values,

@@ -99,6 +99,8 @@ def thinned(labels: Sequence[str], most: int) -> dict[str, list[Any]]:
 
 NULLS_IN_WORDS = {
     "mismatched": "against other examples' truth",
-    "untrained": "untrained model",
+    "untrained": "untrained models",
     "random_graph": "random graph",
 }
+SHORT_NULLS = {"mismatched": "others' truth", "untrained": "untrained", "random_graph": "random graph"}
+"""The same for narrow columns."""

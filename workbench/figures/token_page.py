@@ -11,6 +11,7 @@ from workbench.figures.drawing import element, text
 from workbench.figures.style import GREEN, GREY, ORANGE, SKY, VERMILLION
 from workbench.instruments import attention_graph
 from workbench.tasks import correct
+from workbench.ties import named
 
 GUTTER = 118  # pixels for the names of the rows
 ARCS = 92  # pixels for the arcs on either side of the tokens
@@ -60,7 +61,7 @@ def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
     if batch.targets.ndim == 3:
         found = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
         return [Row("found of the set", found, right)]
-    said, wanted = task.words(seen.logits[example].argmax(-1)), task.words(batch.targets[example])
+    said, wanted = named(seen.logits[example], task.words), task.words(batch.targets[example])
     blank = [None] * len(scored)
     return [
         Row("model says", [word if asked else "" for word, asked in zip(said, scored, strict=True)], right),

@@ -1,4 +1,4 @@
-"""Accuracy by group: how right the answers are by length, hop or digit, whichever the task breaks down by.
+"""Accuracy by group: how right the answers are by length, depth or digit, whichever the task breaks down by.
 
 Shows: where a model fails. Does not show: how sure it was, or how it got there. Control: the same logits beside the
 answers of other examples (`mismatched`), which is what the task's regularities alone are worth.
@@ -23,7 +23,7 @@ def needs(subject: Subject) -> list[str]:
 
 
 def measure(capture: Capture) -> Measurement:
-    """The task's accuracy of each example in each group: dims the group's name (`hop`, `length`, ...), `example`.
+    """The task's accuracy of each example in each group: dims the group's name (`depth`, `length`, ...), `example`.
 
     NaN where an example has no answer in a group. What counts as one answer is the task's `unit`.
     """

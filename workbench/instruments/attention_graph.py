@@ -126,7 +126,8 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
     """One head's matrices on one example: the pattern, its powers up to `n_hops`, the resolvent.
 
     Dims `matrix` (`pattern`, `A²`, …, `resolvent`), `query`, `key`; over the example's real tokens, labelled
-    `position:word`. The resolvent's rows are scaled to sum to 1.
+    `position:word`. The resolvent's rows are scaled to sum to 1, and so are the pattern's before it is multiplied with
+    itself, where a variant's do not.
 
     Raises:
         ValueError: if there is no such example, layer or head.
@@ -137,7 +138,7 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
     A = pattern(capture, layer)[example : example + 1]
     found = {"pattern": A[0, head]}
     for hop in range(2, n_hops + 1):
-        found[power_name(hop)] = torch.linalg.matrix_power(A[0, head], hop)
+        found[power_name(hop)] = torch.linalg.matrix_power(unit_rows(A[0, head]), hop)
     mixing = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
     found["resolvent"] = mixing[0, head]
     return Measurement(

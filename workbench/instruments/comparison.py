@@ -10,14 +10,19 @@ import numpy as np
 import pandas as pd
 
 from workbench.instruments import statistics
-from workbench.instruments.measurement import SEED, Measurement
+from workbench.instruments.measurement import BOUNDED, SEED, Measurement
 
-COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "p", "p_holm")
+COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
+OVER_SEEDS = ("measure", "place", "first", "second", "difference", "low", "high", "n_first", "n_second", "p", "p_holm")
+ABOUT_P = (
+    "p is about these two models on sequences like these, not about two methods: two seeds of one method differ as "
+    "surely. To compare methods, train several seeds of each and compare over seeds."
+)
 ROUNDING = 1e-9  # what rounding does to equal values is no difference
 
 
 def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
-    """The mean over runs that differ in their seed alone, with Student's 95 % interval; n counts runs.
+    """The mean over runs that differ in their seed alone, with its 95 % interval, and each one's value; n counts runs.
 
     Args:
         means: the same measure of each run, averaged over its examples.
@@ -30,7 +35,7 @@ def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
     for other in means[1:]:
         _check_alike(first, other)
     about = {**first.settings, "seeds": list(seeds)}
-    plain = [replace(one, settings=about, low=None, high=None, n=None, labels=None) for one in means]
+    plain = [replace(one, settings=about, low=None, high=None, n=None, labels=None, each=None) for one in means]
     return Measurement.stack(plain, SEED, list(seeds)).mean(SEED)
 
 
@@ -108,46 +113,88 @@ def difference_by_group(
 def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
     """Two runs on the same examples, paired: one row for each value that both have.
 
-    `p` is from flipping signs (`statistics.sign_flip`); `p_holm` is adjusted for the number of rows. Where all
-    differences are exactly 0 there is nothing to test, and p is 1.
+    `p` is from flipping signs (`statistics.sign_flip`); `p_holm` is adjusted for the number of rows of its measure,
+    which is what is asked at once: a long spectrum does not hide the accuracy. Where all differences are exactly 0
+    there is nothing to test, and p is 1. What a p says is in `ABOUT_P`.
 
     Args:
         first, second: name -> the measure with its dim `example`, of each run.
 
     Returns a table with the columns `COLUMNS`: the two means, the mean difference (second less first) and its 95 %
-    interval, the number of examples that both have a value for.
+    interval, the number of examples that both have a value for, and as `effect` the mean difference over the root of
+    the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
     """
-    rows: list[dict[str, object]] = []
+    found: list[pd.DataFrame] = []
     for name in first:
         if name not in second or not _alike(first[name], second[name]):
             continue
         difference = paired(first[name], second[name])
         summary = difference.mean("example")
-        assert summary.low is not None and summary.high is not None and summary.n is not None
-        p = statistics.sign_flip(np.moveaxis(difference.values, difference.axis("example"), -1))
+        values = np.moveaxis(difference.values, difference.axis("example"), -1)
         both = ~np.isnan(difference.values)
         means = [replace(m, values=np.where(both, m.values, np.nan)) for m in (first[name], second[name])]
         centres = [statistics.mean(np.moveaxis(m.values, m.axis("example"), -1))[0] for m in means]
-        for index in np.ndindex(*summary.values.shape):
-            if not summary.n[index]:
-                continue
-            place = {dim: summary.coords[dim][i] for dim, i in zip(summary.dims, index, strict=True)}
-            rows.append(
-                {
-                    "measure": name,
-                    "place": ", ".join(f"{dim} {label}" for dim, label in place.items()),
-                    "first": float(centres[0][index]),
-                    "second": float(centres[1][index]),
-                    "difference": float(summary.values[index]),
-                    "low": float(summary.low[index]),
-                    "high": float(summary.high[index]),
-                    "n": int(summary.n[index]),
-                    "p": float(p[index]),
-                }
-            )
-    table = pd.DataFrame(rows, columns=list(COLUMNS[:-1]))
-    table["p_holm"] = statistics.holm(table["p"].to_numpy(dtype=float))
-    return table
+        size = np.sqrt(statistics.mean(values**2)[0])
+        effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
+        columns = {"n": summary.n, "effect": effect, "p": statistics.sign_flip(values)}
+        table = _rows(name, summary, centres, columns)
+        found.append(_adjusted(table[table["n"] > 0]))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
+
+
+def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
+    """Two groups of several seeds each, compared with the seed as what is counted: one row for each value of both.
+
+    So the difference is between two ways of making a model, as far as these seeds go. `p` is from sharing out the
+    seeds anew (`statistics.relabelled`), `p_holm` adjusted within a measure. Intervals: of shares, from those of the
+    two means (`statistics.apart`); else Welch's.
+
+    Args:
+        first, second: name -> the mean over seeds of each group (`over_seeds`), with `each` seed's value. What is not
+            measured of at least two seeds on either side is left out.
+
+    Returns a table with the columns `OVER_SEEDS`.
+    """
+    found: list[pd.DataFrame] = []
+    for name, one in first.items():
+        other = second.get(name)
+        if other is None or one.each is None or other.each is None or not _alike(one, other):
+            continue
+        if min(one.each.shape[-1], other.each.shape[-1]) < statistics.FEWEST:
+            continue
+        low, high = _apart_over_seeds(one, other, one.each, other.each)
+        summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
+        columns = {"n_first": one.n, "n_second": other.n, "p": statistics.relabelled(one.each, other.each)}
+        table = _rows(name, summary, [one.values, other.values], columns)
+        found.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(OVER_SEEDS))
+
+
+def _apart_over_seeds(
+    one: Measurement, other: Measurement, first: np.ndarray, second: np.ndarray
+) -> statistics.Interval:
+    if one.units in BOUNDED:
+        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
+        return statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+    return statistics.welch(first, second)
+
+
+def _rows(
+    name: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
+) -> pd.DataFrame:
+    """A row for each value of a difference: its place, both means, its interval, and further columns."""
+    places = (
+        ", ".join(f"{dim} {summary.coords[dim][i]}" for dim, i in zip(summary.dims, index, strict=True))
+        for index in np.ndindex(*summary.values.shape)
+    )
+    columns = {"first": centres[0], "second": centres[1], "difference": summary.values}
+    columns |= {"low": summary.low, "high": summary.high, **more}  # type: ignore[dict-item]
+    flat = {column: np.asarray(array).reshape(-1) for column, array in columns.items()}
+    return pd.DataFrame({"measure": name, "place": list(places), **flat})
+
+
+def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(p_holm=statistics.holm(table["p"].to_numpy(dtype=float)))
 
 
 def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
@@ -155,7 +202,7 @@ def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measuremen
     models = f"{second.settings.get('model')} less {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
     name, units = f"{first.name}: difference", f"difference in {first.units}"
-    return replace(first, name=name, units=units, settings=settings, labels=None, **numbers)
+    return replace(first, name=name, units=units, settings=settings, labels=None, **{"each": None, **numbers})
 
 
 def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:

@@ -3,9 +3,9 @@
 Shows, of each head: `reach`, the share of earlier positions that can be reached by following edges of at least a
 threshold; `largest key`, the share of all attention to earlier positions that goes to one key (1: a hub or sink);
 `gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
-(1 for a layer that applies its pattern as it is, more for ChaCAL). Does not show: whether the edges are right (see
-`path_mass`), or that what they carry is used. Causal attention alone has high values: early keys are open to more
-queries. Control: fresh weights (`untrained`) and attention drawn at random (`random_graph`).
+(1 for a layer that applies its pattern as it is, more for ChaCAL; a variant says it itself). Does not show: whether the
+edges are right (see `path_mass`), or that what they carry is used. Causal attention alone has high values: early keys
+are open to more queries. Control: fresh weights (`untrained`) and attention drawn at random (`random_graph`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.attention_graph import needs, pattern
+from workbench.instruments.attention_graph import needs, pattern, unit_rows
 from workbench.instruments.measurement import Measurement
-from workbench.instruments.resolvent import path_length
 
 __all__ = ["CONTROLS", "MEASURES", "measure", "needs", "why_not"]
 
@@ -40,10 +39,12 @@ def why_not(subject: Subject) -> str | None:
 def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     """Four measures of each head's graph on each example: dims `measure`, `layer`, `head`, `example`.
 
-    All are of the pattern, over the example's real positions; a position's attention to itself is no edge, but counts
-    as a step where a layer reads it. Reach and path length are means over all positions but the first. NaN where an
-    example has fewer than two positions or, for `largest key` and `gini`, no attention to earlier ones. Units differ
-    by measure: see `MEASURES`.
+    All are of the pattern, its rows scaled to sum to 1 where a variant's do not (but for path length, where the scale
+    of what is read in two steps beside one step is the variant's own), over the example's real positions; a position's
+    attention to itself is no edge, but counts as a step where a layer reads it. Reach and path length are means over
+    all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `gini`, no
+    attention to earlier ones; path length also where a layer's variant does not say by how many steps it reads, which
+    the settings then tell under `not told`. Units differ by measure: see `MEASURES`.
 
     Args:
         capture: with every layer's pattern.
@@ -57,18 +58,24 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     tokens = capture.batch.tokens
     real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
     layers = range(capture.subject.n_layers)
-    by_layer = []
+    by_layer, silent = [], {}
     for layer, attention in zip(layers, capture.subject.attention, strict=True):
         A = pattern(capture, layer).cpu()
         A = torch.where((real[:, :, None] & real[:, None, :])[:, None], A, 0.0).double()
-        received = A.tril(-1).sum(-2)
+        shares = unit_rows(A)
+        received = shares.tril(-1).sum(-2)
         later = real.clone()
         later[:, 0] = False
+        steps = torch.full_like(A[..., 0], torch.nan)
+        if attention.why_no_steps:
+            silent[f"path length, layer {layer}"] = attention.why_no_steps
+        else:
+            steps = attention.path_length(A)
         found = [
-            mean_over(reach(A, threshold), later),
+            mean_over(reach(shares, threshold), later[:, None]),
             received.amax(-1) / received.sum(-1),
             gini(received, real),
-            mean_over(path_length(attention, A), later),
+            mean_over(steps, later[:, None] & steps.isfinite()),
         ]
         by_layer.append(torch.stack(found).transpose(1, 2).numpy())
     values = np.stack(by_layer, axis=1)
@@ -83,7 +90,8 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
             "example": range(len(tokens)),
         },
         units="see measure",
-        settings={"model": capture.subject.name, "threshold": threshold, "units": MEASURES},
+        settings={"model": capture.subject.name, "threshold": threshold, "units": MEASURES}
+        | ({"not told": silent} if silent else {}),
         caption="Reach: share of earlier positions reached over edges of at least the threshold. Largest key: share of "
         "all attention to earlier positions that one key receives; gini: how unequally keys receive it. Path length: "
         "mean number of steps behind what is read. None of them says whether the edges are right.",
@@ -115,8 +123,7 @@ def gini(received: Float[Tensor, "batch head key"], real: Bool[Tensor, "batch ke
 
 
 def mean_over(
-    values: Float[Tensor, "batch head pos"], chosen: Bool[Tensor, "batch pos"]
+    values: Float[Tensor, "batch head pos"], chosen: Bool[Tensor, "#batch #head pos"]
 ) -> Float[Tensor, "batch head"]:
     """Mean over the chosen positions; NaN where there is none."""
-    chosen = chosen[:, None]
     return torch.where(chosen, values, 0.0).sum(-1) / chosen.sum(-1)

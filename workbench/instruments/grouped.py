@@ -18,7 +18,7 @@ def group_of(truth: Truth, label: str) -> list[int | None]:
     """The one value that a label of the truth has in each example (`length`, `operators`, ...); None where it has none.
 
     Raises:
-        ValueError: if there is no such label, or it has several values within one sequence, as `hop` does.
+        ValueError: if there is no such label, or it has several values within one sequence, as `depth` does.
     """
     values: Int[Tensor, "example pos"] = lookup(truth.labels, label, "label")
     given = values >= 0

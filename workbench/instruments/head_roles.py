@@ -19,6 +19,7 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention_graph import mass_on, needs, pattern, unit_rows
 from workbench.instruments.measurement import Measurement
+from workbench.ties import on_top
 
 __all__ = ["CONTROLS", "ROLES", "measure", "needs", "role_keys", "why_not"]
 
@@ -94,7 +95,8 @@ def role_keys(
 def recall(
     A: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
 ) -> Float[Tensor, "head batch"]:
-    """Share of gold edges whose key is among the m largest of its row, m the row's gold keys; of equals the earlier."""
-    place = A.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-    found = (place < gold.sum(-1)[:, None, :, None]) & gold[:, None]
+    """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""
+    future = torch.ones(A.shape[-2:], dtype=torch.bool).triu(1)  # 0 too, but no key: never level with one
+    m = gold.sum(-1)[:, None].expand(A.shape[:-1])
+    found = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]
     return (found.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)

@@ -17,6 +17,7 @@ from workbench.instruments.logit_lens import Translate, as_it_is, decode
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.projection import from_embedding
 from workbench.tasks import correct
+from workbench.ties import agreement
 
 CONTROLS = ("untrained",)
 AGAINST = ("final", "target")
@@ -39,11 +40,11 @@ def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequen
     """
     subject, batch = capture.subject, capture.batch
     points = from_embedding(subject) if points is None else list(points)
-    mask, final = batch.loss_mask, capture.logits.argmax(-1).cpu()
+    mask, final = batch.loss_mask, capture.logits.cpu()
     values = np.empty((len(AGAINST), len(points), len(batch)))
     for p, point in enumerate(points):
         lens = decode(subject, translate(point, capture[point])).cpu()
-        same = (lens.argmax(-1) == final) & mask
+        same = agreement(lens, final) * mask
         for a, right in enumerate((same, correct(lens, batch))):
             values[a, p] = (right.double().sum(-1) / mask.sum(-1)).numpy()
     return Measurement(

@@ -20,6 +20,7 @@ from workbench.instruments.logit_lens import decode, divergence
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.projection import from_embedding
 from workbench.lookup import lookup
+from workbench.ties import agreement
 
 
 def cosine(first: Tensor, second: Tensor) -> Tensor:
@@ -28,8 +29,8 @@ def cosine(first: Tensor, second: Tensor) -> Tensor:
 
 
 def same_top(first: Tensor, second: Tensor) -> Tensor:
-    """1 where the likeliest token is the same, else 0."""
-    return (first.argmax(-1) == second.argmax(-1)).double()
+    """1 where the likeliest token is the same, else 0; where tokens tie, how likely it is the same by chance."""
+    return agreement(first, second).double()
 
 
 HOW: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = {

@@ -14,6 +14,45 @@ import pandas as pd
 from workbench.instruments import statistics
 
 SEED = "seed"  # the dim of several runs that differ in their seed alone
+BOUNDED = ("share", "probability")  # units of what may be all 0 or all 1, whose intervals use that nothing lies beyond
+RANGES = {  # beginnings of other units, and where such a value can lie
+    "share of": (0.0, 1.0),
+    "cosine": (-1.0, 1.0),
+    "mean |cosine|": (0.0, 1.0),
+    "R²": (-np.inf, 1.0),
+    "nats": (0.0, np.inf),
+    "bits": (0.0, np.inf),
+    "directions": (0.0, np.inf),
+    "rank": (0.0, np.inf),
+    "steps": (0.0, np.inf),
+}
+DIFFERENCE = ("difference in ", "difference of shares")
+
+
+def possible(units: str) -> tuple[float, float]:
+    """The least and the most that a value of these units can be; of a difference, that its two sides allow."""
+    if units.startswith(DIFFERENCE):
+        least, most = possible(units.removeprefix(DIFFERENCE[0]).replace(DIFFERENCE[1], "share"))
+        return least - most, most - least
+    if units in BOUNDED:
+        return 0.0, 1.0
+    return next((span for start, span in RANGES.items() if units.startswith(start)), (-np.inf, np.inf))
+
+
+def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
+    """95 % interval of the mean over the last axis, by what the values are.
+
+    Shares and their differences: `statistics.graded`, or over seeds, each of which may solve its task or not,
+    `statistics.bounded`; anything else: `statistics.bootstrap`, cut where no value of these units can lie (unless one
+    does, as log-probabilities in nats do).
+    """
+    least, most = possible(units)
+    if units.removeprefix(DIFFERENCE[0]) in (*BOUNDED, DIFFERENCE[1]):
+        return (statistics.bounded if seeds else statistics.graded)(values, least, most)
+    low, high = statistics.bootstrap(values)
+    with np.errstate(invalid="ignore"):
+        within = ~((values < least - 1e-6) | (values > most + 1e-6)).any()
+    return (low.clip(least, most), high.clip(least, most)) if within else (low, high)
 
 
 @dataclass(frozen=True)
@@ -29,6 +68,7 @@ class Measurement:
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
         n: number of examples behind each value, same shape, where `values` is a statistic.
+        each: what each seed has, `[..., seed]`, where `values` is a mean over seeds: figures draw a dot for each.
         labels: what each value belongs to, same shape, where that is itself a finding (the token of each rank).
         caption: what the numbers show, and what they do not.
     """
@@ -44,6 +84,7 @@ class Measurement:
     n: np.ndarray | None = None
     labels: np.ndarray | None = None
     caption: str = ""
+    each: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         assert self.values.ndim == len(self.dims), f"{self.name}: {self.values.shape} has not the dims {self.dims}"
@@ -51,12 +92,21 @@ class Measurement:
             assert len(self.coords[dim]) == size, (
                 f"{self.name}: {dim} has {size} values, {len(self.coords[dim])} labels"
             )
+        assert self.each is None or self.each.shape[:-1] == self.values.shape, (
+            f"{self.name}: {self.each.shape} has not the values' shape {self.values.shape} before the seeds"
+        )
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
         """The arrays of the shape of `values` that are there."""
         columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}
         return {name: np.asarray(array) for name, array in columns.items() if array is not None}
+
+    @property
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that are there, by the fields that hold them: what a part of the measurement has its part of."""
+        names = ("values", "low", "high", "n", "labels", "each")
+        return {name: np.asarray(array) for name in names if (array := getattr(self, name)) is not None}
 
     def axis(self, dim: str) -> int:
         """The index of a dim.
@@ -82,17 +132,8 @@ class Measurement:
     def stack(parts: Sequence[Measurement], dim: str, labels: Sequence[Any]) -> Measurement:
         """Measurements of one shape, each under other conditions, as one with a new first dim; intervals are kept."""
         first = parts[0]
-        columns = {name: np.stack([part._columns[name] for part in parts]) for name in first._columns}
-        return replace(
-            first,
-            values=columns["value"],
-            dims=(dim, *first.dims),
-            coords={dim: list(labels), **first.coords},
-            low=columns.get("low"),
-            high=columns.get("high"),
-            n=columns.get("n"),
-            labels=columns.get("label"),
-        )
+        arrays: dict[str, Any] = {name: np.stack([part._arrays[name] for part in parts]) for name in first._arrays}
+        return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
 
     def select(self, **where: Any) -> Measurement:
         """The part at one label of each named dim; those dims go, and the choice joins the settings.
@@ -106,19 +147,10 @@ class Measurement:
             if label not in labels:
                 raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
             index[self.axis(dim)] = labels.index(label)
-        parts = {name: array[tuple(index)] for name, array in self._columns.items()}
+        parts: dict[str, Any] = {name: np.asarray(array[tuple(index)]) for name, array in self._arrays.items()}
         dims = tuple(dim for dim in self.dims if dim not in where)
-        return replace(
-            self,
-            values=np.asarray(parts["value"]),
-            dims=dims,
-            coords={dim: self.coords[dim] for dim in dims},
-            settings={**self.settings, **where},
-            low=parts.get("low"),
-            high=parts.get("high"),
-            n=parts.get("n"),
-            labels=parts.get("label"),
-        )
+        coords = {dim: self.coords[dim] for dim in dims}
+        return replace(self, dims=dims, coords=coords, settings={**self.settings, **where}, **parts)
 
     def keep(self, dim: str, labels: Sequence[Any]) -> Measurement:
         """The part at some labels of one dim, in their order.
@@ -131,16 +163,8 @@ class Measurement:
             if label not in known:
                 raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, known))}")
         index, axis = [known.index(label) for label in labels], self.axis(dim)
-        parts = {name: np.take(array, index, axis=axis) for name, array in self._columns.items()}
-        return replace(
-            self,
-            values=parts["value"],
-            coords={**self.coords, dim: list(labels)},
-            low=parts.get("low"),
-            high=parts.get("high"),
-            n=parts.get("n"),
-            labels=parts.get("label"),
-        )
+        parts: dict[str, Any] = {name: np.take(array, index, axis=axis) for name, array in self._arrays.items()}
+        return replace(self, coords={**self.coords, dim: list(labels)}, **parts)
 
     def pick(self, examples: Sequence[int]) -> Measurement:
         """The part of some examples, by their index."""
@@ -154,24 +178,25 @@ class Measurement:
         )
 
     def mean(self, dim: str = "example") -> Measurement:
-        """The mean over `dim`, leaving out NaN, with its 95 % interval and the n behind each value.
+        """The mean over `dim`, leaving out NaN, with its 95 % interval (see `interval`) and the n behind each value.
 
-        The interval is from a bootstrap (BCa) over examples; over seeds, of which there are a handful, Student's. Where
-        every value behind a share is 0, or every one is 1, it is Wilson's, which keeps its width. Intervals of shares
-        stay within [0, 1]. Too few values to tell: NaN.
+        Over seeds, these are what is counted, however many examples each was measured on: their spread holds that of
+        the examples too. Then `each` keeps what every seed has.
         """
         values = np.moveaxis(self.values, self.axis(dim), -1)
         centre, n = statistics.mean(values)
-        if dim == SEED:
-            low, high = statistics.student(values)
-        else:
-            low, high = (statistics.share_interval if self.units == "share" else statistics.bootstrap)(values)
-        if self.units == "share":
-            low, high = low.clip(0, 1), high.clip(0, 1)
+        low, high = interval(values, self.units, seeds=dim == SEED)
         dims = tuple(d for d in self.dims if d != dim)
-        coords = {d: self.coords[d] for d in dims}
         return replace(
-            self, values=np.asarray(centre), dims=dims, coords=coords, low=low, high=high, n=np.asarray(n), labels=None
+            self,
+            values=np.asarray(centre),
+            dims=dims,
+            coords={d: self.coords[d] for d in dims},
+            low=low,
+            high=high,
+            n=np.asarray(n),
+            labels=None,
+            each=values if dim == SEED else None,
         )
 
     def frame(self) -> pd.DataFrame:

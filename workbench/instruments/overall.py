@@ -11,7 +11,7 @@ import torch
 
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.measurement import Measurement
-from workbench.tasks import correct
+from workbench.tasks import correct, whole
 
 CONTROLS = ("mismatched",)
 
@@ -28,10 +28,9 @@ def needs(subject: Subject) -> list[str]:
 
 def measure(capture: Capture) -> Measurement:
     """Accuracy of each example: dims `unit` (`position`, `sequence`), `example`; NaN where nothing is scored."""
-    mask = capture.batch.loss_mask
-    right = correct(capture.logits.cpu(), capture.batch).double()
-    positions = right.sum(-1) / mask.sum(-1)
-    sequences = torch.where(mask.any(-1), ((right == 1) | ~mask).all(-1).double(), torch.nan)
+    mask, logits = capture.batch.loss_mask, capture.logits.cpu()
+    positions = correct(logits, capture.batch).double().sum(-1) / mask.sum(-1)
+    sequences = torch.where(mask.any(-1), whole(logits, capture.batch).double(), torch.nan)
     return Measurement(
         name="Accuracy",
         values=torch.stack([positions, sequences]).numpy(),

@@ -24,6 +24,7 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments.measurement import Measurement
 from workbench.lookup import lookup
+from workbench.ties import hit
 
 How = Literal["raw", "cosine", "coordinates"]
 BASES = ("encoder", "decoder")
@@ -136,10 +137,9 @@ def measure(
     values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
     for b, name in enumerate(BASES):
         for p, point in enumerate(points):
-            found = components(capture.subject, capture[point], name, how=how, final_norm=final_norm)
-            top = found.argmax(-1).cpu()
+            found = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
             for w, (expected, scored) in enumerate(wanted.values()):
-                values[w, b, p] = (((top == expected) & scored).sum(-1) / scored.sum(-1)).numpy()
+                values[w, b, p] = ((hit(found, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
     return Measurement(
         name="Top token of the residual",
         values=values,

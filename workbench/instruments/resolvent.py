@@ -7,7 +7,6 @@ holds the paths of h steps. γ = 0 leaves the pattern. What a layer of a model r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -19,7 +18,6 @@ from workbench.capture import Capture
 from workbench.instruments.attention_graph import check_place, pattern, position_names, unit_rows
 from workbench.instruments.measurement import Measurement
 from workbench.lookup import lookup
-from workbench.models.attention import Attention
 from workbench.models.attention.chacal import ChacalAttention
 
 FORMS = {"eq5": "A outside the inverse, on the left", "eq7": "on the right"}
@@ -51,7 +49,7 @@ def resolvent(
     elif n_hops < 1:
         raise ValueError(f"n_hops must be at least 1, not {n_hops}")
     else:
-        matrix = torch.stack(list(islice(hop_terms(layer, A), n_hops))).sum(0)
+        matrix = torch.stack(list(islice(layer.step_terms(A), n_hops))).sum(0)
     return unit_rows(matrix) if unit else matrix
 
 
@@ -95,56 +93,3 @@ def chacal(gamma: float, form: str = "eq5") -> ChacalAttention:
         raise ValueError(f"gamma must be in [0, 1) for the series to converge, not {gamma}")
     lookup(FORMS, form, "form of the resolvent")
     return ChacalAttention(gamma=gamma, form=form)
-
-
-def hop_terms(layer: Attention, A: Float[Tensor, "*batch query key"]) -> Iterator[Float[Tensor, "*batch query key"]]:
-    """What a layer reads by paths of 1, 2, 3, … steps; the terms' sum is its `mixing_matrix`.
-
-    A variant that applies its pattern as it is has one term. ChaCAL has as many as there are positions, after which no
-    path without its diagonal is left (with the diagonal: without end).
-    """
-    A = A.to(torch.promote_types(A.dtype, torch.float32))
-    if not isinstance(layer, ChacalAttention):
-        yield layer.mixing_matrix(A)
-        return
-    s = layer.settings
-    inner = A if s.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-    term, length = (1 - s.gamma) * A, 0
-    while s.diagonal or length < A.shape[-1]:
-        yield term
-        term, length = s.gamma * (term @ inner if s.form == "eq5" else inner @ term), length + 1
-
-
-def path_length(layer: Attention, A: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query"]:
-    """Mean number of steps behind what each query reads: Σ_h h m_h / Σ_h m_h, m_h the row sum of the h-th term.
-
-    For ChaCAL exactly: Σ_h h γ^(h−1) A A_s^(h−1) = A (I − γ A_s)⁻², two solves where the resolvent takes one. 1 for a
-    variant that applies its pattern as it is.
-    """
-    A = A.to(torch.promote_types(A.dtype, torch.float32))
-    if not isinstance(layer, ChacalAttention):
-        return torch.ones_like(A[..., 0])
-    ones = torch.ones_like(A[..., :1])
-    system = _system(layer, A)
-    if layer.settings.form == "eq5":
-        once = torch.linalg.solve(system, ones)
-        return (A @ torch.linalg.solve(system, once) / (A @ once))[..., 0]
-    once = torch.linalg.solve(system, A @ ones)
-    return (torch.linalg.solve(system, once) / once)[..., 0]
-
-
-def weighted_by_steps(
-    layer: Attention, A: Float[Tensor, "batch head query key"]
-) -> Float[Tensor, "batch head query key"]:
-    """Σ_h h times the h-th of `hop_terms`: over the layer's mixing matrix, the mean number of steps of each entry."""
-    A = A.to(torch.promote_types(A.dtype, torch.float32))
-    mixing = layer.mixing_matrix(A)
-    if not isinstance(layer, ChacalAttention):
-        return mixing
-    return torch.linalg.solve(_system(layer, A), mixing, left=layer.settings.form == "eq7")
-
-
-def _system(layer: ChacalAttention, A: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
-    """I − γ A_s, which a variant with the diagonal takes with A in place of A_s."""
-    inner = A if layer.settings.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-    return torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - layer.gamma * inner

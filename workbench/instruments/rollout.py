@@ -21,7 +21,6 @@ from workbench.capture import Capture
 from workbench.instruments.attention_graph import needs, pattern, position_names, resolvent, unit_rows, why_not
 from workbench.instruments.measurement import Measurement
 from workbench.instruments.path_mass import first_edges, hop_labels, hops_told_apart, shares
-from workbench.instruments.resolvent import weighted_by_steps
 
 __all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "path_length", "rollout", "why_not"]
 
@@ -95,6 +94,9 @@ def path_length(capture: Capture, *, n_hops: int | None = None, residual: float 
 
     The residual's share is no step, a layer's attention one, and a path of h steps within a ChaCAL layer h. Heads are
     averaged. NaN where there is no mass. Arguments and errors as for `measure`.
+
+    Raises:
+        ValueError: also if a layer's variant does not say by how many steps it reads.
     """
     n_hops, edges = hops_told_apart(capture, n_hops), first_edges(capture.truth)
     graphs = layer_graphs(capture, residual=residual)
@@ -103,7 +105,7 @@ def path_length(capture: Capture, *, n_hops: int | None = None, residual: float 
     for layer, (graph, attention) in enumerate(zip(graphs, capture.subject.attention, strict=True)):
         A = pattern(capture, layer)
         scale = attention.mixing_matrix(A).sum(-1, keepdim=True)
-        steps = (1 - residual) * (weighted_by_steps(attention, A) / scale).mean(1)  # of the graph, times its steps
+        steps = (1 - residual) * (attention.weighted_by_steps(A) / scale).mean(1)  # of the graph, times its steps
         product, stepped = graph @ product, steps @ product + graph @ stepped
     mass, weighted = (shares(matrix[:, None], edges, n_hops)[0] for matrix in (product, stepped))
     with np.errstate(invalid="ignore", divide="ignore"):

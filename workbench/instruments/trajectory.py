@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from workbench.capture import Capture
@@ -85,18 +86,19 @@ def ranks(
 ) -> Measurement:
     """The rank of each chosen token among the whole vocabulary, 1 for the largest: dims `basis`, `point`, `token`.
 
-    Tokens of equal value share the better rank. Arguments and errors are those of `trajectory`.
+    Tokens of equal value share the mean of their ranks. Arguments and errors are those of `trajectory`.
     """
     chosen = trajectory(capture, example, position, tokens=tokens, **settings)
     every = trajectory(capture, example, position, tokens=range(len(capture.subject.encoder)), **settings)
-    larger = every.values[:, :, None, :] > chosen.values[:, :, :, None]
+    own = chosen.values[:, :, :, None]
+    larger, level = (sign(every.values[:, :, None, :], own).sum(-1) for sign in (np.greater, np.equal))
     return replace(
         chosen,
         name="Rank of chosen tokens",
-        values=1.0 + larger.sum(-1),
+        values=1.0 + larger + (level - 1) / 2,
         units="rank",
         caption=f"Rank of these tokens' {chosen.units} with the residual among the whole vocabulary, 1 for the "
-        "largest; equal ones share the better rank. A high rank does not mean used.",
+        "largest; equal ones share the mean of their ranks. A high rank does not mean used.",
     )
 
 

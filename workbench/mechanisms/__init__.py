@@ -47,7 +47,9 @@ class Mechanism(Protocol):
         """What edits of the claimed thing, and edits elsewhere, do to answers: dims `edit`, `outcome`, `example`.
 
         Edits are `claimed`, perhaps others, and `elsewhere`; outcomes are `as claimed` (the answer became what the
-        claim predicts) and `changed`. Only answers that are right before the edit are tested; NaN where none is.
+        claim predicts) and `changed`. Only answers that are right before the edit are tested; NaN where none is. A
+        claim about single heads takes `heads`, the (layer, head) of those that the edit is made in, and says so in its
+        caption; None is every head, or all that the last layer reads.
 
         Args:
             model: the hooked model.

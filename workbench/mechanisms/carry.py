@@ -24,6 +24,7 @@ from workbench.mechanisms import editing
 from workbench.mechanisms.editing import Edit, Question
 from workbench.mechanisms.partial_product import why_not
 from workbench.tasks import Batch, Truth
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -45,13 +46,13 @@ def score(capture: Capture) -> Measurement:
     carry = by_place(capture.truth.labels["carry"], capture.truth)
     values = np.full((len(points), n), np.nan)
     for p, point in enumerate(points):
-        residual = by_place(capture[point].cpu().float(), capture.truth)
+        residual = by_place(capture[point].cpu().double(), capture.truth)
         for half, means in enumerate(means_of_the_other_half(residual, carry)):
             own, there = carry[half::2].T, ~means.isnan().any(-1)
-            distance = torch.cdist(residual[half::2].transpose(0, 1), means.nan_to_num())
-            nearest = distance.masked_fill(~there[:, None], torch.inf).argmin(-1)
+            near = nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
+            near = near.masked_fill(~there[:, None], -torch.inf)
             scored = there.gather(1, own) & (there.sum(-1, keepdim=True) > 1)
-            values[p, half::2] = (((nearest == own) & scored).sum(0) / scored.sum(0)).numpy()
+            values[p, half::2] = ((hit(near, own) * scored).sum(0) / scored.sum(0)).numpy()
     return Measurement(
         name="Carry",
         values=values,
@@ -62,6 +63,18 @@ def score(capture: Capture) -> Measurement:
         caption="Share of the product's places whose residual is nearest to the mean residual of the same place and "
         "carry in the other half of the batch. It does not show that the model uses it.",
     )
+
+
+def nearness(
+    residual: Float[Tensor, "place n d_model"], means: Float[Tensor, "place carry d_model"]
+) -> Float[Tensor, "place n carry"]:
+    """The larger, the nearer a residual is to a mean: ⟨x, m⟩ − ½‖m‖², which leaves out the ½‖x‖² that all share.
+
+    Computed in float64 and rounded to float32: means that differ only by the rounding of their sums, as where the
+    residual is the same whatever the carry, are equally near.
+    """
+    x, m = residual.double(), means.double()
+    return (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()
 
 
 def by_place(values: Tensor, truth: Truth) -> Tensor:

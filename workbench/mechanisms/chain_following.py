@@ -5,8 +5,8 @@ that is no ancestor. The row is that of the matrix which the layer applies to th
 resolvent), and the query's own position is left aside, since the residual stream carries it anyway. It does not show
 hops that several layers make together, nor what is read: a token that names the next position lets a model stop one
 position short of the root. Control: the chains of another example (`mismatched`), fresh weights (`untrained`) and
-attention drawn at random (`random_graph`). Causal test: without the edge of hop h, exactly the answers that rest on it
-are lost.
+attention drawn at random (`random_graph`). Causal test: without the edge of hop h in that head, exactly the answers
+that rest on it are lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from torch import Tensor
 from workbench.capture import Capture, Subject, sample_truth
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
-from workbench.interventions import cut_edges
+from workbench.interventions import Head, cut_edges
 from workbench.mechanisms.editing import OUTCOMES
-from workbench.mechanisms.knockout import Answers, Knockout, hops_of, place_name, share
+from workbench.mechanisms.heads import where_in_words
+from workbench.mechanisms.knockout import Answers, Knockout, hops_of, share
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:
@@ -55,9 +56,8 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     by_layer = []
     for layer in layers:
         mixing = attention_graph.resolvent(capture, layer).cpu()
-        rival = mixing.masked_fill(~others[:, None], -torch.inf).amax(-1)
         gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
-        by_layer.append(np.stack([picked_out(mixing, rival, hop) for hop in gold], axis=1))
+        by_layer.append(np.stack([picked_out(mixing, others, hop) for hop in gold], axis=1))
     values = np.stack(by_layer)
     return Measurement(
         name="Chain following",
@@ -73,13 +73,19 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
 
 def picked_out(
     mixing: Float[Tensor, "batch head query key"],
-    rival: Float[Tensor, "batch head query"],
+    others: Bool[Tensor, "batch query key"],
     gold: Bool[Tensor, "batch query key"],
 ) -> np.ndarray:
-    """`[head, batch]`: share of queries with a gold key at which the largest gold entry exceeds the rival."""
-    best = mixing.masked_fill(~gold[:, None], -torch.inf).amax(-1)
+    """`[head, batch]`: share of queries with a gold key at which one has the largest entry, others beside it.
+
+    Where g gold keys and r others share the largest, it counts g / (g + r); where that is 0, nothing is read: 0.
+    """
+    either = (gold | others)[:, None]
+    top = mixing.masked_fill(~either, -torch.inf)
+    top = (top == top.amax(-1, keepdim=True)) & (top > 0)
     queries = gold.any(-1)[:, None]
-    share = ((best > rival) & queries).sum(-1) / queries.sum(-1)
+    right = (top & gold[:, None]).sum(-1) / top.sum(-1).clamp(min=1)
+    share = (right * queries).sum(-1) / queries.sum(-1)
     return share.transpose(0, 1).double().numpy()
 
 
@@ -92,8 +98,7 @@ def causal(
     batch: Batch,
     generator: torch.Generator,
     *,
-    layer: int | None = None,
-    head: int | None = None,
+    heads: Sequence[Head] | None = None,
     hops: Sequence[int] | None = None,
 ) -> Measurement:
     """What becomes of one query's answers when a gold edge is cut: dims `edit`, `outcome`, `hop`, `example`.
@@ -112,14 +117,14 @@ def causal(
         subject: its facts.
         batch: sequences of its task.
         generator: draws a query for each hop and example, and the edge elsewhere.
-        layer, head: where to cut; None for every layer and for every head.
+        heads: where to cut: (layer, head) of each; None for every head of every layer.
         hops: which, by default those of the task, at most 8.
 
     Raises:
         ValueError: as `workbench.interventions.cut_edges`, or if `hops` are not whole numbers from 1.
     """
     truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
-    before = Answers.of(cut_edges(model, batch, layer, [], head=head).cpu(), batch, truth)
+    before = Answers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
         claimed = Knockout.draw(truth, before, hop, generator)
@@ -127,7 +132,7 @@ def causal(
         asked = torch.arange(batch.tokens.shape[1]) == claimed.query[:, None]
         tested = before.right & needed & asked[..., None]
         for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
-            lost = before.right & ~Answers.of(cut.run(model, batch, layer, head), batch, truth).right
+            lost = before.right & ~Answers.of(cut.run(model, batch, heads), batch, truth).right
             changed, spared = share(lost, tested), ~(lost & ~needed).flatten(1).any(-1)
             outcomes = torch.stack([((changed == 1) & spared).double(), changed])
             values[e, :, h] = torch.where(cut.made, outcomes, torch.nan).numpy()
@@ -137,8 +142,8 @@ def causal(
         dims=("edit", "outcome", "hop", "example"),
         coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
         units="share",
-        settings={"model": subject.name, "layer": place_name(layer), "head": place_name(head)},
-        caption="Claimed: the edge of hop h on a query's chain is cut; elsewhere: a gold edge of another chain. As "
-        "claimed: exactly the answers that rest on the edge are lost; changed: the share of the query's that are. It "
-        "shows that the edge is needed, not what is read over it.",
+        settings={"model": subject.name, "edited": where_in_words(heads)},
+        caption=f"Cut in {where_in_words(heads)}. Claimed: the edge of hop h on a query's chain is cut; elsewhere: a "
+        "gold edge of another chain. As claimed: exactly the answers that rest on the edge are lost; changed: the "
+        "share of the query's that are. It shows that the edge is needed, not what is read over it.",
     )

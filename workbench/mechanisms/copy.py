@@ -25,6 +25,7 @@ from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch, Truth
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -54,8 +55,8 @@ def score(capture: Capture) -> Measurement:
     points = needs(capture.subject)
     shares = []
     for point in points:
-        top = projection.inner_products(capture.subject, capture[point], "encoder").argmax(-1).cpu()
-        shares.append((((top == tokens) & before).sum(-1) / before.sum(-1)).double().numpy())
+        found = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
+        shares.append(((hit(found, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
     return Measurement(
         name="Copy before the delimiter",
         values=np.stack(shares),

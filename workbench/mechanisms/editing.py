@@ -6,8 +6,9 @@ An edit puts other values at chosen positions of one hook point, and the rest of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from workbench.capture import Subject, visit
 from workbench.instruments.measurement import Measurement
+from workbench.interventions import Head, Hooks, check_head, in_layers
+from workbench.ties import clear
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -44,6 +47,64 @@ class Edit:
         """As a TransformerLens hook."""
         return torch.where(self.span[..., None].to(activation.device), self.values.to(activation), activation)
 
+    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+        """What makes the edit in a forward pass on these tokens."""
+        return [(self.point, self)]
+
+
+@dataclass(frozen=True)
+class ReadBy:
+    """An edit of the residual that some heads alone read, by their keys and values; the residual itself stays.
+
+    Attributes:
+        edit: the edit at a layer's `hook_resid_pre`, for each layer; they agree in span and prediction.
+        heads: (layer, head) of those that read it.
+    """
+
+    edit: Callable[[int], Edit]
+    heads: Sequence[Head]
+
+    @property
+    def point(self) -> str:
+        return ", ".join(f"blocks.{layer}.attn.hook_k and hook_v" for layer in in_layers(self.heads))
+
+    @property
+    def span(self) -> Bool[Tensor, "batch pos"]:
+        return self.edit(self.heads[0][0]).span
+
+    @property
+    def predicted(self) -> Int[Tensor, " batch"]:
+        return self.edit(self.heads[0][0]).predicted
+
+    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+        """Each layer's keys and values as they are when its input is edited, for these heads at the edited positions.
+
+        Raises:
+            ValueError: if the model has no such head.
+        """
+        hooks: Hooks = []
+        for layer, own in in_layers(self.heads).items():
+            for head in own:
+                check_head(model, layer, head)
+            edit, points = self.edit(layer), [f"blocks.{layer}.attn.hook_{which}" for which in "kv"]
+            found: dict[str, Tensor] = {}
+            with model.hooks(fwd_hooks=[(edit.point, edit)]):
+                visit(model, tokens, points, found.__setitem__)
+            put = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
+            put[own] = True
+            where = self.span[:, :, None, None] & put[:, None]
+            hooks += [(point, partial(_put, values=found[point], where=where)) for point in points]
+        return hooks
+
+
+def _put(activation: Tensor, hook: Any, values: Tensor, where: Tensor) -> Tensor:
+    return torch.where(where.to(activation.device), values, activation)
+
+
+def read_by(edit: Callable[[int], Edit], heads: Sequence[Head] | None, n_layers: int) -> Edit | ReadBy:
+    """An edit of a layer's input as these heads alone read it; None for all that the last layer reads."""
+    return edit(n_layers - 1) if heads is None else ReadBy(edit, heads)
+
 
 @dataclass(frozen=True)
 class Question:
@@ -69,12 +130,15 @@ def activation(
 
 @torch.no_grad()
 def answers(
-    model: TransformerBridge, tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], edit: Edit | None
+    model: TransformerBridge,
+    tokens: Int[Tensor, "batch pos"],
+    position: Int[Tensor, " batch"],
+    edit: Edit | ReadBy | None,
 ) -> Int[Tensor, " batch"]:
-    """The class with the largest logit at one position of each example, after an edit if there is one."""
-    with model.hooks(fwd_hooks=[] if edit is None else [(edit.point, edit)]):
+    """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
+    with model.hooks(fwd_hooks=[] if edit is None else edit.hooks(model, tokens)):
         logits = model(tokens)
-    return at(logits, position).argmax(-1).cpu()
+    return clear(at(logits, position)).cpu()
 
 
 def outcomes(
@@ -82,14 +146,16 @@ def outcomes(
     subject: Subject,
     tokens: Int[Tensor, "batch pos"],
     question: Question,
-    edits: Mapping[str, Edit],
+    edits: Mapping[str, Edit | ReadBy],
     *,
     name: str,
     caption: str,
+    edited: str | None = None,
 ) -> Measurement:
     """Whether each example's answer becomes what the claim predicts, and whether it changes at all.
 
-    Tested are answers that are right before the edit and for which another one is predicted.
+    Tested are answers that are right before the edit and for which another one is predicted. A tie is no answer, so
+    that it is never right nor as claimed, and counts as changed: in doubt against the claim, and 0 or 1 all the same.
 
     Args:
         model: the hooked model.
@@ -98,6 +164,7 @@ def outcomes(
         question: the answer of each example.
         edits: name (`claimed`, …, `elsewhere`) -> edit.
         name, caption: of the measurement.
+        edited: where, in words, if not the whole residual.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """
@@ -114,7 +181,8 @@ def outcomes(
         dims=("edit", "outcome", "example"),
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",
-        settings={"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}},
+        settings={"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}}
+        | ({} if edited is None else {"edited": edited}),
         caption=f"{caption} Over answers that are right before the edit, one an example.",
     )
 

@@ -3,14 +3,16 @@
 For the boxes of the ChaCAL paper, §5.2. Scored per head, at the answer's words about a box: the gold clause gets more
 of the row of the matrix that the layer applies (the pattern; for ChaCAL the resolvent) than every other clause. The
 score does not show that the state is there to be read: a model may look up each object where it was last named. The
-causal test does: in the last layer's input an object is made another one in the gold clause alone, whether the clause
-names it or not. A ChaCAL last layer reads the clauses before through the gold one within itself; for it the claim is
-stronger than what the task needs. Control: the answers of another example of equal length (`mismatched`; there are few
-of them in one batch), and an untrained model.
+causal test does: in what the head reads, or all of the last layer, an object is made another one in the gold clause
+alone, whether the clause names it or not. A ChaCAL last layer reads the clauses before through the gold one within
+itself; for it the claim is stronger than what the task needs. Control: the answers of another example of equal length
+(`mismatched`; there are few of them in one batch), and an untrained model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +23,14 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
+from workbench.interventions import Head
 from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.editing import Edit, Question
+from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth
 from workbench.tasks.boxes import OBJECTS
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -75,27 +80,43 @@ def _read(
 ) -> np.ndarray:
     """`[head, batch]`: share of the queries with a gold clause at which it has more mass than every other."""
     example, query = (gold >= 0).nonzero(as_tuple=True)
-    rows = mixing[example, :, query]
+    rows = mixing[example, :, query].double()  # in which clauses of equal length get equal shares of a uniform row
     n_clauses = int(clause.max()) + 1
     place = torch.where(clause >= 0, clause, n_clauses)[example, None].expand_as(rows)
     mass = rows.new_zeros(*rows.shape[:2], n_clauses + 1).scatter_add(2, place, rows)[..., :n_clauses]
-    own = torch.nn.functional.one_hot(gold[example, query], n_clauses).bool()[:, None]
-    holds = (mass * own).sum(-1) > mass.masked_fill(own, -1.0).amax(-1)
+    exists = torch.zeros_like(mass[:, 0]).scatter(1, clause[example].clamp(min=0), 1.0) > 0
+    mass = mass.masked_fill(~exists[:, None], -1.0)
+    holds = hit(mass, gold[example, query, None].expand(mass.shape[:-1])) * (mass.amax(-1) > 0)  # else nothing is read
     count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, holds.double())
     return (count / (gold >= 0).sum(-1, keepdim=True)).T.numpy()
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(
+    model: TransformerBridge,
+    subject: Subject,
+    batch: Batch,
+    generator: torch.Generator,
+    *,
+    heads: Sequence[Head] | None = None,
+) -> Measurement:
     """Whether an object in the answer becomes another one where the state of its box is made to hold that one.
 
     The text is told once more with another object for one object of the answer, throughout. It is the next or the
     previous one in the alphabet of objects, and nowhere in the text, so that everything else stays in its place. Edits
-    at the last layer's `hook_resid_pre`: `claimed` takes the gold clause from that run; `whole text` takes all of it,
-    which is the most that the last layer could read; `elsewhere` takes every clause but the gold one.
+    of what some heads read of their layer's `hook_resid_pre`, or of that of the last layer: `claimed` takes the gold
+    clause from that run; `whole text` takes all of it, which is the most that they could read; `elsewhere` takes every
+    clause but the gold one.
+
+    Args:
+        model: the hooked model.
+        subject: its facts.
+        batch: sequences of its task.
+        generator: draws the answers that are tested, and the other objects.
+        heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
     Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
     """
-    point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_pre", batch.tokens
+    tokens = batch.tokens
     truth = subject.task.truth(tokens)
     clause, gold = truth.labels["clause"], gold_clauses(truth)
     following = tokens.roll(-1, dims=1)
@@ -107,21 +128,30 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     other = named + 2 * side - 1
     text = (clause >= 0) & (there & has_side)[:, None]
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
-    values = editing.activation(model, retold, point)
     of_gold = clause == editing.at(gold, position)[:, None]
+    values = cache(lambda layer: editing.activation(model, retold, f"blocks.{layer}.hook_resid_pre"))
+
+    def taken(where: Bool[Tensor, "batch pos"]) -> Edit | editing.ReadBy:
+        def of_layer(layer: int) -> Edit:
+            return Edit(f"blocks.{layer}.hook_resid_pre", where, values(layer), other)
+
+        return editing.read_by(of_layer, heads, subject.n_layers)
+
+    reader = "the last layer" if heads is None else where_in_words(heads)
     return editing.outcomes(
         model,
         subject,
         tokens,
         Question(position, named),
         {
-            "claimed": Edit(point, text & of_gold, values, other),
-            "whole text": Edit(point, text, values, other),
-            "elsewhere": Edit(point, text & ~of_gold, values, other),
+            "claimed": taken(text & of_gold),
+            "whole text": taken(text),
+            "elsewhere": taken(text & ~of_gold),
         },
         name="Entity state",
-        caption="Whether an object in the answer becomes another one if the last layer finds that one in the clause "
-        "that last changed the box (claimed), in the whole text, or in every other clause (elsewhere).",
+        caption=f"Whether an object in the answer becomes another one if {reader} finds that one in the clause that "
+        "last changed the box (claimed), in the whole text, or in every other clause (elsewhere).",
+        edited=reader,
     )
 
 

@@ -20,6 +20,7 @@ from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
+from workbench.ties import hit, on_top
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -44,14 +45,13 @@ def score(capture: Capture) -> Measurement:
     """
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
     before, after = (
-        projection.inner_products(capture.subject, capture[point], "decoder").topk(2).indices.cpu()
-        for point in needs(capture.subject)
+        projection.inner_products(capture.subject, capture[point], "decoder").cpu() for point in needs(capture.subject)
     )
-    holds = (before == own[..., None]).any(-1) & (after[..., 0] == following)
+    holds = on_top(before, 2).gather(-1, own.clamp(min=0)[..., None])[..., 0] * hit(after, following)
     scored = (following >= 0) & (following != own)
     return Measurement(
         name="Identity removed by the last MLP",
-        values=((holds & scored).sum(-1) / scored.sum(-1)).double().numpy(),
+        values=((holds * scored).sum(-1) / scored.sum(-1)).double().numpy(),
         dims=("example",),
         coords={"example": range(len(own))},
         units="share",

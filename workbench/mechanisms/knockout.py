@@ -13,7 +13,8 @@ from torch import Tensor
 
 from workbench.capture import Subject, sample_truth
 from workbench.instruments.measurement import Measurement
-from workbench.interventions import cut_edges
+from workbench.interventions import Head, cut_edges
+from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth, correct
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ class Knockout:
         return Knockout(self.made & able.any(-1), self.query, edge, self.place)
 
     def run(
-        self, model: TransformerBridge, batch: Batch, layer: int | None, head: int | None
+        self, model: TransformerBridge, batch: Batch, heads: Sequence[Head] | None
     ) -> Float[Tensor, "batch pos class"]:
-        """The model's logits with these edges cut."""
+        """The model's logits with these edges cut in these heads; None for every one."""
         edges = torch.cat([torch.arange(len(self.made))[:, None], self.edge], dim=1)[self.made]
-        return cut_edges(model, batch, layer, edges, head=head).cpu()
+        return cut_edges(model, batch, None, edges, heads=heads).cpu()
 
 
 def one_of(mask: Bool[Tensor, "batch pos"], generator: torch.Generator) -> Int[Tensor, " batch"]:
@@ -139,8 +140,7 @@ def knockout_by_hop(
     batch: Batch,
     generator: torch.Generator,
     *,
-    layer: int | None = None,
-    head: int | None = None,
+    heads: Sequence[Head] | None = None,
     hops: Sequence[int] | None = None,
 ) -> Measurement:
     """Share of right answers that are wrong once one gold edge is cut: dims `answers`, `hop`, `example`.
@@ -156,18 +156,18 @@ def knockout_by_hop(
         subject: its facts.
         batch: sequences of its task.
         generator: draws the queries.
-        layer, head: where to cut; None for every layer and for every head.
+        heads: where to cut: (layer, head) of each; None for every head of every layer.
         hops: which, by default those of the task, at most `MOST_HOPS`.
 
     Raises:
         ValueError: as `cut_edges`, or if `hops` are not whole numbers from 1.
     """
     truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
-    before = Answers.of(cut_edges(model, batch, layer, [], head=head).cpu(), batch, truth)
+    before = Answers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(NEED), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
         cut = Knockout.draw(truth, before, hop, generator)
-        lost = before.right & ~Answers.of(cut.run(model, batch, layer, head), batch, truth).right
+        lost = before.right & ~Answers.of(cut.run(model, batch, heads), batch, truth).right
         needed, here = cut.needed(before), (cut.place == hop - 1)[..., None]
         shares = torch.stack([share(lost, before.right & needed & here), share(lost, before.right & ~needed)])
         values[:, h] = torch.where(cut.made, shares, torch.nan).numpy()
@@ -177,11 +177,8 @@ def knockout_by_hop(
         dims=("answers", "hop", "example"),
         coords={"answers": NEED, "hop": hops, "example": range(len(batch))},
         units="share",
-        settings={"model": subject.name, "layer": place_name(layer), "head": place_name(head)},
-        caption="Share of right answers that are wrong once the edge of hop h is cut: those that rest on it, and those "
-        "that do not. It shows that the edge is needed, not what is read over it.",
+        settings={"model": subject.name, "edited": where_in_words(heads)},
+        caption="Share of right answers that are wrong once the edge of hop h is cut in "
+        f"{where_in_words(heads)}: those that rest on it, and those that do not. It shows "
+        "that the edge is needed, not what is read over it.",
     )
-
-
-def place_name(index: int | None) -> int | str:
-    return "all" if index is None else index

@@ -20,6 +20,7 @@ from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -38,10 +39,13 @@ def why_not(subject: Subject) -> str | None:
 
 
 def score(capture: Capture) -> Measurement:
-    """Whether the delimiter's top token is the minimum: 1 or 0 an example (NaN without a delimiter); dim `example`."""
+    """Whether the delimiter's top token is the minimum: 1 or 0 an example, 1/k where k tie (NaN without a delimiter).
+
+    Dim `example`.
+    """
     minimum = capture.truth.labels["minimum"]
-    top = projection.inner_products(capture.subject, capture[POINT], "decoder").argmax(-1).cpu()
-    holds = ((top == minimum) & (minimum >= 0)).any(-1).double()
+    found = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    holds = hit(found, minimum).amax(-1).double()
     return Measurement(
         name="Minimum at the delimiter",
         values=torch.where((minimum >= 0).any(-1), holds, torch.nan).numpy(),

@@ -3,12 +3,15 @@
 For multiplication (Seq-VCR, §4). Scored per head, at each place of the product: the operand digits i, j with i + j
 equal to the place get more of the row, on average, than the operands' other digits; attention that knows nothing of
 places does so in about half of them. The score does not show what is made of the digits. The causal test does: with an
-operand digit replaced in the last layer's input, the product's digit must change by what that digit adds to its column.
+operand digit replaced in what the head reads, or all of the last layer, the product's digit must change by what that
+digit adds to its column.
 Control: an untrained model. (Other examples have the same columns, so that `mismatched` would change nothing.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +22,13 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments import attention_graph
 from workbench.instruments.measurement import Measurement
+from workbench.interventions import Head
 from workbench.mechanisms import editing
 from workbench.mechanisms.editing import Edit, Question
+from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch
 from workbench.tasks.multiplication import Multiplication
+from workbench.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -51,9 +57,10 @@ def score(capture: Capture) -> Measurement:
     layers = range(capture.subject.n_layers)
     shares = []
     for layer in layers:
-        mixing = attention_graph.resolvent(capture, layer).cpu()
-        on_gold, on_others = ((mixing * keys[:, None]).sum(-1) / keys.sum(-1)[:, None] for keys in (gold, others))
-        shares.append((((on_gold > on_others) & scored).sum(-1) / scored.sum(-1)).T.double().numpy())
+        mixing = attention_graph.resolvent(capture, layer).cpu().double()  # in float64 equal rows have equal means
+        means = torch.stack([(mixing * keys[:, None]).sum(-1) / keys.sum(-1)[:, None] for keys in (gold, others)], -1)
+        more = hit(means, torch.zeros_like(means[..., 0], dtype=torch.long))
+        shares.append(((more * scored).sum(-1) / scored.sum(-1)).T.double().numpy())
     return Measurement(
         name="Partial products",
         values=np.stack(shares),
@@ -66,17 +73,32 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(
+    model: TransformerBridge,
+    subject: Subject,
+    batch: Batch,
+    generator: torch.Generator,
+    *,
+    heads: Sequence[Head] | None = None,
+) -> Measurement:
     """Whether a product's digit changes by what a replaced operand digit adds to its column.
 
     Of each example one place k below the number of digits is tested, which is the lowest that digit k of an operand
-    enters, so that no carry changes before it. Edits at the last layer's `hook_resid_pre`: `claimed` takes the position
-    of digit k from a run with another digit there; `elsewhere` that of a higher digit, which must not matter.
+    enters, so that no carry changes before it. Edits of what some heads read of their layer's `hook_resid_pre`, or of
+    that of the last layer: `claimed` takes the position of digit k from a run with another digit there; `elsewhere`
+    that of a higher digit, which must not matter.
+
+    Args:
+        model: the hooked model.
+        subject: its facts.
+        batch: sequences of its task.
+        generator: draws the places that are tested, and the other digits.
+        heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
     Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
     """
     assert isinstance(subject.task, Multiplication)
-    point, tokens, d = f"blocks.{subject.n_layers - 1}.hook_resid_pre", batch.tokens, subject.task.digits
+    tokens, d = batch.tokens, subject.task.digits
     digit = subject.task.truth(tokens).labels["digit"]
     position, there = editing.choose((digit >= 0) & (digit < d), generator)
     place = editing.at(digit, position).clamp(min=0)
@@ -89,20 +111,29 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     higher, has_higher = editing.choose(torch.arange(d) > place[:, None], generator)
     unrelated = operand * (d + 1) + higher
     n_pos = tokens.shape[1]
-    values = editing.activation(model, replaced, point)
-    other = editing.activation(model, _with_another_digit(tokens, unrelated, generator), point)
+    runs = {"claimed": replaced, "elsewhere": _with_another_digit(tokens, unrelated, generator)}
+    spans = {
+        "claimed": editing.only(source, n_pos, there),
+        "elsewhere": editing.only(unrelated, n_pos, there & has_higher),
+    }
+
+    @cache
+    def taken(name: str, layer: int) -> Edit:
+        point = f"blocks.{layer}.hook_resid_pre"
+        return Edit(point, spans[name], editing.activation(model, runs[name], point), predicted)
+
+    reader = "the last layer" if heads is None else where_in_words(heads)
     return editing.outcomes(
         model,
         subject,
         tokens,
         Question(position, right),
-        {
-            "claimed": Edit(point, editing.only(source, n_pos, there), values, predicted),
-            "elsewhere": Edit(point, editing.only(unrelated, n_pos, there & has_higher), other, predicted),
-        },
+        {name: editing.read_by(partial(taken, name), heads, subject.n_layers) for name in runs},
         name="Partial products",
-        caption="Whether a digit of the product changes by what a replaced operand digit adds to its column (claimed), "
-        "and whether replacing a digit that enters only higher columns leaves it alone (elsewhere).",
+        caption=f"Whether a digit of the product changes by what an operand digit adds to its column that {reader} "
+        "finds replaced (claimed), and whether replacing a digit that enters only higher columns leaves it alone "
+        "(elsewhere).",
+        edited=reader,
     )
 
 

@@ -21,6 +21,7 @@ from workbench.mechanisms import editing
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
+from workbench.ties import exactly
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -41,12 +42,12 @@ def why_not(subject: Subject) -> str | None:
 def score(capture: Capture) -> Measurement:
     """Share of output positions but the last at which it holds (NaN where there is none): dim `example`."""
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
-    top = projection.inner_products(capture.subject, capture[POINT], "decoder").topk(2).indices.cpu()
-    first, second = top.unbind(-1)
-    pair = ((first == own) & (second == following)) | ((first == following) & (second == own))
-    holds = torch.where(own == following, first == own, pair)
+    found = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    pair = torch.zeros_like(found, dtype=torch.bool)  # one token where the two are equal
+    for token in (own, following):
+        pair.scatter_(-1, token.clamp(min=0)[..., None], True)
     scored = following >= 0
-    share = ((holds & scored).sum(-1) / scored.sum(-1)).double()
+    share = ((exactly(found, pair) * scored).sum(-1) / scored.sum(-1)).double()
     return Measurement(
         name="Identity + successor at the outputs",
         values=share.numpy(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -11,7 +10,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
-from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
 from transformer_lens.model_bridge.generalized_components import (
     AttentionBridge,
@@ -28,8 +26,14 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
+from workbench.models.hooked_weights import HookedDecoder
+from workbench.seeds import generator
+
+__all__ = ["HookedDecoder", "hook"]
 
 ARCHITECTURE = "WorkbenchDecoder"
+PROBED, LONGEST_PROBE = 2, 32
+"""Sequences on which a hooked model is compared with the bare one, and the most tokens of each."""
 
 
 def hook(model: Decoder) -> HookedDecoder:
@@ -39,10 +43,31 @@ def hook(model: Decoder) -> HookedDecoder:
     `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
     head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` is
     `[batch, pos, d_model]`, `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern`
-    `[batch, head, query, key]`.
+    `[batch, head, query, key]`. A variant whose pattern does not come from `Attention.scores` has none there: NaN, and
+    an edit of them is an error.
+
+    Raises:
+        ValueError: if this is no decoder, or the hooked copy does not compute what the decoder does on a few tokens: an
+            attention variant whose fast path is not its pattern and reading would be inspected as another model.
     """
     if not isinstance(model, Decoder):
         raise ValueError(f"hook takes a workbench Decoder, not a {type(model).__name__}")
+    bare = copy.deepcopy(model).eval()
+    tokens = probe_tokens(model)
+    with torch.no_grad():
+        logits = bare(tokens)
+    bridge = build(bare)
+    if _differ(bridge, tokens, logits) and differs_in_double(model):
+        layers = "; ".join(dict.fromkeys(layer["variant"] for layer in model.config.attention))
+        raise ValueError(
+            "the hooked model does not compute what the model does: its logits differ on the same tokens. The two "
+            f"paths of an attention variant must agree, mix(q, k, v) and read(pattern(q, k), v); it has: {layers}"
+        )
+    return bridge
+
+
+def build(model: Decoder) -> HookedDecoder:
+    """The bridge around this very decoder, whose modules it takes."""
     config = model.config
     bridge_config = TransformerBridgeConfig.from_dict(
         {
@@ -61,91 +86,46 @@ def hook(model: Decoder) -> HookedDecoder:
             "positional_embedding_type": "standard" if config.positions == "learned" else "none",
         }
     )
-    bridge = build_bridge_from_module(
-        ExplicitDecoder(copy.deepcopy(model)), architecture=ARCHITECTURE, tl_config=bridge_config
-    )
+    bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
     bridge.__class__ = HookedDecoder  # the builder has no say in the class
     return cast(HookedDecoder, bridge.eval())
 
 
-class HookedDecoder(TransformerBridge):
-    """A `TransformerBridge` whose weight processing never changes what the model computes."""
+def probe_tokens(model: Decoder) -> Int[Tensor, "batch pos"]:
+    """A few tokens, the same at every call, at which a model and its hooked copy are compared.
 
-    @torch.no_grad()
-    def process_weights(
-        self,
-        verbose: bool = False,
-        fold_ln: bool = True,
-        center_writing_weights: bool = True,
-        center_unembed: bool = True,
-        fold_value_biases: bool = True,
-        refactor_factored_attn_matrices: bool = False,
-    ) -> None:
-        """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
-
-        TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
-        d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
-        sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm has to be present
-        for folding it and for centring what is written. Processing twice does no harm.
-
-        Raises:
-            ValueError: if asked to refactor the attention matrices.
-        """
-        if refactor_factored_attn_matrices:
-            raise ValueError(
-                "refactor_factored_attn_matrices is not offered for these models: leave it False, "
-                "see .QK and .OV for the factored matrices"
-            )
-        self._weights_processed = True
-        unembed = self.unembed.original_component
-        if unembed.weight is self.embed.original_component.weight:
-            unembed.weight = nn.Parameter(unembed.weight.clone())
-        has_norm = self.cfg.normalization_type is not None
-        if fold_ln and has_norm:
-            for block in self.blocks:
-                fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
-                fold_norm(block.ln2, [getattr(block.mlp, "in")])
-            if unembed.bias is None:
-                unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
-            fold_norm(self.ln_final, [unembed])
-        if fold_value_biases:  # after LayerNorm's own biases have gone there
-            for block in self.blocks:
-                if block.attn.variant.passes_constants:
-                    block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
-                    block.attn.v.bias.zero_()
-        if center_writing_weights and has_norm:
-            tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
-            for table in tables:
-                table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
-            for block in self.blocks:
-                centre_output(block.attn.o)
-                centre_output(block.mlp.out)
-        if center_unembed:
-            centre_output(unembed)
-
-    def _validate_attention_fork_supported(self, flag_name: str) -> None:
-        """Every layer here honours every flag; TransformerLens knows only its own attention classes."""
-
-
-def fold_norm(norm: Any, linears: Sequence[Any]) -> None:
-    """Move a LayerNorm's weight and bias into the linear maps that read it.
-
-    What they read then has mean zero, so the mean of each of their rows reads nothing and is taken out.
+    Two short sequences would not tell that a fast path differs beyond some length: they are as long as the context, up
+    to a bound that keeps the check at a few milliseconds.
     """
-    norm = norm.original_component
-    for linear in linears:
-        linear.bias += linear.weight @ norm.bias
-        linear.weight *= norm.weight
-        linear.weight -= linear.weight.mean(1, keepdim=True)
-    norm.weight.fill_(1)
-    norm.bias.zero_()
+    config = model.config
+    draws = generator(0, "hooked model")
+    shape = (PROBED, min(config.n_ctx, LONGEST_PROBE))
+    return torch.randint(config.d_vocab, shape, generator=draws).to(model.token_embedding.weight.device)
 
 
-def centre_output(linear: Any) -> None:
-    """Make what a linear map writes sum to zero over its outputs: LayerNorm and softmax do not see the mean."""
-    linear.weight -= linear.weight.mean(0, keepdim=True)
-    if linear.bias is not None:
-        linear.bias -= linear.bias.mean()
+def _differ(bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]) -> bool:
+    """Whether hooked and bare logits differ by more than rounding; where both are not finite they are alike."""
+    with torch.no_grad():
+        hooked = bridge(tokens)
+    finite = logits.isfinite()
+    if not torch.equal(finite, hooked.isfinite()):
+        return True
+    scale = logits[finite].abs().max().clamp(min=torch.finfo(logits.dtype).tiny) if finite.any() else 1.0
+    return bool(((hooked - logits)[finite].abs() > scale * torch.finfo(logits.dtype).eps ** 0.5).any())
+
+
+def differs_in_double(model: Decoder) -> bool:
+    """Whether the two paths differ in float64 too.
+
+    In less, sharp attention (weights written by hand, scores in the thousands) can be off by rounding alone, which is
+    no other model.
+    """
+    device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
+    bare = copy.deepcopy(model).eval().to(device, torch.float64)
+    tokens = probe_tokens(bare)
+    with torch.no_grad():
+        logits = bare(tokens)
+    return _differ(build(bare), tokens, logits)
 
 
 class ExplicitLayer(nn.Module):
@@ -213,12 +193,42 @@ class ExplicitAttentionBridge(AttentionBridge):
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self._queries_keys_values(self.hook_in(x))
-        pattern = self.hook_pattern(self.hook_attn_scores(self.variant.scores(q, k)).softmax(dim=-1))
+        pattern = self.hook_pattern(self.own_pattern(q, k))
         z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
         if not self.config.use_attn_result:
             return self.hook_out(self.o(z))
         z = self.o.hook_in(z).unflatten(-1, (self.config.n_heads, self.config.d_head))
         return self.hook_out(self._compute_per_head_result(z, self.config.n_heads, self.config.d_head))
+
+    def own_pattern(self, q: Tensor, k: Tensor) -> Float[Tensor, "batch head query key"]:
+        """The variant's own pattern, with the scores that it asks itself for going through their hook point.
+
+        Of a variant whose pattern comes from elsewhere there are no scores to see: the hook point gets NaN.
+
+        Raises:
+            ValueError: if such scores are edited, which would change nothing.
+        """
+        variant, asked = self.variant, False
+
+        def hooked_scores(*given: Any, **named: Any) -> Tensor:
+            nonlocal asked
+            asked = True
+            return self.hook_attn_scores(type(variant).scores(variant, *given, **named))
+
+        variant.scores = hooked_scores  # type: ignore[method-assign]
+        try:
+            pattern = variant.pattern(q, k)
+        finally:
+            del variant.scores
+        if not asked:
+            nothing = torch.full_like(pattern, torch.nan)
+            place, version = nothing.data_ptr(), nothing._version
+            if self.hook_attn_scores(nothing).data_ptr() != place or nothing._version != version:
+                raise ValueError(
+                    f"hook_attn_scores of the attention variant {variant.name!r} cannot be edited: its pattern does "
+                    "not come from Attention.scores; edit hook_pattern"
+                )
+        return pattern
 
     def _queries_keys_values(self, x: Tensor) -> list[Float[Tensor, "batch head pos d_head"]]:
         """From the normed residual; or, if asked to, from copies of the residual, one per head, that can be edited."""

@@ -221,7 +221,11 @@ class SeqVCR(base.Objective):
     name = "seq_vcr"
 
     class Settings(base.Settings):
-        """Settings of `seq_vcr`; the defaults are the paper's for multiplication."""
+        """Settings of `seq_vcr`.
+
+        The paper gives neither the λ nor η. The defaults of the λ are those of a later version of it, for
+        multiplication; for arithmetic and LIS it has 0.1 and 0.5.
+        """
 
         variance_weight: float = Field(1.0, ge=0, description="λ1")
         covariance_weight: float = Field(0.004, ge=0, description="λ2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,19 @@ from workbench import runs
 from workbench.files import write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.instruments import Measurement
-from workbench.instruments.comparison import compare
+from workbench.lookup import check_told_apart, tell_apart
+from workbench.report.claims import claim_lines
+from workbench.report.compared import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.groups import shown
 from workbench.report.page import page
 from workbench.report.sections import Section, sections
-from workbench.report.table import all_columns, comparison_text, rows, summarise
+from workbench.report.table import all_columns, rows, summarise
 from workbench.timeline import Timeline, follow, timeline_section
 
 __all__ = ["FORMATS", "Report", "inspect"]
+
+COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Report:
         html: the page.
         timelines: every run over training, if that was asked for.
         differences: two runs of one task, paired by example (see `comparison.compare`).
+        over_seeds: groups of several seeds, each against the first of them.
         figures: the files of single figures that were asked for.
     """
 
@@ -41,6 +46,7 @@ class Report:
     html: Path
     timelines: list[Timeline]
     differences: pd.DataFrame | None
+    over_seeds: list[OverSeeds]
     figures: list[Path]
 
 
@@ -59,7 +65,7 @@ def inspect(
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
 
     Runs that differ in their seed alone are also taken together. Two runs that were measured on the same sequences are
-    compared in pairs, example by example.
+    compared in pairs, example by example; two groups of several seeds, over their seeds.
 
     Args:
         paths: run folders.
@@ -91,52 +97,63 @@ def inspect(
         raise ValueError(f"nothing that was asked for can be measured; {'; '.join(why)}")
     timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
     drawn = [*sections(inspected), *(Section(*timeline_section(followed)) for followed in timelines)]
-    differences = _differences(inspected)
+    differences, groups = in_pairs(inspected), over_seeds(inspected)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
-    _write_numbers(folder / "data", inspected, timelines, differences)
+    _write_numbers(folder / "data", inspected, timelines)
+    _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     found = rows(columns)
     made = f"n = {n} sequences per test condition, seed {seed}"
     html = folder / "report.html"
-    text = page(inspected, ([one.name for one in columns], found), drawn, differences, made)
+    text = page(
+        inspected, ([one.name for one in columns], found), claim_lines(columns), drawn, (differences, groups), made
+    )
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, export)
     summary = summarise(columns, found)
     if differences is not None:
         summary += "\n\n" + comparison_text(differences, inspected[0].name, inspected[1].name)
-    return Report(inspected, summary, html, timelines, differences, files)
+    summary += "".join("\n\n" + over_seeds_text(one) for one in groups)
+    return Report(inspected, summary, html, timelines, differences, groups, files)
 
 
-def _differences(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
-    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out."""
-    if len(inspected) != 2 or inspected[0].fingerprint != inspected[1].fingerprint:
-        return None
-    first, second = ({name: m for name, m in one.examples.items() if "head" not in m.dims} for one in inspected)
-    return compare(first, second)
+def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> None:
+    """Every number that was measured, a folder for each run and for each config with several seeds.
+
+    Names of folders are those of the figures; of two that differ in their case alone, the second has a number.
+
+    Raises:
+        ValueError: if two things would be written into one folder. Nothing is written then.
+    """
+    groups = [group for group in shown(inspected) if not group.alone]
+    names = [*(one.name for one in inspected), *(group.name for group in groups)]
+    taken = [f"{name}.{suffix}" for name in COMPARISONS for suffix in ("parquet", "csv")]
+    folders = dict(zip(names, tell_apart(names, taken), strict=True))
+    found: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
+    for group in groups:
+        nulls = {f"{name}-{null}": m for name, each in group.controls.items() for null, m in each.items()}
+        causal = {f"{name}-causal": m for name, m in group.causal.items()}
+        found.append((folders[group.name], group.measured | nulls | causal))
+    found += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
+    examples = [(f"{folders[one.name]}/examples", one.examples) for one in inspected]
+    check_told_apart([name for name, _ in (*found, *examples)], "folders of numbers")
+    for name, measured in found:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for stem, measurement in measured.items():
+            measurement.save(folder / name, stem)
+    for name, each in examples:
+        (folder / name).mkdir(exist_ok=True)
+        for stem, measurement in each.items():
+            measurement.save_parquet(folder / name, stem)
 
 
-def _write_numbers(
-    folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline], differences: pd.DataFrame | None
-) -> None:
-    """Every number that was measured, a folder for each run and for each config with several seeds."""
-    for one in inspected:
-        _save(one.all(), folder / one.name)
-        (folder / one.name / "examples").mkdir(exist_ok=True)
-        for name, measurement in one.examples.items():
-            measurement.save_parquet(folder / one.name / "examples", name)
-    for group in shown(inspected):
-        if not group.alone:
-            nulls = {f"{name}-{null}": m for name, found in group.controls.items() for null, m in found.items()}
-            causal = {f"{name}-causal": m for name, m in group.causal.items()}
-            _save(group.measured | nulls | causal, folder / group.name)
-    for followed in timelines:
-        _save(followed.all(), folder / followed.name / "timeline")
-    if differences is not None:
-        differences.to_parquet(folder / "comparison.parquet", index=False)
-        differences.to_csv(folder / "comparison.csv", index=False)
-
-
-def _save(measured: Mapping[str, Measurement], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, measurement in measured.items():
-        measurement.save(folder, name)
+def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:
+    """Two runs in pairs, and groups of seeds over their seeds, as a table each."""
+    pairs, over = COMPARISONS
+    tables = {} if differences is None else {pairs: differences}
+    if groups:
+        parts = [one.differences.assign(first_group=one.first, second_group=one.second) for one in groups]
+        tables[over] = pd.concat(parts, ignore_index=True)
+    for name, table in tables.items():
+        table.to_parquet(folder / f"{name}.parquet", index=False)
+        table.to_csv(folder / f"{name}.csv", index=False)

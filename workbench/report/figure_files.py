@@ -7,6 +7,7 @@ from pathlib import Path
 
 import plotly.io
 
+from workbench.lookup import tell_apart
 from workbench.report.sections import Section
 
 FORMATS = ("html", "svg", "png")
@@ -23,19 +24,20 @@ def check_formats(asked: Sequence[str]) -> None:
 def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[str]) -> list[Path]:
     """Write each figure as SECTION-NUMBER.FORMAT; HTML files need nothing else.
 
+    Sections of runs whose names differ in signs alone (`a/b`, `a-b`) are numbered: SECTION, SECTION-2.
+
     Raises:
         ValueError: if SVG or PNG was asked for, and there is no browser to draw them.
     """
     if not formats:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {}
-    for section in sections:
-        for number, figure in enumerate(section.drawn, 1):
-            stem = f"{section.slug}-{number}"
-            while stem in figures:  # of runs whose names differ in signs alone
-                stem += "b"
-            figures[stem] = figure.update_layout(template="plotly_white")
+    slugs = tell_apart([section.slug for section in sections], number="{}-{}")
+    figures = {
+        f"{slug}-{number}": figure.update_layout(template="plotly_white")
+        for slug, section in zip(slugs, sections, strict=True)
+        for number, figure in enumerate(section.drawn, 1)
+    }
     written = []
     if "html" in formats:
         for stem, figure in figures.items():

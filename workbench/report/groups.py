@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
-from workbench.inspection import Inspected
+from workbench.inspection import UNTRAINED, Inspected
 from workbench.instruments import Measurement
 from workbench.instruments.comparison import over_seeds
+from workbench.instruments.draws import DRAW, over_draws
+from workbench.lookup import check_told_apart, tell_apart
+from workbench.settings import as_text, flat
+from workbench.validation import brief
+
+LONGEST_VALUE = 40
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,7 @@ class Shown:
         members: the runs behind it.
         measured, controls, causal: as `Inspected` has them; of several runs, the mean over seeds, of each one's best
             head where there is a value for every head.
+        draws, causal_draws: as `Inspected` has them; of several runs, the models with fresh weights of all of them.
     """
 
     name: str
@@ -28,6 +37,8 @@ class Shown:
     measured: dict[str, Measurement]
     controls: dict[str, dict[str, Measurement]]
     causal: dict[str, Measurement]
+    draws: dict[str, Measurement]
+    causal_draws: dict[str, Measurement]
 
     @property
     def alone(self) -> bool:
@@ -35,47 +46,109 @@ class Shown:
 
 
 def shown(inspected: Sequence[Inspected]) -> list[Shown]:
-    """Each config once: a single run as it is, several seeds as their mean."""
+    """Each config once, under a name that no other has: a single run as it is, several seeds as their mean.
+
+    Raises:
+        ValueError: if two runs have one name, or names that differ in their case alone.
+    """
+    check_told_apart([one.name for one in inspected], "runs")
     same: dict[str, list[Inspected]] = {}
     for one in inspected:
         same.setdefault(_without_seed(one), []).append(one)
-    named: list[Shown] = []
-    for members in same.values():
-        name = members[0].name
-        if len(members) > 1:
-            name = f"{_common_name(members)}, {len(members)} seeds"
-        taken = sum(other.name == name for other in named)
-        named.append(_together(name + (f" ({taken + 1})" if taken else ""), members))
-    return named
+    together = [members for members in same.values() if len(members) > 1]
+    names = dict(zip(map(id, together), group_names(together, [one.name for one in inspected]), strict=True))
+    return [_together(names.get(id(members), members[0].name), members) for members in same.values()]
+
+
+def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> list[str]:
+    """A name for each group of seeds: what its runs' names begin with, the settings that tell it from others, how many.
+
+    Settings are named where groups would have one name without: `standard, n_layers 2, 3 seeds`. Those of all configs
+    count but what no model comes from (preset, device, workers).
+
+    Args:
+        groups: several runs of one config each.
+        taken: names of runs, which no group may have.
+    """
+    starts = [_common_name(members) for members in groups]
+    settings = [_settings(members[0]) for members in groups]
+    names = []
+    for start, own, members in zip(starts, settings, groups, strict=True):
+        rivals = [other for name, other in zip(starts, settings, strict=True) if name.casefold() == start.casefold()]
+        names.append(", ".join([start, *_differing(own, rivals), f"{len(members)} seeds"]))
+    return tell_apart(names, taken)
+
+
+def _settings(one: Inspected) -> dict[str, Any]:
+    return dict(flat(_config(one)))
+
+
+def _differing(own: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first settings that tell all these configs apart, as this one has them.
+
+    A setting that splits no configs which those before it leave together is left out: d_head goes with d_model.
+    """
+    needed: list[str] = []
+    told_apart = 1
+    for name in dict.fromkeys(name for other in rivals for name in other):
+        kinds = len({tuple(as_text(other.get(key)) for key in (*needed, name)) for other in rivals})
+        if kinds > told_apart:
+            needed, told_apart = [*needed, name], kinds
+    return [_in_words(name, own[name], needed) for name in needed if name in own]
+
+
+def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
+    """`n_layers 2`; of an attention variant its name alone; dotted where another setting has the same last part."""
+    last = name.split(".")[-1]
+    alone = sum(other.split(".")[-1] == last for other in beside) == 1
+    text = brief(as_text(value), LONGEST_VALUE)
+    return text if alone and last == "variant" else f"{last if alone else name} {text}"
+
+
+def _config(one: Inspected) -> dict[str, Any]:
+    """What decides a trained model, but for its seed."""
+    return one.run.config.model_dump(mode="json", exclude={"seed", "preset", "device", "workers"})
 
 
 def _without_seed(one: Inspected) -> str:
-    config = one.run.config.model_dump(mode="json", exclude={"seed", "preset", "device", "workers"})
     own = one.name if not one.run.config.steps else ""  # what was not trained here has no seed to differ in
-    return json.dumps([config, own], sort_keys=True, default=str)
+    return json.dumps([_config(one), own], sort_keys=True, default=str)
 
 
 def _common_name(members: Sequence[Inspected]) -> str:
+    """What the runs' names begin with, without the seed; else the preset's name, else the first run's."""
     letters = takewhile(lambda column: len(set(column)) == 1, zip(*(one.name for one in members), strict=False))
     start = "".join(column[0] for column in letters).rstrip("0123456789")
-    name = start.rstrip("/-_. ").removesuffix("seed").rstrip("/-_. ")
+    name = re.sub(r"(^|[/\-_. ]+)seeds?[=\-_. ]*$", "", start, flags=re.IGNORECASE).rstrip("/-_. =")
     return name or members[0].run.config.preset or members[0].name
 
 
 def _together(name: str, members: Sequence[Inspected]) -> Shown:
     first = members[0]
     if len(members) == 1:
-        return Shown(name, members, first.measured, first.controls, first.causal)
-    measured = {key: _over_seeds(members, lambda one, key=key: one.measured[key]) for key in first.measured}  # type: ignore[misc]
+        return Shown(name, members, first.measured, first.controls, first.causal, first.draws, first.causal_draws)
+    measured = {
+        key: _over_seeds(members, lambda one, key=key: one.measured[key])  # type: ignore[misc]
+        for key, m in first.measured.items()
+        if "head" not in m.dims or all(one.shown_head for one in members)
+    }
     if first.gold_mass is not None:
         measured["gold_mass"] = _over_seeds(members, lambda one: one.gold_mass)
         measured["gold_mass-mismatched"] = _over_seeds(members, lambda one: one.gold_mass_control)
+    draws, causal_draws = (
+        {key: Measurement.join([getattr(one, which)[key] for one in members], DRAW) for key in getattr(first, which)}
+        for which in ("draws", "causal_draws")
+    )
     controls = {
         key: {null: _over_seeds(members, lambda one, key=key, null=null: one.controls[key][null]) for null in nulls}  # type: ignore[misc]
         for key, nulls in first.controls.items()
+        if key in measured
     }
+    for key, nulls in controls.items():
+        if UNTRAINED in nulls and "head" not in draws[key].dims:
+            nulls[UNTRAINED] = over_draws(draws[key])
     causal = {key: _over_seeds(members, lambda one, key=key: one.causal[key]) for key in first.causal}  # type: ignore[misc]
-    return Shown(name, members, measured, controls, causal)
+    return Shown(name, members, measured, controls, causal, draws, causal_draws)
 
 
 def _over_seeds(members: Sequence[Inspected], of: Callable[[Inspected], Measurement | None]) -> Measurement:
@@ -87,8 +160,8 @@ def _over_seeds(members: Sequence[Inspected], of: Callable[[Inspected], Measurem
 def own_head(one: Inspected, measured: Measurement) -> Measurement:
     """Of a measure of every head, that of the run's head, whichever it is: heads of two models are not the same."""
     if "head" in measured.dims:
-        layer, head = one.shown_head
-        measured = measured.select(layer=layer, head=head)
+        measured = one.of_head(measured)
     elif "matrix" not in measured.settings:  # the best head's mass, already chosen
         return measured
-    return replace(measured, settings={k: v for k, v in measured.settings.items() if k not in ("layer", "head")})
+    settings = {k: v for k, v in measured.settings.items() if k not in ("layer", "head")}
+    return replace(measured, settings=settings | ({"edited": "each seed's own head"} if "edited" in settings else {}))

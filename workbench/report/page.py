@@ -11,16 +11,18 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
+from workbench.report.compared import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section
-from workbench.report.table import Row, comparison_heading, difference_rows
+from workbench.report.table import CLAIMS_HEADING, Row
 from workbench.validation import harmless
 
 
 def page(
     inspected: Sequence[Inspected],
     summary: tuple[Sequence[str], Sequence[Row]],
+    claims: Sequence[tuple[str, Sequence[str]]],
     sections: Sequence[Section],
-    differences: pd.DataFrame | None,
+    compared: tuple[pd.DataFrame | None, Sequence[OverSeeds]],
     made: str,
 ) -> str:
     """The whole page.
@@ -28,8 +30,9 @@ def page(
     Args:
         inspected: the runs.
         summary: the names of the table's columns, and its rows.
+        claims: what may be said of each claim: a heading for each run, and lines.
         sections: the figures.
-        differences: the comparison of two runs, if there is one.
+        compared: two runs in pairs, if there are two, and groups of seeds over their seeds.
         made: how the numbers were made.
     """
     names = [one.name for one in inspected]
@@ -40,10 +43,20 @@ def page(
         plotly=get_plotlyjs(),
         made=escape(made),
         table=_table(["", *columns], [[label, *cells] for label, cells in rows]),
-        comparison="" if differences is None else _comparison(differences, names),
+        comparison=_comparisons(*compared, names),
+        claims=_claims(claims),
         runs=escape("\n".join(map(_about, inspected))),
         sections="\n".join(map(_section, sections)),
     )
+
+
+def _claims(claims: Sequence[tuple[str, Sequence[str]]]) -> str:
+    if not claims:
+        return ""
+    parts = [f"<section><h2>Claims</h2><p>{escape(CLAIMS_HEADING)}</p>"]
+    for name, lines in claims:
+        parts.append(f"<h3>{escape(name)}</h3><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>")
+    return "".join([*parts, "</section>"])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -55,11 +68,20 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _comparison(differences: pd.DataFrame, names: Sequence[str]) -> str:
-    heads = ["", *names, "difference", "n", "p", "p (Holm)"]
-    text = comparison_heading(differences)
-    shown = _table(heads, difference_rows(differences))
-    return f"<section><h2>The two runs compared</h2><p>{escape(text)}</p>{shown}</section>"
+def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> str:
+    made = []
+    if differences is not None:
+        made.append(_comparison("The two runs compared", comparison_heading(differences), differences, names))
+    for one in groups:
+        made.append(
+            _comparison("Compared over seeds", over_seeds_heading(one), one.differences, (one.first, one.second))
+        )
+    return "\n".join(made)
+
+
+def _comparison(title: str, text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
+    shown = _table(["", *names, "difference", "n", "p", "p (Holm)"], difference_rows(differences))
+    return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{shown}</section>"
 
 
 def _about(one: Inspected) -> str:
@@ -87,6 +109,7 @@ _PAGE = """<!doctype html>
 body {{ font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; }}
 body {{ max-width: 1120px; margin: 2rem auto; padding: 0 1.5rem; }}
 h1 {{ font-size: 1.6rem; margin-bottom: 0; }} h2 {{ font-size: 1.2rem; margin-top: 2.5rem; }}
+h3 {{ font-size: 1rem; margin-bottom: .3rem; }} ul {{ margin: 0; padding-left: 1.2rem; max-width: 100ch; }}
 p, pre {{ color: #555; max-width: 80ch; white-space: pre-wrap; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; margin: 1.5rem 0; }}
@@ -96,6 +119,7 @@ td {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
 </style>
 <script>{plotly}</script></head>
 <body><h1>{title}</h1><p>{made}</p>
+{claims}
 {table}
 <pre>{runs}</pre>
 {comparison}

@@ -15,10 +15,13 @@ from workbench.figures.style import NULLS_IN_WORDS
 from workbench.inspection import Inspected
 from workbench.instruments import INSTRUMENTS, Measurement, attention_graph
 from workbench.instruments.comparison import over_seeds
-from workbench.instruments.grouped import by_group, conditions_as_groups
+from workbench.instruments.draws import rates_by_group
+from workbench.instruments.grouped import conditions_as_groups
 from workbench.instruments.projection import top_tokens
 from workbench.instruments.trajectory import trajectory
 from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.verdict import strongest_control
+from workbench.report.claims import verdicts_of
 from workbench.report.groups import Shown, own_head, shown
 
 MOST_BARS = 256  # tokens
@@ -130,7 +133,7 @@ def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
     if tested:
         text = "Each claimed thing was edited in the running model, and the same edit made elsewhere. If the claim is "
         text += "right, the first changes the answer into what the claim predicts, and the second changes nothing. "
-        text += "Only answers that were right before the edit count."
+        text += "Only answers that were right before the edit count. Claims about one head are edited in that head."
         made.append(Section("Causal tests", text, figures.causal(tested)))
     return made
 
@@ -140,8 +143,8 @@ def _one_head(one: Shown, name: str) -> Measurement:
 
 
 def _control(one: Shown, name: str) -> Measurement:
-    nulls = one.controls[name]
-    return _of_head(one, nulls.get("mismatched", next(iter(nulls.values()))))
+    """The strongest control at each place where the claim is read."""
+    return strongest_control(_one_head(one, name), verdicts_of(one.members[0] if one.alone else one, name))
 
 
 def _of_head(one: Shown, measured: Measurement) -> Measurement:
@@ -177,12 +180,13 @@ def _grouped(one: Shown, of: Callable[[Inspected], Examples]) -> Measurement:
         examples, conditions = of(member)
         groups = conditions_as_groups(conditions)
         assert groups is not None
-        parts.append(own_head(member, by_group(examples, groups[1], groups[0])))
+        parts.append(own_head(member, rates_by_group(examples, groups[1], groups[0])))
     return parts[0] if one.alone else over_seeds(parts, [member.run.config.seed for member in one.members])
 
 
 def _graph(one: Inspected) -> Section:
     """One head's attention on one sequence, beside the task's graph."""
+    assert one.shown_head is not None
     layer, head = one.shown_head
     matrices = attention_graph.matrices(one.example, 0, layer, head)
     gold = attention_graph.gold_edges(one.example, 0)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from workbench.figures.style import NULLS_IN_WORDS, place_in_words, point_name
-from workbench.inspection import Inspected
+from workbench.figures.style import SHORT_NULLS, place_in_words, point_name
+from workbench.inspection import UNTRAINED, Inspected
 from workbench.instruments import Measurement
+from workbench.instruments.draws import over_draws
 from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.verdict import strongest_control
+from workbench.report.claims import Column, claim_lines, verdicts_of
 from workbench.report.groups import Shown, own_head, shown
 
-SHOWN_DIFFERENCES = 15
+CLAIMS_HEADING = "what may be said of each claim (beyond: the low end of its interval lies above each control's limit)"
 
-Column = Inspected | Shown
 Row = tuple[str, list[str]]
 
 
@@ -32,7 +32,15 @@ def summarise(columns: Sequence[Column], found: Sequence[Row]) -> str:
         table.add_column(one.name, justify="right", no_wrap=True)
     for label, cells in found:
         table.add_row(label, *cells)
-    return as_text(table, 70 + 40 * len(columns))
+    return as_text(table, 70 + 40 * len(columns)) + _claims_text(columns)
+
+
+def _claims_text(columns: Sequence[Column]) -> str:
+    """What may be said of each claim, a line each; nothing where no claim was measured."""
+    found = claim_lines(columns)
+    if not found:
+        return ""
+    return "\n\n" + "\n".join([CLAIMS_HEADING, *(f"{name}\n  " + "\n  ".join(lines) for name, lines in found)])
 
 
 def as_text(table: Table, width: int) -> str:
@@ -71,6 +79,10 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other data)", _head)
         add("  against other examples' truth", lambda one: share(_gold(one, control=True)))
+        if any("gold_mass" in one.draws for one in columns):
+            add("  untrained models, each its best head", lambda one: share(_fresh_gold(one)))
+    elif any(_claims_of_heads(one) for one in columns):
+        add("head of the claims (chosen on other data)", _head)
     for name in MECHANISMS:
         _add_mechanism(add, columns, name)
     return found
@@ -82,15 +94,14 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
     if not scores:
         return
     first = next(iter(scores.values()))
+    strongest = {
+        one.name: strongest_control(scores[one.name], verdicts_of(one, name)) for one in columns if one.name in scores
+    }
     for index in np.ndindex(*first.values.shape):
         where = {dim: first.coords[dim][i] for dim, i in zip(first.dims, index, strict=True)}
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
-    if first.dims:
-        return  # their controls are in the figures and files
-    nulls = dict.fromkeys(null for one in columns for null in one.controls.get(name, ()))
-    for null in nulls:
-        add(f"  {NULLS_IN_WORDS[null]}", lambda one, null=null: share(_control(one, name, null)))  # type: ignore[misc]
+        add("  strongest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
     tests = [one.causal[name] for one in columns if name in one.causal]
     edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
     for edit in edits:
@@ -98,11 +109,26 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
         add(f"  {words}", lambda one, at=place_in_test: value(one.causal.get(name), at, share))  # type: ignore[misc]
+        if edit == "claimed" and any(name in one.causal_draws for one in columns):
+            add(
+                "    the same in untrained models",
+                lambda one, at=place_in_test: value(_fresh_causal(one, name), at, share),  # type: ignore[misc]
+            )
 
 
-def _control(one: Column, name: str, null: str) -> Measurement | None:
-    found = one.controls.get(name, {}).get(null)
-    return None if found is None else of_shown_head(one, found)
+def _fresh_causal(one: Column, name: str) -> Measurement | None:
+    """A causal test's mean and range over models with fresh weights."""
+    found = one.causal_draws.get(name)
+    return None if found is None else over_draws(found)
+
+
+def _named(m: Measurement) -> str:
+    """A control with its name: `untrained 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
+    assert m.labels is not None
+    null = str(m.labels)
+    if not null:
+        return "none"
+    return f"{SHORT_NULLS[null]} {share_of_draws(m) if null == UNTRAINED else share(m)}"
 
 
 def of_shown_head(one: Column, measured: Measurement) -> Measurement:
@@ -158,9 +184,18 @@ def _trained(one: Column) -> str:
 
 
 def _head(one: Column) -> str:
-    if not isinstance(one, Inspected) or one.gold_mass is None:
-        return "–"
-    return "layer {}, head {}".format(*one.shown_head)
+    heads = [member.shown_head for member in _members(one)]
+    if len(heads) == 1:
+        return "–" if heads[0] is None else "layer {}, head {}".format(*heads[0])
+    return ", ".join("–" if head is None else "{}.{}".format(*head) for head in heads)
+
+
+def _claims_of_heads(one: Column) -> bool:
+    return any("head" in m.dims for name, m in _members(one)[0].measured.items() if name in MECHANISMS)
+
+
+def _fresh_gold(one: Column) -> Measurement | None:
+    return over_draws(one.draws["gold_mass"]) if "gold_mass" in one.draws else None
 
 
 def _gold(one: Column, control: bool = False) -> Measurement | None:
@@ -177,58 +212,31 @@ def _entropy_settings(m: Measurement) -> str:
 
 
 def share(m: Measurement | None) -> str:
-    """A share with its interval, in percent."""
+    """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
         return "–"
+    if "draws" in m.settings:
+        return share_of_draws(m)
     text = f"{float(m.values):.1%}"
     if m.low is not None and m.high is not None and not np.isnan(m.low):
         text += f" [{100 * float(m.low):.1f}, {100 * float(m.high):.1f}]"
-    return text
+    return text + _of(m)
+
+
+def share_of_draws(m: Measurement) -> str:
+    """The mean share of models with fresh weights, with the range of the draws."""
+    if m.low is None or m.high is None or np.isnan(m.low):
+        return f"{float(m.values):.1%}"
+    return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
 
 
 def number(m: Measurement) -> str:
-    """A number with its interval."""
+    """A number with its interval and its n."""
     if m.low is None or m.high is None or np.isnan(m.high):
-        return f"{float(m.values):.3f}"
-    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]"
+        return f"{float(m.values):.3f}{_of(m)}"
+    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]{_of(m)}"
 
 
-def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
-    """The rows of a comparison as text, those that differ most surely first; as many as are worth reading."""
-    ordered = differences.sort_values(["p_holm", "p"], kind="stable").head(SHOWN_DIFFERENCES)
-    return [
-        [
-            f"{row.measure}: {_in_words(row.place)}" if row.place else str(row.measure),
-            f"{row.first:.3f}",
-            f"{row.second:.3f}",
-            f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]",
-            str(row.n),
-            f"{row.p:.4f}",
-            f"{row.p_holm:.4f}",
-        ]
-        for row in ordered.itertuples()
-    ]
-
-
-def _in_words(place: str) -> str:
-    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda found: point_name(found[1]), place)
-
-
-def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
-    """The comparison of two runs as text."""
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("", first, second, "difference", "n", "p", "p (Holm)"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    for row in difference_rows(differences):
-        table.add_row(*row)
-    return f"{comparison_heading(differences)}\n{as_text(table, 200)}"
-
-
-def comparison_heading(differences: pd.DataFrame) -> str:
-    """What was compared and how, with the number of comparisons."""
-    n = len(differences)
-    left = f", the {SHOWN_DIFFERENCES} surest" if n > SHOWN_DIFFERENCES else ""
-    return (
-        f"paired by example: {n} differences (second less first){left}; 95 % bootstrap intervals; p by sign flips, "
-        f"adjusted for {n} comparisons after Holm"
-    )
+def _of(m: Measurement) -> str:
+    """How many values a mean is of."""
+    return "" if m.n is None else f" n={int(m.n)}"

@@ -29,7 +29,7 @@ from workbench.runs.weights import (
     states,
     step_of,
 )
-from workbench.tasks import Task
+from workbench.tasks import TASKS, Task
 from workbench.validation import brief, harmless, in_one_line
 
 if TYPE_CHECKING:
@@ -125,10 +125,21 @@ class Run:
         """Everything logged, one row a step; a last line cut short is left out.
 
         Steps done twice, because training was killed and resumed from before them, are there once, as last done.
+        Figures of groups that had another name when the run was trained have the one of today.
         """
         rows = [row for row in self.log() if "event" not in row]
         last = {row["step"]: row for row in rows}
-        return pd.DataFrame([last[step] for step in sorted(last)])
+        frame = pd.DataFrame([last[step] for step in sorted(last)])
+        kind = TASKS.get(str(self.config.task.get("name")))
+        if kind is None or not kind.former_groups:
+            return frame
+        group = self.task().group
+        old, new = f"accuracy/{kind.former_groups.get(group, group)}=", f"accuracy/{group}="
+        of_old = {name: new + name.removeprefix(old) for name in frame if old != new and str(name).startswith(old)}
+        for name, renamed in of_old.items():  # a run that was trained on has both
+            was = frame.pop(name)
+            frame[renamed] = frame[renamed].fillna(was) if renamed in frame else was
+        return frame
 
     def record(self) -> dict[str, Any]:
         """What the run was last trained with (versions, git commit, device, threads, processes) and, of a finished run,

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from workbench.files import check_contents
 from workbench.lookup import lookup
 from workbench.tasks.arithmetic import Arithmetic
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct, said
+from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct, said, whole
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.increment import Increment
 from workbench.tasks.lis import LongestIncreasingSubsequence
@@ -72,4 +72,4 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
             check_contents(Path(path))
 
 
-__all__ = ["TASKS", "TEXTS", "Batch", "Task", "Truth", "Vocabulary", "check_files", "correct", "make", "said"]
+__all__ = ["TASKS", "TEXTS", "Batch", "Task", "Truth", "Vocabulary", "check_files", "correct", "make", "said", "whole"]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from workbench.lookup import lookup
 from workbench.memory import check_memory
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
+from workbench.ties import exactly, hit, level, on_top
 
 MAX_ROUNDS = 64
 LONGEST = 2**16  # tokens, symbols, numbers: a setting decides how much a task makes at once
@@ -149,7 +150,9 @@ class Task(BaseModel, ABC):
     summary: ClassVar[str]
     """One line for people: what is given, what is asked."""
     group: ClassVar[str]
-    """The label by which accuracy is broken down (`hop`, `length`, `digit`)."""
+    """What accuracy is broken down by (`depth`, `length`, `digit`)."""
+    former_groups: ClassVar[dict[str, str]] = {}
+    """Group -> what it was called in the logs of runs trained before it was renamed."""
     unit: ClassVar[Literal["sequence", "position"]]
     """What counts as one answer: a whole sequence, or each scored position."""
     token_labels: ClassVar[tuple[str, ...]] = ()
@@ -165,6 +168,11 @@ class Task(BaseModel, ABC):
     @abstractmethod
     def n_ctx(self) -> int:
         """The longest sequence this task makes, in tokens."""
+
+    @property
+    def group_label(self) -> str:
+        """The label of the truth that says in which group an answer is; by default it has the group's name."""
+        return self.group
 
     @property
     def heads(self) -> dict[str, int]:
@@ -292,7 +300,7 @@ class Task(BaseModel, ABC):
     @property
     @abstractmethod
     def groups(self) -> tuple[int, ...]:
-        """The values of the label `group` by which accuracy is broken down."""
+        """The values of `group` by which accuracy is broken down."""
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth
@@ -300,14 +308,13 @@ class Task(BaseModel, ABC):
         """How right each example is in each of `groups`, in [0, 1]; NaN where the example has no answer there.
 
         Counting positions, it is the mean over the scored positions of a group; counting sequences, it is 1 where the
-        whole sequence is right, at the sequence's group.
+        whole sequence is right (see `whole`), at the sequence's group.
         """
-        right, label = correct(logits, batch), truth.labels[self.group]
+        label = truth.labels[self.group_label]
         member = torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
         if self.unit == "sequence":
-            whole = ((right == 1) | ~batch.loss_mask).all(-1, keepdim=True).float()
-            return torch.where(member.any(1), whole, torch.nan)
-        return (right.unsqueeze(-1) * member).sum(1) / member.sum(1)
+            return torch.where(member.any(1), whole(logits, batch)[:, None], torch.nan)
+        return (correct(logits, batch).unsqueeze(-1) * member).sum(1) / member.sum(1)
 
     def words(self, tokens: Int[Tensor, " pos"]) -> list[str]:
         """The tokens of one sequence as people read them."""
@@ -318,17 +325,29 @@ def correct(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Ten
     """How right each scored position is, in [0, 1]; 0 where the loss mask is false.
 
     One class: whether it has the largest logit. A set of m classes: the share of the set found among the m largest
-    logits, which is the reading of the pointer-chain accuracy nearest to Table 1 of the ChaCAL paper.
+    logits, which is the reading of the pointer-chain accuracy nearest to Table 1 of the ChaCAL paper. Level logits are
+    put in random order: a class that shares the top with k − 1 others counts 1/k (`workbench.ties`).
     """
     if batch.targets.ndim == 2:
-        return ((logits.argmax(-1) == batch.targets) & batch.loss_mask).float()
-    found = (said(logits, batch.targets) & batch.targets).sum(-1)
-    return torch.where(batch.loss_mask, found / batch.targets.sum(-1).clamp(min=1), 0.0)
+        return torch.where(batch.loss_mask, hit(logits, batch.targets), 0.0)
+    size = batch.targets.sum(-1)
+    found = (on_top(logits, size) * batch.targets).sum(-1)
+    return torch.where(batch.loss_mask, found / size.clamp(min=1), 0.0)
+
+
+def whole(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, " batch"]:
+    """Whether every scored position of each sequence is right, its whole set where one is asked for: 1 or 0.
+
+    With ties it is the product of what its positions count, which is how often all come out right together when each
+    position's ties are broken on their own: the same rule as for one position, so that neither can look better by it.
+    """
+    right = hit(logits, batch.targets) if batch.targets.ndim == 2 else exactly(logits, batch.targets)
+    return torch.where(batch.loss_mask, right, 1.0).prod(-1)
 
 
 def said(logits: Float[Tensor, "*lead class"], targets: Tensor) -> Bool[Tensor, "*lead class"]:
-    """Which classes a model says: the likeliest; where a set is asked for, as many of the likeliest as it has."""
-    if targets.ndim < logits.ndim:
-        return nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).bool()
-    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-    return rank < targets.sum(-1, keepdim=True).to(rank.device)
+    """Which classes a model may say: the likeliest; where a set is asked for, as many of the likeliest as it has.
+
+    Of classes that tie for the last places all are named, so that what is said changes with a tie made or broken.
+    """
+    return level(logits) if targets.ndim < logits.ndim else on_top(logits, targets.sum(-1)) > 0

@@ -23,7 +23,8 @@ class Boxes(Task):
         Put the tea into Box C . Move the contents of Box B to Box C . Remove the bone from Box A .
         Box A contains the clock , Box B is empty , Box C contains the radio and the tea .     (scored)
 
-    `default` (Table 5): items per box are Poisson(2), at most `capacity`; each operation is uniform over put, remove
+    `default` (the look is that of Table 5; the paper does not say how it is drawn, and this is as the public data are):
+    items per box are Poisson(2), at most `capacity`; each operation is uniform over put, remove
     and move, over boxes, and over the non-empty sets of items that it could act on (for put, of `capacity` random items
     that are in no box), drawn again if a box would overflow or has nothing to take; a move of all that a box holds says
     "the contents of".

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.ties import on_top
 
 
 class PointerChain(Task):
@@ -34,14 +35,17 @@ class PointerChain(Task):
     The best guess without following the chain, the commonest value of block 0, is right 30 % of the time at n=32, k=4
     and 17 % at n=64, k=8; with values over 0..k−1 it would be 53 % and 33 %.
 
-    Labels: `hop` (depth), `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
+    Two words are kept apart: the *depth* of a position is how long its chain is, the *hop* of an ancestor how far up
+    the chain it is. Accuracy is broken down by depth for `root`, by hop for `chain`.
+
+    Labels: `depth`, `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
     `ancestors` `[batch, pos, hop]` (the position h hops up the chain, −1 where it has ended).
     Gold edges: hop h leads from a position to its h-th ancestor.
     """
 
     name: ClassVar[str] = "pointer_chain"
     summary: ClassVar[str] = "blocks of pointers into the block before; follow each chain to its root"
-    group: ClassVar[str] = "hop"
+    former_groups: ClassVar[dict[str, str]] = {"depth": "hop"}
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("root",)
 
@@ -54,6 +58,15 @@ class PointerChain(Task):
         if self.n % self.k or self.n // self.k < 2:
             raise ValueError(f"pointer_chain needs n to be at least 2 whole blocks of k, not n={self.n}, k={self.k}")
         return self
+
+    @property
+    def group(self) -> str:  # type: ignore[override]  # of other tasks it does not depend on a setting
+        """`depth` of the query for `root`; for `chain`, which asks for every ancestor, the `hop` of the ancestor."""
+        return "depth" if self.reading == "root" else "hop"
+
+    @property
+    def group_label(self) -> str:
+        return "depth"
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -116,8 +129,12 @@ class PointerChain(Task):
         depth = (ancestors >= 0).sum(-1)
         root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
         value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
-        hop_label = torch.where(depth > 0, depth, -1)
-        return {"hop": hop_label, "parent": ancestors[..., 0], "root_position": root, "root": value}
+        return {
+            "depth": torch.where(depth > 0, depth, -1),
+            "parent": ancestors[..., 0],
+            "root_position": root,
+            "root": value,
+        }
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth
@@ -126,11 +143,9 @@ class PointerChain(Task):
         if self.reading == "root":
             return super().accuracy_by_group(logits, batch, truth)
         ancestors = self.ancestors(batch.tokens)
-        rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-        size = batch.targets.sum(-1, keepdim=True)
-        found = rank.gather(2, ancestors.clamp(min=0)) < size
+        found = on_top(logits, batch.targets.sum(-1)).gather(2, ancestors.clamp(min=0))
         defined = (ancestors >= 0) & batch.loss_mask.unsqueeze(-1)
-        return (found & defined).sum(1) / defined.sum(1)
+        return (found * defined).sum(1) / defined.sum(1)
 
     def parse(self, text: str) -> Batch:
         words = text.replace("|", " ").split()

@@ -11,7 +11,7 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.runs import RunConfig
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task, Truth, correct
+from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers, edit_distance
 from workbench.training.data import held_out
 
@@ -57,13 +57,12 @@ class Evaluation:
         for start in range(0, len(batch), AT_ONCE):
             part = batch[start : start + AT_ONCE].to(device)
             logits = model(part.tokens, part.head)
-            right = correct(logits, part)
             if self.task.unit == "sequence":
-                scores.append(((right == 1) | ~part.loss_mask).all(-1).float())
+                scores.append(whole(logits, part))
             else:
-                scores.append(right[part.loss_mask])
+                scores.append(correct(logits, part)[part.loss_mask])
             if name == "accuracy":
-                truth = Truth(labels={self.task.group: self.groups[start : start + AT_ONCE].to(device)})
+                truth = Truth(labels={self.task.group_label: self.groups[start : start + AT_ONCE].to(device)})
                 shares.append(self.task.accuracy_by_group(logits, part, truth))
         figures = {name: torch.cat(scores).mean().item()}
         if shares:
@@ -74,7 +73,7 @@ class Evaluation:
     @cached_property
     def groups(self) -> Int[Tensor, "batch pos"]:
         """The label by which accuracy is broken down; the truth of some tasks takes longer than the model does."""
-        return self.task.truth(self.held_out["main"].tokens).labels[self.task.group]
+        return self.task.truth(self.held_out["main"].tokens).labels[self.task.group_label]
 
     def _decoded(self, model: Decoder, answers: Answers, device: torch.device) -> dict[str, float]:
         n_new = answers.tokens.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import torch
@@ -47,17 +48,19 @@ class Attention(nn.Module):
 
     Every variant has two paths that agree: `mix`, which training uses, and `pattern` then `read`, which inspection
     uses, so that an edit of the pattern really changes what is read; `extend` continues `mix` where a model decodes.
-    The least that a new variant says is one of `scale_queries`, `scores` and `read`: the rest follows, if not fast. All
-    tensors are `[batch, head, pos, d_head]`; patterns are `[batch, head, query, key]`. Where there are fewer queries
-    than keys, the queries are the last ones, unless `at` says where the one query of each sequence is.
+    The least that a new variant says is one of `scale_queries`, `scores`, `pattern` and `read`: the rest follows, if
+    not fast; but one that reads otherwise than `pattern @ v` says itself what it reads by how many steps
+    (`step_terms`). All tensors are `[batch, head, pos, d_head]`; patterns are `[batch, head, query, key]`. Where there
+    are fewer queries than keys, the queries are the last ones, unless `at` says where the one query of each sequence
+    is.
     """
 
     name: ClassVar[str]
     """The variant's entry in `ATTENTION`."""
     Settings: ClassVar[type[Settings]] = Settings
-    passes_constants: ClassVar[bool] = True
+    passes_constants: ClassVar[bool] = False
     """Whether a constant added to every value is added unchanged to every output (rows of the mixing matrix sum to 1).
-    Weight processing that folds a value bias through attention is exact only then."""
+    Weight processing folds a value bias through attention only then; who does not say so keeps the bias."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -94,7 +97,11 @@ class Attention(nn.Module):
         k: Float[Tensor, "batch head key d_head"],
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
-        """The attention pattern: softmax of the scores, each row a distribution over the keys up to its query."""
+        """The attention pattern: here softmax of the scores, each row a distribution over the keys up to its query.
+
+        A variant may have another, whose rows need not sum to 1. Inspection takes its pattern from here; scores that
+        come from `self.scores` can be edited there, others cannot.
+        """
         return self.scores(q, k, at).softmax(dim=-1)
 
     def read(
@@ -113,8 +120,11 @@ class Attention(nn.Module):
         return self.read(self.pattern(q, k), v)
 
     def memory_width(self, d_head: int) -> int:
-        """Numbers that decoding keeps of a position and head, beside its key: here those of the value."""
-        return d_head
+        """Numbers that decoding keeps of a position and head, beside its key: here those of the value.
+
+        A variant with a `read` of its own, and no `extend`, keeps the query too.
+        """
+        return d_head if self.takes_one_step else 2 * d_head
 
     def extend(
         self,
@@ -126,6 +136,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch head new d_head"]:
         """`mix` for new positions only, given what earlier calls left in memory. Decodes without gradients.
 
+        Where `read` is a variant's own, everything is read anew at each call: right, but slow.
+
         Args:
             q, v: the new positions' queries and values.
             k: the keys of all positions, the new ones included.
@@ -134,13 +146,85 @@ class Attention(nn.Module):
             at: the position of each sequence's one new token, where they differ; keys and memory beyond it are not
                 yet written and are not read. By default the new positions are the last ones.
         """
-        remember(memory, v, at)
-        return self.pattern(q, k, at) @ memory
+        if self.takes_one_step:
+            remember(memory, v, at)
+            return self.pattern(q, k, at) @ memory
+        remember(memory, torch.cat([v, q], dim=-1), at)
+        values, queries = memory.to(q.dtype).split([v.shape[-1], q.shape[-1]], dim=-1)
+        whole = self.read(self.pattern(queries, k), values)
+        return (
+            whole[..., -q.shape[-2] :, :]
+            if at is None
+            else whole[torch.arange(len(at), device=at.device), :, at].unsqueeze(2)
+        )
 
     def mixing_matrix(self, pattern: Float[Tensor, "batch head pos pos"]) -> Float[Tensor, "batch head pos pos"]:
         """The matrix that `read` applies to the values: the pattern itself, or for ChaCAL the resolvent."""
         identity = torch.eye(pattern.shape[-1], dtype=pattern.dtype, device=pattern.device)
         return self.read(pattern, identity.expand_as(pattern))
+
+    gamma: float | None = None
+    """The weight of each further step beside the step before, where that is one number: ChaCAL's γ."""
+
+    @property
+    def takes_one_step(self) -> bool:
+        """Whether what is read is the pattern times the values: whether `read` is the one above."""
+        return type(self).read is Attention.read
+
+    @property
+    def why_no_steps(self) -> str | None:
+        """None, or why it is not known what this variant reads by how many steps of its pattern.
+
+        It cannot be found out from outside: a `read` that squares each entry of the pattern takes one step, and one
+        that multiplies the pattern with itself takes two.
+        """
+        if self.takes_one_step:
+            return None
+        own = self._overridden_at("read")
+        for method in ("step_terms", "weighted_by_steps", "path_length"):
+            at = self._overridden_at(method)
+            if at > own and (method == "step_terms" or getattr(type(self), method) is not getattr(Attention, method)):
+                return (
+                    f"the attention variant {type(self).name!r} reads in a way of its own and does not say by how many "
+                    f"steps (its class has `read` and no `{method}`)"
+                )
+        return None
+
+    def _overridden_at(self, method: str) -> int:
+        """How many classes up a method is written: 0 for the variant's own."""
+        return next(up for up, kind in enumerate(type(self).__mro__) if method in vars(kind))
+
+    def step_terms(self, pattern: Float[Tensor, "*batch query key"]) -> Iterator[Float[Tensor, "*batch query key"]]:
+        """What is read by paths of 1, 2, 3, … steps through the pattern; the terms' sum is `mixing_matrix`.
+
+        A variant whose `read` is not `pattern @ v` overrides this. There may be terms without end, if they get ever
+        smaller; such a variant overrides `weighted_by_steps` too.
+
+        Raises:
+            ValueError: if the variant does not say (see `why_no_steps`).
+        """
+        if self.why_no_steps:
+            raise ValueError(self.why_no_steps)
+        yield self.mixing_matrix(pattern)
+
+    def weighted_by_steps(self, pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
+        """Σ_h h times the h-th of `step_terms`: over the mixing matrix, the mean number of steps of each entry.
+
+        Raises:
+            ValueError: if the variant does not say (see `why_no_steps`).
+        """
+        terms = (steps * term for steps, term in enumerate(self.step_terms(pattern), 1))
+        return torch.stack(list(terms)).sum(0)
+
+    def path_length(self, pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query"]:
+        """Mean number of steps behind what each query reads: Σ_h h m_h / Σ_h m_h, m_h the row sum of the h-th term.
+
+        NaN where a query reads nothing.
+
+        Raises:
+            ValueError: if the variant does not say (see `why_no_steps`).
+        """
+        return self.weighted_by_steps(pattern).sum(-1) / self.mixing_matrix(pattern).sum(-1)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import get_args
 
 import torch
@@ -25,7 +27,6 @@ class ChacalAttention(base.Attention):
     """
 
     name = "chacal"
-    passes_constants = False
 
     class Settings(base.Settings):
         """Settings of `chacal`."""
@@ -35,7 +36,7 @@ class ChacalAttention(base.Attention):
         diagonal: bool = Field(False, description="keep the pattern's diagonal inside the inverse")
 
     @property
-    def gamma(self) -> float:
+    def gamma(self) -> float:  # type: ignore[override]  # of other variants there is none
         return self.settings.gamma
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -58,11 +59,41 @@ class ChacalAttention(base.Attention):
         s, looks_ahead = self.settings, bool(A.triu(1).any())
         if not s.diagonal and not looks_ahead:
             return torch.linalg.solve_triangular(-s.gamma * A, rhs, upper=False, unitriangular=True)
-        inner = A if s.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-        system = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - s.gamma * inner
-        return (
-            torch.linalg.solve(system, rhs) if looks_ahead else torch.linalg.solve_triangular(system, rhs, upper=False)
-        )
+        solve = torch.linalg.solve if looks_ahead else partial(torch.linalg.solve_triangular, upper=False)
+        return solve(self._system(A), rhs)
+
+    def _inner(self, A: Tensor) -> Tensor:
+        """A_s: what is inside the inverse."""
+        return A if self.settings.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+
+    def _system(self, A: Tensor) -> Tensor:
+        """I − γ A_s."""
+        return torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - self.gamma * self._inner(A)
+
+    def step_terms(self, pattern: Tensor) -> Iterator[Tensor]:
+        """(1−γ) γ^(h−1) A A_s^(h−1) for Eq. 5: as many terms as positions, after which no path is left; with the
+        diagonal without end.
+        """
+        s, A = self.settings, _single(pattern)
+        inner, term, length = self._inner(A), (1 - s.gamma) * A, 0
+        while s.diagonal or length < A.shape[-1]:
+            yield term
+            term, length = s.gamma * (term @ inner if s.form == "eq5" else inner @ term), length + 1
+
+    def weighted_by_steps(self, pattern: Tensor) -> Tensor:
+        """Exactly: Σ_h h γ^(h−1) A A_s^(h−1) = A (I − γ A_s)⁻², two solves where the mixing matrix takes one."""
+        A = _single(pattern)
+        return torch.linalg.solve(self._system(A), self.mixing_matrix(A), left=self.settings.form == "eq7")
+
+    def path_length(self, pattern: Tensor) -> Tensor:
+        """As above, of row sums alone: solves for one vector."""
+        A = _single(pattern)
+        ones, system = torch.ones_like(A[..., :1]), self._system(A)
+        if self.settings.form == "eq5":
+            once = torch.linalg.solve(system, ones)
+            return (A @ torch.linalg.solve(system, once) / (A @ once))[..., 0]
+        once = torch.linalg.solve(system, A @ ones)
+        return (torch.linalg.solve(system, once) / once)[..., 0]
 
     def memory_width(self, d_head: int) -> int:
         """The solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y."""
@@ -98,6 +129,11 @@ class ChacalAttention(base.Attention):
         z = ((1 - s.gamma) * direct + s.gamma * carried) / on_diagonal
         base.remember(memory, torch.cat([v, z], dim=-1), at)
         return z
+
+
+def _single(pattern: Tensor) -> Tensor:
+    """In float32 or better: there is no half-precision solve."""
+    return pattern.to(torch.promote_types(pattern.dtype, torch.float32))
 
 
 def chacal_attention(

@@ -23,6 +23,7 @@ class StandardAttention(Attention):
     """softmax(q kᵀ / sqrt(d_head)) v, through PyTorch's fused kernels on the fast path."""
 
     name = "standard"
+    passes_constants = True
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return fused(self.scale_queries(q, k), k, v)

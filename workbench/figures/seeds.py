@@ -1,0 +1,54 @@
+"""Each seed's own dot, behind the mean over seeds: of seeds that solve a task or do not, a mean alone says little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.instruments import Measurement
+
+
+def dots(
+    m: Measurement,
+    at: Sequence[Any],
+    colour: str,
+    keep: np.ndarray | None = None,
+    *,
+    across: bool = False,
+    group: str | None = None,
+) -> list[go.Scatter]:
+    """A trace with a dot for each seed's value; none where the measurement is not a mean over seeds.
+
+    Args:
+        m: the mean over seeds.
+        at: where each value that is kept stands on the axis, in the order of `m.values.reshape(-1)`.
+        colour: of the line or bar that the dots belong to.
+        keep: which values are drawn; by default all.
+        across: values go along x, places along y.
+        group: the `offsetgroup` of the bars that the dots lie on; the figure then needs the `scattermode` "group".
+    """
+    if m.each is None:
+        return []
+    each = m.each.reshape(-1, m.each.shape[-1])
+    if keep is not None:
+        each = each[keep.reshape(-1)]
+    told = m.settings.get("seeds")
+    seeds = list(told) if isinstance(told, Sequence) else list(range(each.shape[-1]))
+    values, places = each.reshape(-1), [place for place in at for _ in seeds]
+    where = {"x": values, "y": places} if across else {"x": places, "y": values}
+    grouped = {} if group is None else {"offsetgroup": group, "orientation": "h" if across else "v"}
+    seen = {"size": 6, "opacity": 0.55} if group is None else {"size": 7, "opacity": 0.9}  # on a line, on a bar
+    return [
+        go.Scatter(
+            **where,
+            **grouped,
+            mode="markers",
+            marker={"color": colour, "line": {"color": "white", "width": 0.8}, **seen},
+            customdata=seeds * len(each),
+            hovertemplate="seed %{customdata}: " + ("%{x}" if across else "%{y}") + "<extra></extra>",
+            showlegend=False,
+        )
+    ]

@@ -1,0 +1,188 @@
+"""Everything that is measured of a run: every instrument and mechanism that applies, with its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from torch import Tensor
+
+from workbench.capture import Capture, Subject, capture
+from workbench.inspection.averages import averages
+from workbench.inspection.causes import make_causal_tests, make_tests_of_fresh, sets_of_heads
+from workbench.inspection.measures import MOST_HOPS, UNTRAINED, Measure, Settings, bound
+from workbench.inspection.models import Model, fresh_models, measure_fresh
+from workbench.inspection.result import Inspected
+from workbench.instruments import NULLS, attention_graph
+from workbench.instruments.basis_overlap import basis_overlap
+from workbench.instruments.projection import from_embedding
+from workbench.interventions import Head
+from workbench.lookup import tell_apart
+from workbench.runs import Run
+from workbench.seeds import generator
+from workbench.tasks import Batch, Task
+from workbench.validation import harmless
+
+BATCH = 64
+TESTED = 64  # sequences of each condition that causal tests are made on
+FRESH = 32  # and that models with fresh weights are run on: there are several of them
+MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
+
+__all__ = [
+    "MOST_HOPS",
+    "UNTRAINED",
+    "Inspected",
+    "Settings",
+    "hook_names",
+    "inspect_run",
+    "labels",
+    "see",
+    "test_batches",
+]
+
+
+@torch.no_grad()
+def inspect_run(
+    run: Run,
+    *,
+    n: int,
+    seed: int,
+    name: str | None = None,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
+    step: int | None = None,
+    head: Head | None = None,
+    nulls: Sequence[str] = (*NULLS, UNTRAINED),
+    causal: bool = True,
+    conditions: Sequence[Mapping[str, Any]] | None = None,
+    progress: bool = False,
+) -> Inspected:
+    """Measure one run on held-out data, one batch in memory at a time.
+
+    Args:
+        run: the run.
+        n: sequences for each of the task's test conditions.
+        seed: seed of those sequences, which are from the test side of the task's split.
+        name: what to call the run; by default its folder's name.
+        only: instruments and mechanisms to measure; by default all that apply.
+        settings: those of instruments and mechanisms that are not the default ones: `{"entropy": {"alpha": 2}}`.
+        step: of which checkpoint; by default the end.
+        head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
+        nulls: controls to make, of those that each instrument and mechanism has; `untrained` is several models with
+            fresh weights, on at most 32 sequences of each condition.
+        causal: make the mechanisms' causal tests too, also of models with fresh weights if they are a control.
+        conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
+        progress: show a progress bar on standard error.
+
+    Raises:
+        ValueError: if there is no such instrument or mechanism, or it has no such setting.
+    """
+    model, task, name = run.model(step), run.task(), name or run.name
+    subject = Subject.of(model, task, name)
+    measures, left_out = bound(subject, only, settings or {})
+    for one in measures:
+        one.controls = [null for null in one.controls if null in nulls]
+        one.fit(None, model, subject, seed)
+    names = _needed(subject, measures)
+    other = None
+    if {*names} & {*attention_graph.needs(subject)} and attention_graph.why_not(subject) is None:
+        other = task.sample(BATCH, generator(seed, "selection"), split="test")
+    own = Model.of(model, subject, other, head)
+    fresh = fresh_models(model, subject, measures, other, (seed, run.config.seed))
+    control_draws = generator(seed, "control")
+    measured_on: list[dict[str, Any]] = []
+    sequences: list[Int[Tensor, " pos"]] = []
+    digest = sha256()
+    batches = list(test_batches(subject.task, n, seed, conditions))
+    what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
+    sets = sets_of_heads(measures, own, other, seed) if causal else {}
+    for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+        measured_on += [condition] * len(batch)
+        sequences += [row[:end] for row, end in zip(batch.tokens, task.lengths(batch.tokens).tolist(), strict=True)]
+        digest.update(batch.tokens.numpy().tobytes())
+        seen = capture(own.hooked, subject, batch, names)
+        under = {
+            null: make(seen, control_draws) for null, make in NULLS.items() if any(null in m.controls for m in measures)
+        }
+        for one in measures:
+            one.found.append(one.measure(seen))
+            for null in one.controls:
+                if null != UNTRAINED:
+                    one.keep(null, one.measure(under[null]), condition)
+        if number == 0:
+            measure_fresh(fresh, measures, batch[:FRESH], names, condition)
+            if causal:
+                make_tests_of_fresh(measures, fresh, batch[:FRESH], seed)
+        if causal and number * BATCH < TESTED:
+            make_causal_tests(measures, own, sets, batch, seed)
+    return Inspected(
+        run=run,
+        name=name,
+        conditions=measured_on,
+        sequences=sequences,
+        fingerprint=digest.hexdigest(),
+        left_out=left_out,
+        bases=basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None,
+        example=capture(own.hooked, subject, task.sample(1, generator(seed, "example"), split="test"), names),
+        shown_head=own.head,
+        **averages(measures, own, fresh, sets),
+    )
+
+
+def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
+    """Everything that instruments, mechanisms and figures need of a run, captured on one batch.
+
+    Args:
+        run: the run.
+        batch: what to run on: `run.task().parse("5 3 3 9")`, or `run.task().sample(…)`.
+        step: of which checkpoint; by default the end.
+    """
+    model = run.model(step)
+    subject = Subject.of(model, run.task(), run.name_at(step))
+    from workbench.models.hooked import hook
+
+    return capture(hook(model), subject, batch, hook_names(subject))
+
+
+def hook_names(subject: Subject) -> list[str]:
+    """Every hook point that an inspection of this model needs."""
+    return _needed(subject, bound(subject, (), {})[0])
+
+
+def _needed(subject: Subject, measures: Sequence[Measure]) -> list[str]:
+    """What the measures need, and what the example's projections do."""
+    return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
+
+
+def test_batches(
+    task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[tuple[dict[str, Any], int, Batch]]:
+    """N held-out sequences for each of the task's test conditions: each batch with its condition and its number."""
+    for condition in map(dict, task.conditions if conditions is None else conditions):
+        draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
+        whole = task.sample(n, draws, split="test", **condition)
+        for number, start in enumerate(range(0, n, BATCH)):
+            yield condition, number, whole[start : start + BATCH]
+
+
+def labels(opened: Sequence[Run]) -> list[str]:
+    """A name for each run: its folder's, with as many of the folders above as tell them apart.
+
+    Of names that a file system or a terminal may take for one (`run`, `Run`), the later ones have a number.
+
+    Raises:
+        ValueError: if a run is there twice.
+    """
+    parts = [run.path.resolve().parts[1:] for run in opened]
+    if len(set(parts)) < len(parts):
+        raise ValueError(f"a run was named twice; these are {', '.join(run.name for run in opened)}")
+    depth = 1
+    while len({part[-depth:] for part in parts}) < len(parts):
+        depth += 1
+    return tell_apart([harmless("/".join(part[-depth:])) for part in parts])

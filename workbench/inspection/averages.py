@@ -1,0 +1,68 @@
+"""From what was measured batch by batch to what an inspection says: means, intervals, ranges over fresh models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.inspection.measures import UNTRAINED, Measure
+from workbench.inspection.models import Model
+from workbench.instruments import Measurement, attention_graph
+from workbench.instruments.draws import DRAW, over_draws
+from workbench.interventions import Head
+from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.heads import NeededHeads
+
+
+def averages(
+    measures: Sequence[Measure], own: Model, fresh: Sequence[Model], sets: Mapping[str, tuple[Head, ...]]
+) -> dict[str, Any]:
+    """The fields of `Inspected` that are measured: joined over batches, averaged over examples and fresh models."""
+    examples = {one.name: Measurement.join(one.found) for one in measures}
+    controls: dict[str, dict[str, Measurement]] = {}
+    draws, control_examples, causal, causal_draws, needed = {}, {}, {}, {}, {}
+    gold: dict[str, Measurement | None] = {"gold_mass": None, "gold_mass_control": None}
+    for one in measures:
+        nulls = {null: Measurement.join(parts) for null, parts in one.nulls.items()}
+        controls[one.name] = {null: m.mean("example") for null, m in nulls.items()}
+        if one.draws:
+            each = [Measurement.join(parts) for parts in one.draws.values()]
+            nulls[UNTRAINED] = Measurement.stack(each, DRAW, range(len(each)))
+            draws[one.name] = nulls[UNTRAINED].mean("example")
+            controls[one.name][UNTRAINED] = over_draws(draws[one.name])
+        if one.name in MECHANISMS:
+            control_examples[one.name] = {null: (m, one.null_conditions[null]) for null, m in nulls.items()}
+        tests = {key: Measurement.join(parts).mean("example") for key, parts in one.causal.items()}
+        if "own" in tests:
+            causal[one.name] = tests["own"]
+        parts = [tests[draw] for draw in range(one.n_draws) if draw in tests]
+        if parts:
+            causal_draws[one.name] = Measurement.stack(parts, DRAW, range(len(parts)))
+        if "every" in tests:
+            needed[one.name] = NeededHeads(sets.get(one.name, ()), tests.get("set"), tests["every"])
+        if one.name == "attention_graph" and "mismatched" in nulls and own.head is not None:
+            graphs = {"gold_mass": examples[one.name], "gold_mass_control": nulls["mismatched"]}
+            gold = {key: attention_graph.gold_mass(m, own.head) for key, m in graphs.items()}
+            if one.draws:
+                draws["gold_mass"] = _best_heads(draws[one.name], fresh)
+    return {
+        "examples": examples,
+        "measured": {key: m.mean("example") for key, m in examples.items()},
+        "controls": controls,
+        "draws": draws,
+        "control_examples": control_examples,
+        "causal": causal,
+        "causal_draws": causal_draws,
+        "needed_heads": needed,
+        **gold,
+    }
+
+
+def _best_heads(draws: Measurement, fresh: Sequence[Model]) -> Measurement:
+    """Each fresh model's mass on gold paths, of its own best head: dim `draw`."""
+    parts = []
+    for draw, model in enumerate(fresh):
+        assert model.head is not None
+        layer, head = model.head
+        parts.append(draws.select(draw=draw, matrix="resolvent", layer=layer, head=head))
+    return Measurement.stack(parts, DRAW, range(len(parts)))

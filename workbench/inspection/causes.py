@@ -1,0 +1,72 @@
+"""The causal tests of an inspection: in the head shown, in the set of heads that the answers come by, in every head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+from workbench.capture import Subject, capture
+from workbench.inspection.measures import Measure, hops_measured
+from workbench.inspection.models import Model
+from workbench.instruments import attention_graph
+from workbench.interventions import Head
+from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.heads import lost, smallest_set
+from workbench.tasks import Batch
+
+TESTED_DRAWS = 5  # models with fresh weights that are edited too
+SEARCHED = 32  # sequences on which a set of heads is looked for
+
+
+def sets_of_heads(
+    measures: Sequence[Measure], own: Model, other: Batch | None, seed: int
+) -> dict[str, tuple[Head, ...]]:
+    """Claim about heads -> the smallest set of heads whose edit loses the answers, found on other data."""
+    if other is None:
+        return {}
+    batch, found = other[:SEARCHED], {}
+    seen = capture(own.hooked, own.subject, batch, attention_graph.needs(own.subject))
+    mass = attention_graph.measure(seen).select(matrix="resolvent").mean("example").values
+    every = [(layer, head) for layer in range(mass.shape[0]) for head in range(mass.shape[1])]
+    weakest_first = sorted(every, key=lambda head: float(mass[head]))
+    for one in measures:
+        if one.of_heads:
+            hops = _few_hops(one, own.subject)
+
+            def effect(heads: Sequence[Head], one: Measure = one, hops: dict[str, Any] = hops) -> float:
+                return lost(one.tested(own, batch, seed, heads, **hops))
+
+            found[one.name] = smallest_set(effect, weakest_first)
+    return found
+
+
+def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
+    """Of a claim that is tested hop by hop, the first, a middle and the last one that is."""
+    if "hops" not in signature(one.thing.causal).parameters:  # type: ignore[union-attr]
+        return {}
+    n_hops = hops_measured(subject)
+    return {"hops": sorted({1, (n_hops + 1) // 2, n_hops})}
+
+
+def make_causal_tests(
+    measures: Sequence[Measure], own: Model, sets: Mapping[str, tuple[Head, ...]], batch: Batch, seed: int
+) -> None:
+    """Every causal test on a batch: in the head shown, in the set of heads that was found, in every head."""
+    every = [(layer, head) for layer in range(own.subject.n_layers) for head in range(own.hooked.cfg.n_heads)]
+    for one in measures:
+        if one.name not in MECHANISMS:
+            continue
+        one.test("own", own, batch, seed, [own.head] if own.head else None)
+        if one.of_heads:
+            one.test("every", own, batch, seed, every)
+            if sets.get(one.name):
+                one.test("set", own, batch, seed, sets[one.name])
+
+
+def make_tests_of_fresh(measures: Sequence[Measure], fresh: Sequence[Model], batch: Batch, seed: int) -> None:
+    """The same tests of models with fresh weights, each in its own best head."""
+    for one in measures:
+        if one.name in MECHANISMS:
+            for draw, model in enumerate(fresh[: min(one.n_draws, TESTED_DRAWS)]):
+                one.test(draw, model, batch, seed, [model.head] if model.head else None)

@@ -1,0 +1,117 @@
+"""Instruments and mechanisms bound to their settings, with what they have measured so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+from workbench.capture import Capture, Subject
+from workbench.instruments import INSTRUMENTS, Instrument, Measurement
+from workbench.interventions import Head
+from workbench.lookup import lookup
+from workbench.mechanisms import MECHANISMS, Mechanism
+from workbench.models import Decoder
+from workbench.seeds import generator
+from workbench.tasks import Batch
+
+if TYPE_CHECKING:
+    from workbench.inspection.models import Model
+
+MOST_HOPS = 8  # of longer paths the first so many hops are measured
+UNTRAINED = "untrained"
+DRAWS = 8  # models with fresh weights behind that control
+FITTED_DRAWS = 2  # of them, where each is fitted to first: a lens
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Of each instrument or mechanism, the settings that are not the default ones."""
+
+
+@dataclass
+class Measure:
+    """One instrument or mechanism bound to its settings, and what it has found so far."""
+
+    name: str
+    thing: Instrument | Mechanism
+    function: Callable[..., Measurement]
+    controls: list[str]
+    fitted: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    found: list[Measurement] = field(default_factory=list)
+    nulls: dict[str, list[Measurement]] = field(default_factory=dict)
+    null_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    draws: dict[int, list[Measurement]] = field(default_factory=dict)
+    causal: dict[object, list[Measurement]] = field(default_factory=dict)
+
+    @property
+    def n_draws(self) -> int:
+        if UNTRAINED not in self.controls:
+            return 0
+        return FITTED_DRAWS if hasattr(self.thing, "fit") else DRAWS
+
+    @property
+    def of_heads(self) -> bool:
+        """Whether it is a claim about single heads, whose causal test is told where to edit."""
+        return hasattr(self.thing, "causal") and "heads" in signature(self.thing.causal).parameters
+
+    def fit(self, which: int | None, model: Decoder, subject: Subject, seed: int) -> None:
+        """Train what the measure needs of a model first, if it needs anything: a lens. None is the model itself."""
+        if hasattr(self.thing, "fit"):
+            self.fitted[which] = self.thing.fit(model, subject, seed)
+
+    def measure(self, seen: Capture, of: int | None = None) -> Measurement:
+        return self.function(seen, **self.fitted.get(of, {}))
+
+    def keep(self, null: str, control: Measurement, condition: dict[str, Any]) -> None:
+        """Keep what was measured under a null on a batch of one test condition."""
+        self.nulls.setdefault(null, []).append(control)
+        size = control.values.shape[control.axis("example")]
+        self.null_conditions.setdefault(null, []).extend([condition] * size)
+
+    def test(self, key: object, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None) -> None:
+        """Make the causal test on a batch, and keep it under a key."""
+        self.causal.setdefault(key, []).append(self.tested(model, batch, seed, heads))
+
+    def tested(self, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None, **how: Any) -> Measurement:
+        """The causal test on a batch; of a claim about single heads with the edit in these."""
+        assert self.name in MECHANISMS
+        where = {"heads": heads} if self.of_heads else {}
+        draws = generator(seed, "causal", self.name)
+        return MECHANISMS[self.name].causal(model.hooked, model.subject, batch, draws, **where, **how)
+
+
+def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[list[Measure], dict[str, str]]:
+    """What applies to this model and was asked for; and what does not apply, with the reason."""
+    everything: dict[str, Instrument | Mechanism] = {**INSTRUMENTS, **MECHANISMS}
+    for name in (*only, *settings):
+        lookup(everything, name, "instrument or mechanism")
+    n_hops = hops_measured(subject)
+    measures, left_out = [], {}
+    for name, thing in everything.items():
+        if name not in only if only else getattr(thing, "ON_REQUEST", False):
+            continue
+        why = thing.why_not(subject)
+        if why is not None:
+            left_out[name] = why
+            continue
+        function = thing.measure if name in INSTRUMENTS else thing.score  # type: ignore[union-attr]
+        chosen = dict(settings.get(name, {}))
+        known = settings_of(function)
+        wrong = next((key for key in chosen if key not in known), None)
+        if wrong is not None:
+            raise ValueError(f"{name} has no setting {wrong!r}; there is: {', '.join(known) or 'none'}")
+        if "n_hops" in known:
+            chosen = {"n_hops": n_hops, **chosen}
+        measures.append(Measure(name, thing, partial(function, **chosen), list(thing.CONTROLS)))
+    return measures, left_out
+
+
+def hops_measured(subject: Subject) -> int:
+    """How many hops are measured: one number for every batch, whatever its own truth has."""
+    found = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
+    return max(1, min(found, MOST_HOPS))
+
+
+def settings_of(function: Callable[..., Measurement]) -> list[str]:
+    return [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]

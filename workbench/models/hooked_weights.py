@@ -1,0 +1,117 @@
+"""TransformerLens's processing of weights (folding, centring) on our bridge, where it does not change the function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformer_lens.model_bridge import TransformerBridge
+
+
+class HookedDecoder(TransformerBridge):
+    """A `TransformerBridge` whose weight processing never changes what the model computes."""
+
+    @torch.no_grad()
+    def process_weights(
+        self,
+        verbose: bool = False,
+        fold_ln: bool = True,
+        center_writing_weights: bool = True,
+        center_unembed: bool = True,
+        fold_value_biases: bool = True,
+        refactor_factored_attn_matrices: bool = False,
+    ) -> None:
+        """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
+
+        TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
+        d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
+        sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm has to be present
+        for folding it and for centring what is written. Processing twice does no harm.
+
+        Raises:
+            ValueError: if asked to refactor the attention matrices, or to fold the value biases of a variant that says
+                it passes constants and does not. Nothing is changed then.
+        """
+        if refactor_factored_attn_matrices:
+            raise ValueError(
+                "refactor_factored_attn_matrices is not offered for these models: leave it False, "
+                "see .QK and .OV for the factored matrices"
+            )
+        if fold_value_biases:
+            check_constants(self)
+        self._weights_processed = True
+        unembed = self.unembed.original_component
+        if unembed.weight is self.embed.original_component.weight:
+            unembed.weight = nn.Parameter(unembed.weight.clone())
+        has_norm = self.cfg.normalization_type is not None
+        if fold_ln and has_norm:
+            for block in self.blocks:
+                fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
+                fold_norm(block.ln2, [getattr(block.mlp, "in")])
+            if unembed.bias is None:
+                unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
+            fold_norm(self.ln_final, [unembed])
+        if fold_value_biases:  # after LayerNorm's own biases have gone there
+            for block in self.blocks:
+                if block.attn.variant.passes_constants:
+                    block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
+                    block.attn.v.bias.zero_()
+        if center_writing_weights and has_norm:
+            tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
+            for table in tables:
+                table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
+            for block in self.blocks:
+                centre_output(block.attn.o)
+                centre_output(block.mlp.out)
+        if center_unembed:
+            centre_output(unembed)
+
+    def _validate_attention_fork_supported(self, flag_name: str) -> None:
+        """Every layer here honours every flag; TransformerLens knows only its own attention classes."""
+
+
+def check_constants(model: HookedDecoder) -> None:
+    """Raise ValueError if a variant says that it passes constants, and the rows of what it applies do not sum to 1."""
+    claimed = [block.attn for block in model.blocks if block.attn.variant.passes_constants]
+    if not claimed:
+        return
+    seen: list[torch.Tensor] = []
+    handles = [
+        attn.hook_pattern.register_forward_hook(lambda module, given, pattern: seen.append(pattern)) for attn in claimed
+    ]
+    device = model.embed.original_component.weight.device
+    try:
+        model(torch.arange(min(8, model.cfg.n_ctx), device=device)[None] % model.cfg.d_vocab)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for attn, pattern in zip(claimed, seen, strict=True):
+        rows = attn.variant.mixing_matrix(pattern.to(torch.promote_types(pattern.dtype, torch.float32))).sum(-1)
+        if not torch.allclose(rows, torch.ones_like(rows), atol=0.02):
+            raise ValueError(
+                f"the attention variant {attn.variant.name!r} says that it passes constants on, but rows of what it "
+                f"applies sum to {float(rows.min()):.3g} to {float(rows.max()):.3g}: set passes_constants = False"
+            )
+
+
+def fold_norm(norm: Any, linears: Sequence[Any]) -> None:
+    """Move a LayerNorm's weight and bias into the linear maps that read it.
+
+    What they read then has mean zero, so the mean of each of their rows reads nothing and is taken out.
+    """
+    norm = norm.original_component
+    for linear in linears:
+        linear.bias += linear.weight @ norm.bias
+        linear.weight *= norm.weight
+        linear.weight -= linear.weight.mean(1, keepdim=True)
+    norm.weight.fill_(1)
+    norm.bias.zero_()
+
+
+def centre_output(linear: Any) -> None:
+    """Make what a linear map writes sum to zero over its outputs: LayerNorm and softmax do not see the mean."""
+    linear.weight -= linear.weight.mean(0, keepdim=True)
+    if linear.bias is not None:
+        linear.bias -= linear.bias.mean()

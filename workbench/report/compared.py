@@ -1,0 +1,162 @@
+"""Runs held against each other in a report: two in pairs, example by example, and groups of seeds over their seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from workbench.figures.style import point_name
+from workbench.inspection import Inspected
+from workbench.instruments.comparison import ABOUT_P, compare, compare_over_seeds
+from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.report.groups import shown
+from workbench.report.table import as_text
+
+SHOWN_DIFFERENCES = 15
+LEAST_SAID = 1e-4  # of a p; below it, one is as good as another
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """Two groups of seeds, compared seed by seed (see `comparison.compare_over_seeds`).
+
+    Attributes:
+        first, second: what the groups are called.
+        seeds: how many seeds each has.
+        differences: the table.
+    """
+
+    first: str
+    second: str
+    seeds: tuple[int, int]
+    differences: pd.DataFrame
+
+
+def in_pairs(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
+    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out."""
+    if len(inspected) != 2 or inspected[0].fingerprint != inspected[1].fingerprint:
+        return None
+    first, second = ({name: m for name, m in one.examples.items() if "head" not in m.dims} for one in inspected)
+    return compare(first, second)
+
+
+def over_seeds(inspected: Sequence[Inspected]) -> list[OverSeeds]:
+    """Every later group of several seeds against the first, wherever they have a measure in common."""
+    groups = [group for group in shown(inspected) if not group.alone]
+    found = []
+    for group in groups[1:]:
+        table = compare_over_seeds(groups[0].measured, group.measured)
+        if len(table):
+            seeds = (len(groups[0].members), len(group.members))
+            found.append(OverSeeds(groups[0].name, group.name, seeds, table))
+    return found
+
+
+def surest(differences: pd.DataFrame) -> pd.DataFrame:
+    """The rows worth reading: the smallest p first; among equal ones each measure in turn, its largest effect first."""
+    table = differences.assign(at=_said(differences["p_holm"]), size=_size(differences))
+    table["turn"] = table.groupby(["at", "measure"])["size"].rank(method="first", ascending=False)
+    ordered = table.sort_values(["at", "turn", "size"], ascending=[True, True, False], kind="stable")
+    return ordered.drop(columns=["at", "turn", "size"]).head(SHOWN_DIFFERENCES)
+
+
+def _size(differences: pd.DataFrame) -> pd.Series:
+    """How large a difference is beside its spread: its effect, or over seeds, beside half its interval's width."""
+    if "effect" in differences:
+        return differences["effect"].abs()
+    return (differences["difference"] / (differences["high"] - differences["low"])).abs().fillna(0.0)
+
+
+def _said(p: pd.Series) -> pd.Series:
+    """P as it is shown."""
+    return p.clip(lower=LEAST_SAID).round(4)
+
+
+def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
+    """The rows of a comparison as text, those that differ most surely first; as many as are worth reading."""
+    return [
+        [
+            f"{row['measure']}: {_in_words(row['place'])}" if row["place"] else str(row["measure"]),
+            f"{row['first']:.3f}",
+            f"{row['second']:.3f}",
+            _with_interval(row),
+            str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
+            p_in_words(row["p"]),
+            p_in_words(row["p_holm"]),
+        ]
+        for row in surest(differences).to_dict("records")
+    ]
+
+
+def _with_interval(row: dict[str, float]) -> str:
+    end = "" if np.isnan(row["low"]) else f" [{row['low']:+.3f}, {row['high']:+.3f}]"
+    return f"{row['difference']:+.3f}{end}"
+
+
+def p_in_words(p: float) -> str:
+    """A p to four places, and no smaller than can be told."""
+    return "–" if np.isnan(p) else f"<{LEAST_SAID:.4f}" if p < LEAST_SAID else f"{p:.4f}"
+
+
+def _in_words(place: str) -> str:
+    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda found: point_name(found[1]), place)
+
+
+def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
+    """The comparison of two runs as text."""
+    return f"{comparison_heading(differences)}\n{_as_table(differences, first, second)}"
+
+
+def over_seeds_text(found: OverSeeds) -> str:
+    """The comparison of two groups of seeds as text."""
+    return f"{over_seeds_heading(found)}\n{_as_table(found.differences, found.first, found.second)}"
+
+
+def _as_table(differences: pd.DataFrame, first: str, second: str) -> str:
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in ("", first, second, "difference", "n", "p", "p (Holm)"):
+        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    for row in difference_rows(differences):
+        table.add_row(*row)
+    return as_text(table, 200)
+
+
+def comparison_heading(differences: pd.DataFrame) -> str:
+    """What was compared and how, which of the differences are shown, and what a p is about."""
+    return (
+        f"paired by example: {len(differences)} differences (second less first){_left_out(differences)}; 95 % "
+        f"intervals; p by sign flips, adjusted after Holm for the number of comparisons of the same measure. {ABOUT_P}"
+    )
+
+
+def over_seeds_heading(found: OverSeeds) -> str:
+    """What was compared over seeds and how; what so few seeds can tell."""
+    few = (
+        f" Fewer than {LEAST_FOR_A_VERDICT} seeds in a group are too few for a verdict."
+        if min(found.seeds) < LEAST_FOR_A_VERDICT
+        else ""
+    )
+    return (
+        f"over seeds: {found.second} less {found.first}, {found.seeds[1]} and {found.seeds[0]} seeds, "
+        f"{len(found.differences)} differences{_left_out(found.differences)}; n counts seeds; 95 % intervals, those of "
+        "shares wide enough for seeds that fail though none has yet; p by sharing out the seeds anew, adjusted after "
+        "Holm for the number of comparisons of the same measure: about the two ways of making a model, not about two "
+        f"models.{few}"
+    )
+
+
+def _left_out(differences: pd.DataFrame) -> str:
+    """Which are shown, where not all are, and how many could as well have been."""
+    if len(differences) <= SHOWN_DIFFERENCES:
+        return ""
+    at = _said(differences["p_holm"])
+    last = at.loc[surest(differences).index[-1]]
+    ties = int((at == last).sum())
+    tied = f"p (Holm) {'below' if last <= LEAST_SAID else 'of'} {last:.4f}"
+    which = f"; {ties} have {tied}: of these each measure in turn, its clearest first" if ties > 1 else ""
+    return f", {SHOWN_DIFFERENCES} shown, the smallest p first{which}"
