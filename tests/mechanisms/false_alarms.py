@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom
 
+from tests.mechanisms.planted import CHAINS, Planted
 from workbench.claims import verdicts_on
 from workbench.inspection import Inspected, inspect_run
 from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
@@ -32,6 +34,7 @@ from workbench.tasks import Task, make
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "false-alarms.md"
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+TRAPS = ("<!-- traps: begin -->", "<!-- traps: end -->")
 MODELS = 20
 SEQUENCES = 64
 STATED = 0.05  # of each verdict: how often it may be said of a model that knows nothing
@@ -181,17 +184,46 @@ def table(found: Sequence[Row], n: int = MODELS) -> str:
     return "\n".join(lines)
 
 
-def write(text: str, path: Path = DOCS) -> None:
-    """Put the table between its two marks.
+def traps() -> str:
+    """What is said of every planted trap about chains, and of the sorter in two bases, in Markdown."""
+    heads = ["trap", "what is true", "claim, in which head", "beyond its controls", "needed", "smallest set of heads"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for name, make_trap in CHAINS.items():
+        found = inspect_run(make_trap(), n=SEQUENCES, seed=0, only=["chain_following"])  # type: ignore[arg-type]
+        lines.append(_trap(name.replace("_", " "), (make_trap.__doc__ or "").strip(), found, "chain_following"))
+    for turned in (None, 1):
+        task = make("sorting", **TASKS["sorting"])
+        trap = Planted("sorter", sorter(TASKS["sorting"]["q"], turned, task.n_ctx, pad=True), task)
+        found = inspect_run(trap, n=SEQUENCES, seed=0, only=["minimum", "successor"], conditions=({},))  # type: ignore[arg-type]
+        what = "compiled sorter" if turned is None else "the same in a rotated basis"
+        lines += [_trap(what, "It sorts as Theorem 5.1 says.", found, claim) for claim in ("minimum", "successor")]
+    return "\n".join(lines)
+
+
+def _trap(name: str, truth: str, found: Inspected, claim: str) -> str:
+    verdicts = verdicts_on(found, claim)
+    said = [", ".join(dict.fromkeys(getattr(one, which).value for one in verdicts)) for which in ("holds", "needed")]
+    own = claim.replace("_", " ")
+    own += (
+        "" if found.shown_head is None or claim not in found.needed_heads else f", {where_in_words([found.shown_head])}"
+    )
+    needed = found.needed_heads.get(claim)
+    heads = "–" if needed is None else where_in_words(needed.heads) if needed.heads else "none"
+    return f"| {' | '.join([name, truth, own, *said, heads])} |"
+
+
+def write(text: str, path: Path = DOCS, marks: tuple[str, str] = (BEGIN, END)) -> None:
+    """Put a table between its two marks.
 
     Raises:
         ValueError: if the file lacks them.
     """
+    begin, end = marks
     whole = path.read_text(encoding="utf-8")
-    if BEGIN not in whole or END not in whole:
-        raise ValueError(f"{path} has no place for the table: {BEGIN} … {END}")
-    before, after = whole.split(BEGIN)[0], whole.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    if begin not in whole or end not in whole:
+        raise ValueError(f"{path} has no place for the table: {begin} … {end}")
+    before, after = whole.split(begin)[0], whole.split(end)[1]
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -203,10 +235,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.write and (given.tasks != list(TASKS) or given.models != MODELS):
         parser.error("--write is for the whole table: all tasks, and as many models as it says")
     torch.set_num_threads(1)
+    planted = traps()
     text = table(rows(tasks=given.tasks, n=given.models, progress=True), given.models)
     if given.write:
         write(text)
-    Console().print(text, markup=False, soft_wrap=True)
+        write(planted, marks=TRAPS)
+    Console().print(f"{text}\n\n{planted}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -233,7 +233,10 @@ def share_of_draws(m: Measurement) -> str:
     """The mean share of models with fresh weights, with the range of the draws."""
     if m.low is None or m.high is None or np.isnan(m.low):
         return f"{float(m.values):.1%}"
-    return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
+    low, high = f"{100 * float(m.low):.1f}", f"{100 * float(m.high):.1f}"
+    if low == high:
+        return f"{float(m.values):.1%} in all {m.settings.get('draws', 'models')}"
+    return f"{float(m.values):.1%} ({low} to {high})"
 
 
 def number(m: Measurement) -> str:
