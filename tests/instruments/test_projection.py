@@ -73,7 +73,7 @@ def test_wrong_requests_are_refused(stage: Stage) -> None:
         projection.basis(planted(stage).subject, "enc")
 
 
-def test_accuracy_by_hop_and_overall_agree_with_planted_logits(stage: Stage) -> None:
+def test_accuracy_by_depth_and_overall_agree_with_planted_logits(stage: Stage) -> None:
     task = PointerChain(n=12, k=3, reading="root")
     batch = task.sample(5, generator(0, "accuracy"))
     logits = torch.nn.functional.one_hot(batch.targets, 12).float()
@@ -87,7 +87,7 @@ def test_accuracy_by_hop_and_overall_agree_with_planted_logits(stage: Stage) -> 
         subject=replace(capture.subject, task=task),
     )
     found = accuracy.measure(capture)
-    assert found.dims == ("hop", "example") and list(found.coords["hop"]) == [1, 2, 3]
+    assert found.dims == ("depth", "example") and list(found.coords["depth"]) == [1, 2, 3]
     assert found.values[:, 0] == pytest.approx([1, 1, 2 / 3]) and (found.values[:, 1:] == 1).all()
     whole = overall.measure(capture)
     assert whole.select(unit="position").values == pytest.approx([8 / 9, 1, 1, 1, 1])

@@ -31,7 +31,7 @@ from workbench.validation import harmless
 
 BATCH = 64
 TESTED = 64  # sequences of each condition that causal tests are made on
-FRESH = 32  # and that models with fresh weights are run on: there are several of them
+FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
 MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
 
 __all__ = [
@@ -75,7 +75,7 @@ def inspect_run(
         step: of which checkpoint; by default the end.
         head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
         nulls: controls to make, of those that each instrument and mechanism has; `untrained` is several models with
-            fresh weights, on at most 32 sequences of each condition.
+            fresh weights, on 8 to 32 sequences of each condition.
         causal: make the mechanisms' causal tests too, also of models with fresh weights if they are a control.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         progress: show a progress bar on standard error.
@@ -100,6 +100,8 @@ def inspect_run(
     sequences: list[Int[Tensor, " pos"]] = []
     digest = sha256()
     batches = list(test_batches(subject.task, n, seed, conditions))
+    least, most, in_all = FRESH
+    n_fresh = min(most, max(least, in_all // max(1, len({str(condition) for condition, _, _ in batches}))))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     sets = sets_of_heads(measures, own, other, seed) if causal else {}
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
@@ -116,9 +118,10 @@ def inspect_run(
                 if null != UNTRAINED:
                     one.keep(null, one.measure(under[null]), condition)
         if number == 0:
-            measure_fresh(fresh, measures, batch[:FRESH], names, condition)
+            few = batch[:n_fresh]
+            measure_fresh(fresh, measures, few, names, condition)
             if causal:
-                make_tests_of_fresh(measures, fresh, batch[:FRESH], seed)
+                make_tests_of_fresh(measures, fresh, few, seed)
         if causal and number * BATCH < TESTED:
             make_causal_tests(measures, own, sets, batch, seed)
     return Inspected(
