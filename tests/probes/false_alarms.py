@@ -232,6 +232,13 @@ def tables(keep: dict[str, Any]) -> list[str]:
     return lines
 
 
+def write(lines: list[str]) -> None:
+    """Put lines between the marks in docs/probing.md."""
+    begin, end = "<!-- false alarms: begin -->", "<!-- false alarms: end -->"
+    before, rest = DOCS.read_text(encoding="utf-8").split(begin)
+    DOCS.write_text("\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"]), encoding="utf-8")
+
+
 def main() -> None:
     """Count, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -251,9 +258,7 @@ def main() -> None:
     lines = tables(keep)
     sys.stdout.write("\n".join(lines) + "\n")
     if options.write:
-        begin, end = "<!-- false alarms: begin -->", "<!-- false alarms: end -->"
-        before, rest = DOCS.read_text(encoding="utf-8").split(begin)
-        DOCS.write_text("\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"]), encoding="utf-8")
+        write(lines)
 
 
 if __name__ == "__main__":
