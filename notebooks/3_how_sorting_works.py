@@ -26,6 +26,7 @@ import plotly.io as pio
 
 import workbench
 from workbench import claims, figures
+from workbench.figures.style import NULLS_IN_WORDS
 from workbench.ground_truth import compile_run
 from workbench.inspection import inspect_run
 from workbench.instruments import projection
@@ -83,13 +84,14 @@ figures.paper_projection(trajectory(example, 0, delimiter, tokens=range(len(task
 # %% [markdown]
 # ## How often does each claim hold?
 #
-# All sequences of all lengths. Hatched: the same activations against the truth of another example of equal length.
+# All sequences of all lengths. Hatched: the strongest control, by its name. It is the same activations against the
+# truth of another example of equal length, or eight models of this shape with fresh weights (their mean and range).
 
 # %%
 figures.mechanisms({name: claims.beside(one) for name, one in seen.items()})
 
 # %% [markdown]
-# By length, with the untrained model beside it:
+# By length, with both controls:
 
 # %%
 rates = {name: [claims.by_condition(one, name) for one in seen.values()] for name in mechanisms[1:]}
@@ -126,16 +128,27 @@ known = workbench.see(compiled["compiled, rotated"], task.parse("7 3 12 3 9"))
 figures.projection_map(projection.top_tokens(known), "decoder")
 
 # %% [markdown]
-# How often each claim holds, in brackets against the truth of other examples. Copying is read at several points; here
-# in what the last layer reads.
+# How often each claim holds, in brackets under its strongest control. Copying is read at several points; here in what
+# the last layer reads.
 
 # %%
-rows = {}
-for name, one in seen.items():
-    scores = {claim: (one.measured[claim], one.controls[claim]["mismatched"]) for claim in mechanisms}
-    scores["copy"] = tuple(m.select(point="blocks.0.hook_resid_post") for m in scores["copy"])
-    rows[name] = {claim: f"{m.values:.1%} ({null.values:.1%})" for claim, (m, null) in scores.items()}
-pd.DataFrame(rows).T
+told = {
+    name: {
+        claim: next(v for v in claims.verdicts_on(one, claim) if v.place in ({}, {"point": "blocks.0.hook_resid_post"}))
+        for claim in mechanisms
+    }
+    for name, one in seen.items()
+}
+pd.options.display.max_colwidth = 80
+pd.DataFrame(
+    {
+        name: {
+            claim: f"{v.rate:.1%} ({NULLS_IN_WORDS[v.strongest.null]} {v.strongest.value:.1%})"
+            for claim, v in of.items()
+        }
+        for name, of in told.items()
+    }
+)
 
 # %% [markdown]
 # And the causal tests: answers as claimed after the claimed edit, in brackets answers changed by the one elsewhere.
@@ -164,9 +177,20 @@ rows = {
 pd.DataFrame(rows).T
 
 # %% [markdown]
+# And what may be said of each claim by these numbers: whether it holds beyond its controls, and whether the answers
+# need what is claimed, more than in models with fresh weights, where the same edit can reach the logits by itself:
+
+# %%
+for name, of in told.items():
+    print(name)
+    for claim, v in of.items():
+        print(f"   {claim}: {v.holds.value}; {v.needed.value}")
+
+# %% [markdown]
 # ## Where does the minimum come on top?
 #
-# The claim about the minimum fares worst. At which point of the residual stream does ⊥ point at it, in the decoder
+# The claim about the minimum fares worst: in one of the two seeds it holds least often of all, and its edit does least
+# in both. At which point of the residual stream does ⊥ point at it, in the decoder
 # basis? In brackets the minima of other examples.
 
 # %%
@@ -204,17 +228,23 @@ for name in list(seen)[:2]:
 #
 # - On the compiled sorter every claim holds in all cases, and every claimed edit has the claimed effect in all cases,
 #   turned at random or not. So where a claim holds less often on a trained model, it is the model, not the instrument.
-# - *Identity removed* holds best: in most cases, and nearly all answers fall back to the own token when the MLP is made
-#   to take out the wrong one. *Copy* holds in most cases where the last layer reads (where it costs nothing: the
-#   residual starts as the embedding). *Identity + successor* holds in well over half of the cases; the edit gives
-#   the third token in about half.
-# - *Minimum* holds in a part of the sequences only, though above its control, and how large a part differs with the
-#   seed. The edit of its coordinates seldom moves the answer, where the residual of another example as a whole mostly
-#   does: the first output does rest on what ⊥ holds after attention 0, but mostly not along that direction of the
-#   decoder basis. In many sequences the minimum comes on top later, after the MLP or in the second layer. And sequences
-#   in which the claim fails are sorted about as well as the others.
+# - *Identity removed* stands: it holds in most cases, beyond its controls, and is needed. Nearly all answers fall back
+#   to the own token when the MLP is made to take out the wrong one.
+# - *Copy* holds in most cases where the last layer reads, and that tells nothing: with fresh weights it holds in all,
+#   since the residual starts as the embedding. That the answers need it, its edit does tell. *Identity + successor*
+#   holds in well over half of the cases, beyond its controls; the edit gives the third token in about half, and models
+#   with fresh weights can do as much.
+# - *Minimum* holds in a part of the sequences only, and how large a part differs with the seed: in one it is beyond its
+#   controls, in the other a model with fresh weights may come as far. The edit of its coordinates seldom moves the
+#   answer, where the residual of another example as a whole mostly does: the first output does rest on what ⊥ holds
+#   after attention 0, but mostly not along that direction of the decoder basis. In many sequences the minimum comes on
+#   top later, after the MLP or in the second layer. And sequences in which the claim fails are sorted about as well as
+#   the others.
+# - A verdict of *tells nothing* is about the test, not the model: we know of the compiled sorter that it works as
+#   claimed, but what the edits of *minimum* and *successor* show of it they show of models with fresh weights too.
 # - Hence: accuracy says nothing about the mechanism; a score above its control is not yet the mechanism; the causal
-#   test beside it tells a description that is used from one that goes along.
+#   test beside it tells a description that is used from one that goes along, where models that know nothing do not pass
+#   it.
 #
 # Two seeds of a small model (64 wide, 16 symbols, 1200 steps; 96 sequences of each of eight lengths, causal tests on 64
 # of them). The paper's is 1024 wide, has 100 symbols and trains 100,000 steps at a small learning rate: nothing here
