@@ -26,7 +26,7 @@ import torch
 
 import workbench
 from probes import probe, verdict
-from workbench import figures
+from workbench import claims, figures
 from workbench.inspection import inspect_run
 from workbench.instruments import attention_graph
 
@@ -88,9 +88,10 @@ figures.entropy({name: one.measured["entropy"] for name, one in seen.items()})
 # %% [markdown]
 # ## Probe
 #
-# Can the root be read off the residual right after attention? A linear probe says, next to what it gets from an
-# untrained model of the same shape, from the current token alone and from shuffled labels. (The last row, the control
-# task, gives every token a root at random: where the token itself can be read, any probe learns that.)
+# Can the root be read off the residual right after attention? A linear probe says, next to what it gets from models of
+# the same shape with fresh weights (the best of three), from the current token, from token and position, and from
+# shuffled labels. (The last row, the control task, gives every token a root at random: where the token itself can be
+# read, any probe learns that.)
 
 # %%
 for run in (chacal, standard):
@@ -131,9 +132,18 @@ for name, which in [("answers whose chain runs through the edge", needs_it), ("a
     print(f"{name}: {whole[which].float().mean():.1%} right, {cut[which].float().mean():.1%} with the edge cut")
 
 # %% [markdown]
+# The inspection made such a test too, an edge at each hop, and in the head shown alone. It also looked for the smallest
+# set of heads whose edit loses the answers: a head that attends to the right place need not be one that matters.
+
+# %%
+for line in claims.causal_lines(seen["chacal"], "chain_following"):
+    print(line)
+
+# %% [markdown]
 # ## Answer
 #
 # One ChaCAL layer follows a whole chain because its attention *is* the graph of pointers, and the layer sums the paths
 # of every length in it. A standard layer, trained the same way, stays at one hop. The edges are not decoration: cutting
-# one destroys the answers that need it and leaves the others alone. All of this is one seed of two small models (256
-# sequences a figure); `workbench.train(…, seed=1)` makes another.
+# one in every head destroys the answers that need it and leaves the others alone. The head shown has about half of that
+# to itself, two heads together nearly all. All of this is one seed of two small models (256 sequences a figure);
+# `workbench.train(…, seed=1)` makes another.

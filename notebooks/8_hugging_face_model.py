@@ -17,6 +17,7 @@
 
 # %%
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import plotly.io as pio
@@ -29,9 +30,12 @@ import workbench
 from probes import probe_capture, verdict
 from workbench import figures, tasks
 from workbench.capture import LOGITS, Subject, capture
-from workbench.instruments import NULLS, accuracy, attention_graph, entropy, over_batches
+from workbench.claims import holding_in_words, needing_in_words
+from workbench.instruments import NULLS, Measurement, accuracy, attention_graph, entropy, over_batches
+from workbench.instruments.draws import DRAW, over_draws
 from workbench.interventions import cut_edges
 from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.verdict import strongest_control, verdicts
 from workbench.models.attention import ATTENTION
 from workbench.tasks import correct
 
@@ -62,7 +66,7 @@ config = GPT2Config(
 )
 torch.manual_seed(0)
 gpt2 = GPT2LMHeadModel(config)
-fresh = GPT2LMHeadModel(config).eval()
+fresh = [GPT2LMHeadModel(config).eval() for _ in range(8)]
 optimiser = torch.optim.AdamW(gpt2.parameters(), lr=3e-3)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=1000)
 for step in range(1000):
@@ -131,26 +135,46 @@ figures.canvas(example, layer=1, head=int(mass.select(layer=1).values.argmax()))
 # ## Claims, probes, edits
 #
 # A mechanism is a claim about how the task is solved, with the same control, and with a causal test: an edit of the
-# claimed thing should change the answer as the claim predicts, the same edit elsewhere should not.
+# claimed thing should change the answer as the claim predicts, the same edit elsewhere should not. Both also have to do
+# more than in models that know nothing: eight GPT-2s of the same shape with fresh weights.
 
 # %%
 claims = [MECHANISMS[name] for name in ("minimum", "successor")]
-figures.mechanisms({"gpt2-sorter": [(claim.score(seen).mean(), claim.score(mismatched).mean()) for claim in claims]})
+tests = [claim.causal(hooked, subject, test, workbench.generator(0, "edit")).mean() for claim in claims]
+untrained = []
+for draw, model in enumerate(fresh):
+    model.save_pretrained(folder.with_name(f"fresh-{draw}"))
+    bridge = TransformerBridge.boot_transformers(str(folder.with_name(f"fresh-{draw}")))
+    facts = replace(
+        subject,
+        name=f"fresh {draw}",
+        encoder=model.transformer.wte.weight.detach(),
+        decoder=model.lm_head.weight.detach(),
+        final_norm=model.transformer.ln_f.requires_grad_(False),
+    )
+    untrained.append((bridge, facts, capture(bridge, facts, test, names)))
+pairs, lines = [], []
+for claim, tested in zip(claims, tests, strict=True):
+    rate = claim.score(seen).mean()
+    scores = Measurement.stack([claim.score(one).mean() for _, _, one in untrained], DRAW, range(8))
+    edits = [claim.causal(b, f, test, workbench.generator(0, "edit")).mean() for b, f, _ in untrained]
+    controls = {"mismatched": claim.score(mismatched).mean(), "untrained": over_draws(scores)}
+    causal_draws = Measurement.stack(edits, DRAW, range(8))
+    told = verdicts(rate, controls, scores, tested, causal_draws)
+    pairs.append((rate, strongest_control(rate, told)))
+    lines += [f"{tested.name}: {holding_in_words(told)}", f"   {''.join(needing_in_words(told))}"]
+figures.mechanisms({"gpt2-sorter": pairs})
 
 # %%
-tests = [claim.causal(hooked, subject, test, workbench.generator(0, "edit")).mean() for claim in claims]
+print(*lines, sep="\n")
 figures.causal_tests({"gpt2-sorter": tests})[0]
 
 # %% [markdown]
-# A probe says what can be read at the delimiter, beside a GPT-2 of the same shape with fresh weights.
+# A probe says what can be read at the delimiter, beside the first of these with fresh weights.
 
 # %%
-fresh.save_pretrained(folder.with_name("fresh"))
-untrained = TransformerBridge.boot_transformers(str(folder.with_name("fresh")))
 layers = [point for point in points if point != "blocks.1.hook_resid_pre"]
-found = probe_capture(
-    seen, "minimum", untrained=capture(untrained, subject, test, names), points=layers, positions="delimiter"
-)
+found = probe_capture(seen, "minimum", untrained=untrained[0][2], points=layers, positions="delimiter")
 for point in layers:
     print(f"{point}: {verdict(found.select(point=point))}")
 figures.probe_by_layer(found)
@@ -170,8 +194,9 @@ for layer in range(2):
 #
 # Yes. A model of another library needs seven facts and no more; then accuracy, entropy, attention against the task's
 # truth, the canvas, mechanisms with their causal tests, probes and edits work on it as on our own runs. What they say
-# of this one is a lesson too. Both claims hold in most sequences, far above their control; yet the edit of the claimed
-# coordinates changes hardly an answer as claimed. Putting in the whole residual of another input changes more. So the
+# of this one is a lesson too. Both claims hold in most sequences, beyond their controls; yet the edit of the claimed
+# coordinates changes hardly an answer as claimed: of the minimum none at all, of the successor some, into something
+# else. Putting in the whole residual of another input changes more. So the
 # delimiter *points at* the minimum on the vocabulary's basis, and the model reads it, at least in good part, from
 # elsewhere. The true edges matter: without those of either layer many answers are lost. One small model, one seed,
 # 1,000 steps.
