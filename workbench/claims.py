@@ -196,7 +196,9 @@ def set_in_words(needed: NeededHeads) -> str:
         return "no right answer could be edited, so no set of heads can be found"
     lost = _range(everywhere.tolist())
     if not needed.heads or needed.causal is None or not np.nanmean(everywhere) >= LEAST_LOST:
-        return f"no set of heads is needed: the edit in every head changes {lost} of right answers"
+        by_hop = f" ({lost} by hop)" if everywhere.size > 1 else ""
+        mean = f"{float(np.nanmean(everywhere)):.0%}"
+        return f"no set of heads is needed: the edit in every head changes {mean} of right answers{by_hop}"
     own = _range(_changed(needed.causal).tolist())
     return (
         f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)}: {own} of right "

@@ -27,12 +27,12 @@ STRONGEST = "the strongest at each place, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
 
-def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str = STRONGEST) -> go.Figure:
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str | None = None) -> go.Figure:
     """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
 
     Args:
         runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
-        control: what the controls are, in words; where they differ from place to place, their `labels` name them.
+        control: what the controls are, in words; by default the strongest at each place, if their `labels` name them.
     """
     figure = go.Figure()
     n_bars = 0
@@ -58,6 +58,7 @@ def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], co
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
             )
             named += [(2 * i + which, *each) for pair in pairs for each in _control_names(pair[which])]
+    control = control or (STRONGEST if named else "hatched")
     subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
     framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars).update_layout(scattermode="group")
     figure.update_xaxes(title="share of cases", range=[0, 1.17 if named else 1.03], tickformat=".0%")
