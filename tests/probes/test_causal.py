@@ -104,7 +104,7 @@ def test_as_large_as_is_row_by_row_and_nothing_stays_nothing() -> None:
 def test_few_sequences_give_no_verdict(compiled: dict[str, Run]) -> None:
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=4, judged={}).values()
     assert use.told is Told.TOO_FEW and use.used is None and " of at least 5)" in use.verdict()
-    (use,) = causal_test(compiled["chaser"], "root", point=MID, n=32, judged={}, null_draws=2).values()
+    (use,) = causal_test(compiled["chaser"], "root", point=MID, n=24, judged={}).values()
     assert use.used is True
 
 
