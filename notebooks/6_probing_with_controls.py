@@ -83,8 +83,7 @@ for finding in hops.findings:
 # The ancestors two and more hops up can be read after attention, far better than from the token alone, and far better
 # than from an untrained model. Exchanging them changes hardly more than an exchange with an input of the same label:
 # the layer mixes in all positions of the chain, so they are there, but only the root's value is read by what comes
-# after. (As many *other* directions do change answers: they hold the root.) This is the difference between
-# *decodable* and *used*, in one model at one point.
+# after. This is the difference between *decodable* and *used*, in one model at one point.
 #
 # ## How plainly is it held?
 #
