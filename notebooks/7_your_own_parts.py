@@ -207,7 +207,7 @@ source = '''\
 """Attention distance: how many positions each head looks back, on average.
 
 Shows: which heads read their neighbours and which read from afar. Does not show: what they read there, or that the
-model needs it; a head that reads two places alike has their mean distance. Control: a model of the same shape with
+model needs it; a head that reads two places alike has their mean distance. Control: models of the same shape with
 fresh weights (`untrained`), and attention drawn at random over earlier positions (`random_graph`).
 """
 
