@@ -15,15 +15,16 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import averages
-from workbench.inspection.causes import make_causal_tests, make_tests_of_fresh, sets_of_heads
+from workbench.inspection.causes import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
 from workbench.inspection.measures import MOST_HOPS, UNTRAINED, Measure, Settings, bound
-from workbench.inspection.models import Model, fresh_models, measure_fresh
+from workbench.inspection.models import Model, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.result import Inspected
 from workbench.instruments import NULLS, attention_graph
 from workbench.instruments.basis_overlap import basis_overlap
 from workbench.instruments.projection import from_embedding
 from workbench.interventions import Head
 from workbench.lookup import tell_apart
+from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task
@@ -76,7 +77,8 @@ def inspect_run(
         head: the layer and head to show; by default the one with the most mass on gold paths, on other data.
         nulls: controls to make, of those that each instrument and mechanism has; `untrained` is several models with
             fresh weights, on 8 to 32 sequences of each condition.
-        causal: make the mechanisms' causal tests too, also of models with fresh weights if they are a control.
+        causal: make the mechanisms' causal tests too; where `untrained` is a control also of models that know nothing,
+            some with fresh weights and some with the run's own weights shuffled.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         progress: show a progress bar on standard error.
 
@@ -95,6 +97,10 @@ def inspect_run(
         other = task.sample(BATCH, generator(seed, "selection"), split="test")
     own = Model.of(model, subject, other, head)
     fresh = fresh_models(model, subject, measures, other, (seed, run.config.seed))
+    nothing: list[Model] = []
+    if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
+        mixed = shuffled_models(model, subject, other, TESTED_DRAWS, (seed, run.config.seed))
+        nothing = [*fresh[:TESTED_DRAWS], *mixed]
     control_draws = generator(seed, "control")
     measured_on: list[dict[str, Any]] = []
     sequences: list[Int[Tensor, " pos"]] = []
@@ -121,7 +127,7 @@ def inspect_run(
             few = batch[:n_fresh]
             measure_fresh(fresh, measures, few, names, condition)
             if causal:
-                make_tests_of_fresh(measures, fresh, few, seed)
+                make_tests_of_nulls(measures, nothing, few, seed)
         if causal and number * BATCH < TESTED:
             make_causal_tests(measures, own, sets, batch, seed)
     return Inspected(

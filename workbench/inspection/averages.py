@@ -35,7 +35,7 @@ def averages(
         tests = {key: Measurement.join(parts).mean("example") for key, parts in one.causal.items()}
         if "own" in tests:
             causal[one.name] = tests["own"]
-        parts = [tests[draw] for draw in range(one.n_draws) if draw in tests]
+        parts = [test for key, test in tests.items() if isinstance(key, int)]
         if parts:
             causal_draws[one.name] = Measurement.stack(parts, DRAW, range(len(parts)))
         if "every" in tests:

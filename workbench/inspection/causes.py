@@ -15,7 +15,7 @@ from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
 from workbench.tasks import Batch
 
-TESTED_DRAWS = 5  # models with fresh weights that are edited too
+TESTED_DRAWS = 4  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
 SEARCHED = 32  # sequences on which a set of heads is looked for
 
 
@@ -64,9 +64,9 @@ def make_causal_tests(
                 one.test("set", own, batch, seed, sets[one.name])
 
 
-def make_tests_of_fresh(measures: Sequence[Measure], fresh: Sequence[Model], batch: Batch, seed: int) -> None:
-    """The same tests of models with fresh weights, each in its own best head."""
+def make_tests_of_nulls(measures: Sequence[Measure], nulls: Sequence[Model], batch: Batch, seed: int) -> None:
+    """The same tests of models that know nothing, each in its own best head."""
     for one in measures:
-        if one.name in MECHANISMS:
-            for draw, model in enumerate(fresh[: min(one.n_draws, TESTED_DRAWS)]):
+        if one.name in MECHANISMS and one.n_draws:
+            for draw, model in enumerate(nulls):
                 one.test(draw, model, batch, seed, [model.head] if model.head else None)

@@ -12,7 +12,7 @@ from workbench.instruments import attention_graph
 from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder
-from workbench.models.nulls import untrained
+from workbench.models.nulls import shuffled, untrained
 from workbench.seeds import generator
 from workbench.tasks import Batch
 
@@ -52,6 +52,17 @@ def fresh_models(
         for one in measures:
             if draw < one.n_draws:
                 one.fit(draw, fresh, facts, seeds[0])
+    return found
+
+
+def shuffled_models(
+    model: Decoder, subject: Subject, other: Batch | None, n: int, seeds: tuple[int, int]
+) -> list[Model]:
+    """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
+    found = []
+    for draw in range(n):
+        mixed = shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw))
+        found.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), other))
     return found
 
 

@@ -32,7 +32,8 @@ class Inspected:
         control_examples: mechanism -> null -> its score with the dim `example`, and each example's test condition; of
             `untrained` with the dim `draw` first.
         causal: mechanism -> its causal test, the mean over examples; of claims about heads, in the head shown.
-        causal_draws: mechanism -> the same of each model with fresh weights, dim `draw` first.
+        causal_draws: mechanism -> the same of each model that knows nothing, dim `draw` first: first those with fresh
+            weights, then those with the run's own weights shuffled.
         needed_heads: claim about heads -> the smallest set of heads whose edit loses the answers.
         conditions: the task's test condition of each example.
         sequences: the tokens of each example, without padding.
