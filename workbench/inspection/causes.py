@@ -60,7 +60,9 @@ def make_causal_tests(
         one.test("own", own, batch, seed, [own.head] if own.head else None)
         if one.of_heads:
             one.test("every", own, batch, seed, every)
-            if sets.get(one.name):
+            if sets.get(one.name) == (own.head,):  # the same test
+                one.causal["set"] = one.causal["own"]
+            elif sets.get(one.name):
                 one.test("set", own, batch, seed, sets[one.name])
 
 

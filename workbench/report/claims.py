@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.claims import holding_in_words, needing_in_words, places_in_words, set_in_words
+from workbench.claims import holding_in_words, needing_in_words, places_in_words, set_in_words, verdicts_on
 from workbench.inspection import Inspected
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
@@ -16,10 +16,10 @@ Column = Inspected | Shown
 
 def verdicts_of(one: Column, name: str) -> list[Verdict]:
     """What may be said of a claim of a run, or of several seeds, at each place where it is read."""
-    measured, controls = one.measured[name], one.controls[name]
     if isinstance(one, Inspected):
-        measured, controls = one.of_head(measured), {null: one.of_head(m) for null, m in controls.items()}
-    return verdicts(measured, controls, one.draws.get(name), one.causal.get(name), one.causal_draws.get(name))
+        return verdicts_on(one, name)
+    found = one.draws.get(name), one.causal.get(name), one.causal_draws.get(name)
+    return verdicts(one.measured[name], one.controls[name], *found)
 
 
 Lines = list[tuple[str, list[list[str]]]]
