@@ -22,13 +22,13 @@ class SigmoidAttention(Attention):
 
 
 class ReluAttention(Attention):
-    """relu(scores), each row over its sum."""
+    """relu(scores), each row over its sum: of one at least, else a nearly empty row is rounding and nothing more."""
 
     name = "relu"
 
     def pattern(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
         positive = (self.scores(q, k, at) + 2).relu()
-        return positive / positive.sum(-1, keepdim=True).clamp(min=1e-6)
+        return positive / positive.sum(-1, keepdim=True).clamp(min=1)
 
 
 class DistanceAttention(Attention):
