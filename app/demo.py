@@ -6,7 +6,6 @@ import atexit
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import IO
 
 import streamlit as st
 
+from workbench.children import python
 from workbench.learning import learning_curves
 from workbench.runs import load_run
 from workbench.training import PRESETS, SECONDS
@@ -158,9 +158,8 @@ class Slot:
             path = place(root, name)
             console = tempfile.TemporaryFile()  # noqa: SIM115 (it is read for as long as the run is shown)
             process = subprocess.Popen(
-                # -P: never a folder named workbench where the server was started
-                [sys.executable, "-P", "-m", "workbench", *arguments(path, preset, steps, seed)],
-                stdin=subprocess.DEVNULL,
+                python("app.trainer", *arguments(path, preset, steps, seed)),
+                stdin=subprocess.PIPE,  # that it ends with the server
                 stdout=subprocess.DEVNULL,
                 stderr=console,
             )

@@ -8,8 +8,14 @@ from pathlib import Path
 import streamlit as st
 
 from app import demo, words
+from app.guard import may_write
 from app.state import plain
 from workbench.training import preset_config
+
+NO_TOKEN = (
+    "Only who has the address that `workbench explore` printed, with its token, may train: open that address once "
+    "in this browser."
+)
 
 
 def trains(path: Path) -> bool:
@@ -50,7 +56,14 @@ def live() -> None:
     loss.metric("Loss", f"{so_far.losses[-1]:.3f}" if so_far.losses else "…", chart_data=so_far.losses or None)
     shown = words.share(so_far.accuracies[-1]) if so_far.accuracies else "…"
     accuracy.metric("Right on held-out sequences", shown, chart_data=so_far.accuracies or None)
-    button.button("Stop", icon=":material/stop:", key="demo_stop", on_click=current.stop, disabled=current.stopped)
+    off = current.stopped or not may_write()
+    button.button("Stop", icon=":material/stop:", key="demo_stop", on_click=stop, args=(current,), disabled=off)
+
+
+def stop(running: demo.Demo) -> None:
+    """Stop it, for who may: a browser can be made to click what is disabled."""
+    if may_write():
+        running.stop()
 
 
 def outcome(last: demo.Demo) -> None:
@@ -98,10 +111,15 @@ def form(root: Path) -> None:
     expected = words.seconds(presets[preset] * steps / config.steps)
     with st.container(horizontal=True, vertical_alignment="center"):
         started = st.button(
-            "Train it", icon=":material/play_arrow:", type="primary", key="demo_start", disabled=wrong is not None
+            "Train it",
+            icon=":material/play_arrow:",
+            type="primary",
+            key="demo_start",
+            disabled=wrong is not None or not may_write(),
+            help=None if may_write() else NO_TOKEN,
         )
         st.caption(f"About {expected} on one core, beside this server. On the command line it is:", width="content")
-    if started:
+    if started and may_write():
         try:
             demo.slot().start(root, name, preset, steps, seed)
         except (ValueError, OSError) as error:

@@ -13,7 +13,7 @@ from streamlit.errors import StreamlitAPIException
 from app import sidebar, state
 
 PAGES = ("overview", "canvas", "residual", "entropy", "hops", "mechanisms", "training", "probes", "compare")
-STYLE = Path(__file__).with_name("style.css")
+STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))
 
 
 def refuse_infinity() -> None:
@@ -34,7 +34,7 @@ def _infinite(text: str) -> bool:
 
 
 def main() -> None:
-    st.set_page_config("workbench", page_icon=":material/hub:", layout="wide")
+    st.set_page_config("workbench", page_icon=str(ICON), layout="wide")
     pages = [
         st.Page(f"views/{name}.py", title=name.capitalize(), url_path=name, default=name == "overview")
         for name in PAGES

@@ -7,12 +7,11 @@
 Everything here is imported on first use, so that `import workbench` is fast.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here, not even `typing`: `python -m workbench` has the current folder on its module path.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from workbench.examples import example
     from workbench.inspection import see
     from workbench.models import Decoder, DecoderConfig
@@ -53,7 +52,9 @@ _ROOMS = (
 __all__ = ["Decoder", "DecoderConfig", "example", "generator", "hook", "load_run", "resume", "see", "sweep", "train"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name in _ROOMS:
         return import_module(f"workbench.{name}")
     if name not in _HOMES:

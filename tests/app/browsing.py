@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +24,36 @@ def chromium() -> str | None:
 
 
 @contextmanager
-def browsing() -> Iterator[Any]:
+def browsing(*flags: str) -> Iterator[Any]:
     """A headless Chromium."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, *flags])
         yield browser
         browser.close()
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[str]:
-    """The explorer, started by its own command; its address once it answers."""
+def started(root: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The explorer, started by its own command; the process, and the address that it prints, with its token."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "workbench", "explore", "--root", str(root), "--port", str(port), "--headless"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as server:
+    server = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    with server:
         try:
-            address = f"http://localhost:{port}"
-            for _ in range(240):
-                try:
-                    urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
-                    break
-                except OSError:
-                    time.sleep(0.25)
-            yield address
+            assert server.stdout is not None
+            yield server, next(part for part in server.stdout.readline().split() if part.startswith("http"))
         finally:
-            os.killpg(server.pid, 15)
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[str]:
+    """The same, and its address as anyone on this machine knows it: without the token."""
+    with started(root) as (_, address):
+        yield address.split("/?")[0]
 
 
 def settle(page: Page) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
+from tests.app.browsing import chromium
 from workbench.ground_truth import compile_run
 
 APP = Path(__file__).parents[2] / "app" / "main.py"
@@ -29,6 +31,16 @@ def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compile_run("sorter", root / "turned", {"q": 9, "form": "layernorm", "rotate_seed": 1})
     compile_run("chaser", root / "chaser")
     return root
+
+
+@pytest.fixture(scope="session")
+def require_chromium() -> None:
+    """Skip where there is no browser, or fail where it was to be there."""
+    if chromium() is None:
+        message = "no Chromium on this machine; install it with: apt-get install chromium"
+        if os.environ.get("WORKBENCH_REQUIRE_BROWSER"):
+            pytest.fail(message)
+        pytest.skip(message)
 
 
 @pytest.fixture

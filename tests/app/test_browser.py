@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +14,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import browsing, chromium, open_page, serving, settle
+from tests.app.browsing import browsing, open_page, serving, settle
 from workbench.instruments import attention_graph, projection
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if chromium() is None:
-        message = "no Chromium on this machine; install it with: apt-get install chromium"
-        if os.environ.get("WORKBENCH_REQUIRE_BROWSER"):
-            pytest.fail(message)
-        pytest.skip(message)
+def browser(require_chromium: None) -> Iterator[Any]:
     with browsing() as found:
         yield found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from workbench.cli import commands
@@ -16,6 +17,7 @@ TAKE_FIELDS = (commands.train, commands.data, commands.compile_model, commands.i
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that libraries start import nothing from the current folder
     try:
         options, fields = make_parser().parse_known_args(arguments)
         if fields and options.command not in TAKE_FIELDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from inspect import signature
@@ -125,21 +124,26 @@ def probe(options: argparse.Namespace, fields: list[str]) -> None:
 NOT_SETTINGS = dict.fromkeys(("label", "points", "positions"))  # of a probe, which a preset decides
 
 
-def explore(options: argparse.Namespace, _: list[str]) -> int:
-    import subprocess
-    from importlib.util import find_spec
-
+def explore(options: argparse.Namespace, _: list[str]) -> None:
     if not options.root.is_dir():
         raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
-    app = find_spec("app")
-    assert app is not None and app.submodule_search_locations, "the app is installed with workbench"
-    # The file, not the module: `-m app` would take a folder of that name where the command was typed.
-    start = Path(next(iter(app.submodule_search_locations))) / "__main__.py"
-    command = [sys.executable, str(start), "--root", str(options.root.resolve()), "--port", str(options.port)]
-    command += ["--headless"] if options.headless else []
-    return subprocess.run(command, env=os.environ, check=False).returncode
+
+    from app.server import listen, serve
+
+    sockets = listen(options.port)  # before the half minute that the libraries may take
+    print(f"opening {options.root} …", file=sys.stderr, flush=True)
+
+    def opened(address: str) -> None:
+        say(f"explorer of {options.root}, for you alone: {address}\nCtrl-C ends it")
+        sys.stdout.flush()
+        if not options.headless:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(options.root, sockets, hosts=options.host, opened=opened)
 
 
 def data(options: argparse.Namespace, fields: list[str]) -> None:

@@ -116,7 +116,10 @@ def make_parser() -> Parser:
 
     add = sub.add_parser("explore", help="open the explorer in a browser", allow_abbrev=False)
     add.add_argument("--root", type=Path, default=Path("runs"), help="folder that holds run folders (default: runs)")
-    add.add_argument("--port", type=int, default=8501)
+    add.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
+    add.add_argument(
+        "--host", action="append", default=[], metavar="NAME", help="answer to this name too: that of a tunnel or proxy"
+    )
     add.add_argument("--headless", action="store_true", help="do not open a browser")
     add.set_defaults(command=commands.explore)
 

@@ -9,9 +9,9 @@ import json
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
+from workbench.children import stop_with_the_input
 from workbench.runs import parse_config
 from workbench.training.sweeps.attempt import REPORTED, attempt, in_one_line
 
@@ -19,24 +19,18 @@ from workbench.training.sweeps.attempt import REPORTED, attempt, in_one_line
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored until here, if the sweep runs in the background
     line = b""
-    while not line.endswith(b"\n"):  # not by sys.stdin, which a thread may not be reading when Python ends
+    while not line.endswith(b"\n"):  # not by sys.stdin, which keeps what a thread is to wait for
         part = os.read(0, 65536)
         if not part:
             return
         line += part
-    threading.Thread(target=_stop_with_the_input, daemon=True).start()
+    stop_with_the_input()
     try:
         attempt(parse_config(json.loads(line)), Path(sys.argv[1]))
     except REPORTED as error:
         sys.exit(in_one_line(error))
     except KeyboardInterrupt:
         pass  # stopped before the first step
-
-
-def _stop_with_the_input() -> None:
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 main()

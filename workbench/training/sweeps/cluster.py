@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,18 @@ class Cluster:
         try:
             import ray
         except ImportError:
-            raise ValueError("a sweep on a cluster needs Ray; `pip install 'workbench[ray]'` brings it") from None
+            raise ValueError("a sweep on a cluster needs Ray; `pip install ray` brings it") from None
         self.ray = ray
         self.ours = not ray.is_initialized()
+        self.place = tempfile.TemporaryDirectory()
         if self.ours:
             if address == "local":
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours tells nobody of itself
             try:
                 _knock(address)
-                ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
+                # Ray has its workers import from the folder that it is started in, which may be a stranger's.
+                with chdir(self.place.name):
+                    ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise ValueError(
                     f"there is no Ray cluster to be used at {address!r}: {in_one_line(error)}; `ray start --head` "
@@ -88,6 +92,7 @@ class Cluster:
         self.stop()
         if self.ours:
             self.ray.shutdown()
+        self.place.cleanup()
 
 
 def _knock(address: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from workbench.children import python
 from workbench.training.sweeps.attempt import Ended
 from workbench.training.sweeps.jobs import Job
 
@@ -35,7 +35,7 @@ class Workers:
     def start(self, job: Job) -> None:
         said = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
         process = subprocess.Popen(
-            [sys.executable, "-m", __package__, str(job.folder)],
+            python(__package__, str(job.folder)),
             stdin=subprocess.PIPE,
             stdout=said,
             stderr=said,

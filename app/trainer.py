@@ -1,0 +1,14 @@
+"""The command line in a process beside the explorer's server, with which it ends: `python -P -m app.trainer train`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from workbench.children import stop_with_the_input
+from workbench.cli import main
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the server runs in the background
+    stop_with_the_input()
+    sys.exit(main())
