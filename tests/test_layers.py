@@ -14,7 +14,7 @@ FOUNDATION = {"children", "files", "lookup", "memory", "seeds", "settings", "tie
 MODELLING = FOUNDATION | {"tasks", "models", "objectives"}
 MAY_IMPORT = {
     "children": set(),
-    "files": {"memory"},
+    "files": {"memory", "validation"},
     "lookup": {"validation"},
     "memory": set(),
     "seeds": set(),

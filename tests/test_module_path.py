@@ -15,20 +15,8 @@ import pytest
 from tests.app.browsing import browsing, chromium, settle
 
 # What Python has imported before it looks into any folder; it would not start if these were replaced.
-TINY = [
-    "--steps",
-    "4",
-    "--eval_size",
-    "8",
-    "--batch_size",
-    "4",
-    "--task.n",
-    "8",
-    "--task.k",
-    "2",
-    "--model.d_model",
-    "16",
-]
+SMALL = {"steps": 4, "eval_size": 8, "batch_size": 4, "task.n": 8, "task.k": 2, "model.d_model": 16}
+TINY = ["--quiet", *(part for name, value in SMALL.items() for part in (f"--{name}", str(value)))]
 SWEEP = """
 preset = "chain-chacal"
 settings = {steps = 4, eval_size = 8, batch_size = 4, task = {n = 8, k = 2}, model = {d_model = 16}}
@@ -83,7 +71,7 @@ def test_no_command_imports_from_the_current_folder(trapped: Path) -> None:
     """Every command of the parser, by its script and by `python -m`."""
     module = [sys.executable, "-m", "workbench"]
     torchrun = [str(Path(sysconfig.get_path("scripts")) / "torchrun"), "--nproc-per-node", "2", "-m", "workbench"]
-    quick = ["--quiet", *TINY]
+    quick = TINY
     preset = "chain-chacal"
     run(trapped, "train", preset, "--out", "one", "--workers", "2", *quick)
     run(trapped, "train", preset, "--out", "two", *quick, first=module)
@@ -121,7 +109,7 @@ def test_the_explorer_and_what_it_trains_import_nothing_from_the_current_folder(
     trapped: Path, first: list[str]
 ) -> None:
     assert chromium()
-    run(trapped, "train", "chain-chacal", "--out", "runs/one", "--quiet", *TINY)
+    run(trapped, "train", "chain-chacal", "--out", "runs/one", *TINY)
     command = [*first, "explore", "--root", "runs", "--port", "8655", "--headless"]
     with subprocess.Popen(command, cwd=trapped, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 
 from workbench import tasks
-from workbench.files import new_file
+from workbench.files import check_can_make, new_file
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
@@ -101,8 +101,9 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int
         raise ValueError(f"data is written as {' or '.join(FORMATS)}, not {path.name!r}")
     if path.exists():
         raise ValueError(f"{path} already exists; give another name, or move it away first")
-    if not path.parent.is_dir():
+    if not path.parent.exists():
         raise ValueError(f"there is no folder {path.parent}")
+    check_can_make(path)
     return _write(recipe, path, workers)
 
 

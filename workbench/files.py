@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 
 from workbench.memory import check_memory
+from workbench.validation import brief
 
 MOST_DIGITS = 40  # of a whole number: enough for a seed of 128 bits
 
@@ -88,6 +89,24 @@ def new_folder(path: Path) -> Iterator[Path]:
         made.rename(path)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def check_can_make(path: Path) -> None:
+    """Raise ValueError in one line unless a file or folder can be made at a path; asked before work is done for it."""
+    if "\0" in str(path):
+        raise ValueError("a path has no character of code 0; give another path")
+    try:
+        path.with_name(f".{path.name}.partial__").exists()  # a name too long, also while it is made; a circle of links
+        there = next(parent for parent in (*path.parents, Path()) if os.path.lexists(parent))
+        if not there.is_dir():
+            kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
+            raise ValueError(f"{there} is {kind}, not a folder; give another path than {brief(path)}")
+        if path.is_symlink() and not path.exists():
+            raise ValueError(f"{path} is a link that leads nowhere; give another path, or take it away first")
+        Path(tempfile.mkdtemp(prefix=".", dir=there)).rmdir()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ValueError(f"nothing can be made at {brief(path, 200)}: {why}; give another path") from None
 
 
 def _umask() -> int:

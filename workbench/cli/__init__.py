@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from workbench.cli import commands
 from workbench.cli.fields import parse_fields
-from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, complain
+from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, OF_A_PATH, complain, in_words
 from workbench.cli.parser import make_parser
 
 __all__ = ["main", "parse_fields"]
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(error, BAD_INPUT)
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
+    except OSError as error:
+        bad_path = error.errno in OF_A_PATH
+        return complain(in_words(error) if bad_path else error, BAD_INPUT if bad_path else FAILED)
     except Exception as error:
-        return complain(
-            error if isinstance(error, RuntimeError | OSError) else f"{type(error).__name__}: {error}", FAILED
-        )
+        return complain(error if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}", FAILED)

@@ -105,6 +105,7 @@ def inspect(options: argparse.Namespace, fields: list[str]) -> None:
 def probe(options: argparse.Namespace, fields: list[str]) -> None:
     from probes import ask
     from probes.report import ask_all, save, text
+    from workbench.files import check_can_make
 
     settings = parse_fields(fields)
     own = next((name for name in settings if name in {**signature(ask).parameters, **NOT_SETTINGS}), None)
@@ -112,6 +113,8 @@ def probe(options: argparse.Namespace, fields: list[str]) -> None:
         raise ValueError(f"unrecognised argument '--{own}'; see `workbench probe --help`")
     if options.out is not None and options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise ValueError(f"{options.out} is taken; give a folder that is not there yet")
+    if options.out is not None:
+        check_can_make(options.out)
     how = {"n": options.n, "kind": options.kind, "seed": options.seed, "seeds": options.seeds, "step": options.step}
     how |= {"causal": not options.no_causal, **settings}
     answers = ask_all(options.runs, options.preset, progress=not options.quiet, **how)
@@ -150,6 +153,8 @@ def data(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench import data as sequences
     from workbench.tasks import make
 
+    if options.count < 1:
+        raise ValueError(f"count must be at least 1, not {options.count}")
     if Path(options.task).suffix in sequences.FORMATS:
         if fields:
             raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")

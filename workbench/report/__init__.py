@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import runs
-from workbench.files import write_atomically
+from workbench.files import check_can_make, write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.instruments import Measurement
 from workbench.lookup import check_told_apart, tell_apart
@@ -87,6 +87,8 @@ def inspect(
         raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
     check_formats(export)
     opened = [runs.load_run(path) for path in paths]
+    folder = Path(out) if out is not None else opened[0].path / "inspection"
+    check_can_make(folder / "data")
     how = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
     inspected = [
         inspect_run(run, name=name, **how)  # type: ignore[arg-type]
@@ -98,7 +100,6 @@ def inspect(
     timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
     drawn = [*sections(inspected), *(Section(*timeline_section(followed)) for followed in timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
-    folder = Path(out) if out is not None else opened[0].path / "inspection"
     _write_numbers(folder / "data", inspected, timelines)
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)

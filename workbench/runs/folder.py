@@ -14,7 +14,15 @@ import pandas as pd
 import torch
 
 from workbench import tasks
-from workbench.files import check_contents, new_folder, parse_json, read_metadata, read_text, write_atomically
+from workbench.files import (
+    check_can_make,
+    check_contents,
+    new_folder,
+    parse_json,
+    read_metadata,
+    read_text,
+    write_atomically,
+)
 from workbench.memory import most_memory
 from workbench.models import Decoder
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, parse_config
@@ -276,18 +284,12 @@ def check_no_run(folder: Path) -> None:
     """Raise ValueError if a folder that is to hold runs is a run, or no folder."""
     if (folder / CONFIG).is_file():
         raise ValueError(f"{folder} is a run itself; give another --out")
-    _check_parents(folder / "run")
-
-
-def _check_parents(path: Path) -> None:
-    wrong = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong} is a file, not a folder; give another --out")
+    check_can_make(folder / "run")
 
 
 def check_free(path: Path) -> None:
     """Raise ValueError if there is something at the path where a run should go."""
-    _check_parents(path)
+    check_can_make(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
             raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from workbench.files import new_file, new_folder
+from workbench.files import check_can_make, new_file, new_folder
 from workbench.runs import CHECKPOINTS, Run, load_run
 from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_file_tasks, refusing
 from workbench.sharing.model_card import card
@@ -99,6 +99,8 @@ def unpack(archive: str | Path, out: str | Path) -> Run:
 def receive(source: Path, out: Path, name: object) -> Run:
     """As `unpack`, of a source that errors call by another name."""
     refuse_taken(out)
+    if source.exists() and not (source.is_file() or source.is_dir()):
+        raise ValueError(f"{source} is neither a file nor a folder")
     if not source.exists():
         raise ValueError(f"there is no {name}; `workbench export RUN OUT` makes what can be imported")
     with ExitStack() as opened:
@@ -112,9 +114,10 @@ def receive(source: Path, out: Path, name: object) -> Run:
 
 
 def refuse_taken(out: Path) -> None:
-    """Raise ValueError if there is something at this path already."""
+    """Raise ValueError if there is something at this path already, or nothing can be made there."""
     if os.path.lexists(out) and (out.is_symlink() or not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} already exists, and nothing is overwritten; give another path, or move it away first")
+    check_can_make(out)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
+from workbench.files import check_can_make
 from workbench.training.sweeps.attempt import Crew, Ended
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.jobs import Job, results, survey, write_results
@@ -55,6 +56,7 @@ def sweep(
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     jobs = survey(plan, out)
+    check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
     crew: Crew = Workers(workers or _cores()) if ray is None or not unfinished else Cluster(ray)
     try:
