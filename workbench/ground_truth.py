@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from workbench import runs, tasks
 from workbench.lookup import lookup
 from workbench.models import Decoder, compiled
 from workbench.runs import Run
 from workbench.tasks import Task
-from workbench.validation import one_line
+from workbench.validation import Checked, one_line
 
 
-class Recipe(BaseModel):
+class Recipe(Checked):
     """Settings of a compiled model and of the task it solves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rotate_seed: int | None = Field(None, ge=0, description="turn the residual's basis at random")
 

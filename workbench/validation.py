@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 LONGEST = 800
+
+
+def true_is_no_number(annotation: Any, value: Any) -> Any:
+    """A value for a field of this type; pydantic would take true for 1. Raises pydantic's error for a number."""
+    takes = _within(annotation)
+    if bool not in takes and takes & {int, float}:
+        for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]:
+            if isinstance(one, bool):
+                raise PydanticCustomError("no_number", "Input should be a number")
+    return value
+
+
+def _within(annotation: Any) -> set[Any]:
+    """A type and all the types that it is made of."""
+    if get_origin(annotation) is Literal:
+        return set()
+    parts = get_args(annotation)
+    return set().union(*map(_within, parts)) if parts else {annotation if isinstance(annotation, type) else None}
+
+
+class Checked(BaseModel):
+    """Settings as anyone may write them: frozen, and strict about names, numbers without end, and what is a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        return true_is_no_number(cls.model_fields[str(info.field_name)].annotation, value)
 
 
 def harmless(text: str) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 
 from workbench.lookup import lookup
 from workbench.models.attention import ATTENTION, Attention
-from workbench.validation import one_line
+from workbench.validation import one_line, true_is_no_number
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read
@@ -45,6 +45,12 @@ class DecoderConfig:
     heads: dict[str, Positive] = Field(
         default_factory=dict, description="extra output heads: name -> number of classes"
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: Any) -> Any:
+        fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]
+        return true_is_no_number(fields[info.field_name].annotation, value)
 
     @field_validator("attention", mode="after")
     @classmethod

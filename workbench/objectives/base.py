@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.tasks import Batch
+from workbench.validation import Checked
 
 
-class Settings(BaseModel):
+class Settings(Checked):
     """An objective's settings: plain, frozen, and strict about names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Objective(nn.Module, ABC):

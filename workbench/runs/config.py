@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench import tasks
 from workbench.lookup import lookup
 from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
-from workbench.validation import one_line
+from workbench.validation import Checked, one_line
 
 FORMAT: Literal[1] = 1
 LARGEST_NUMBER = 2**53  # of anything that is counted: floats are exact up to here
 
 
-class RunConfig(BaseModel):
+class RunConfig(Checked):
     """All that decides a run: the same config on the same machine trains the same weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal[1] = Field(FORMAT, description="version of the run folder's format")
     preset: str | None = Field(None, description="the preset it was made from")

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from workbench.lookup import lookup
 from workbench.memory import check_memory
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.ties import exactly, hit, level, on_top
+from workbench.validation import Checked
 
 MAX_ROUNDS = 64
 LONGEST = 2**16  # tokens, symbols, numbers: a setting decides how much a task makes at once
@@ -137,13 +137,11 @@ class Vocabulary:
         return [self.words[int(i)] for i in ids]
 
 
-class Task(BaseModel, ABC):
+class Task(Checked, ABC):
     """A task: its fields are its settings (frozen; an unknown one is an error), its methods make the data.
 
     To add one: subclass in a file of its own under `workbench/tasks/` and add one entry to `TASKS`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     """The task's entry in `TASKS`."""

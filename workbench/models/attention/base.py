@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
+
+from workbench.validation import Checked
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -37,10 +38,8 @@ def remember(memory: Float[Tensor, "batch head pos d"], new: Tensor, at: Int[Ten
         memory[torch.arange(len(at), device=at.device), :, at] = new[:, :, 0].to(memory.dtype)
 
 
-class Settings(BaseModel):
+class Settings(Checked):
     """A variant's settings: plain, frozen, and strict about names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Attention(nn.Module):
