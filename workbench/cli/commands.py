@@ -51,11 +51,19 @@ def _say_trained(runs: Sequence[Any]) -> int:
             continue
         found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
         early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
-        say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+        say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {_evaluated(run)}")
     if stopped:
         return INTERRUPTED
     say(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
     return 0
+
+
+def _evaluated(run: Any) -> str:
+    from workbench.training.data import n_distinct
+
+    different = n_distinct(run.task(), run.config)
+    text = f"{run.config.eval_size} held-out sequences"
+    return text if different == run.config.eval_size else f"{text}, {different} of them distinct"
 
 
 def sweep(options: argparse.Namespace, _: list[str]) -> int:
