@@ -11,7 +11,6 @@ from workbench.models.compiled import sorter
 from workbench.objectives.next_token import next_token
 from workbench.tasks import Task, correct, make
 
-
 N_DISTINCT = 53  # of the 64 inputs drawn
 
 

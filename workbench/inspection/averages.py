@@ -14,7 +14,6 @@ from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import NeededHeads
 
-
 OF_WEIGHTS = "It looks at the weights alone, so that there is no interval over sequences."
 
 
