@@ -77,7 +77,7 @@ def make_parser() -> Parser:
         help="measure runs and write a report",
         description="Measure runs on held-out sequences and write a report with every number behind it. Settings of "
         "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
-        "true …; `workbench list instruments` shows them.",
+        "false …; `workbench list instruments` shows them.",
         usage="workbench inspect RUN [RUN …] [--only NAME …] [--timeline] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         allow_abbrev=False,
     )
