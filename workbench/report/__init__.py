@@ -75,7 +75,7 @@ def inspect(
         only: instruments and mechanisms to measure; by default all that apply.
         settings: theirs, where not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
         timeline: measure every checkpoint too, and draw everything over training.
-        export: formats (`html`, `svg`, `png`) in which to write every figure by itself, under `figures/`.
+        export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
         progress: show a progress bar on standard error.
 
     Raises:

@@ -27,6 +27,11 @@ from workbench.report.groups import Shown, own_head, shown
 MOST_BARS = 256  # tokens
 
 
+def slug(words: str) -> str:
+    """Words of a page as part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"<[^>]*>", " ", words).lower()).strip("-")
+
+
 @dataclass(frozen=True)
 class Section:
     """A heading, a paragraph, and figures."""
@@ -38,7 +43,7 @@ class Section:
     @property
     def slug(self) -> str:
         """The heading as part of a file's name."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return slug(self.title)
 
 
 def sections(inspected: Sequence[Inspected]) -> list[Section]:
