@@ -11,6 +11,7 @@ import pytest
 import workbench
 from workbench.cli import main, parse_fields
 from workbench.runs import run_folders
+from workbench.training.data import held_out
 
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
 
@@ -57,6 +58,18 @@ def test_train_then_list_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "workbench inspect" in capsys.readouterr().out
     assert main(["runs", "--root", str(tmp_path)]) == 0
     assert "one" in capsys.readouterr().out
+
+
+def test_training_says_how_many_of_its_held_out_sequences_are_distinct(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = ["--steps", "1", "--eval-size", "64", "--batch-size", "4", "--quiet", "--task.digits", "1"]
+    assert main(["train", "multiply-vanilla", "--out", str(tmp_path / "run"), *fast]) == 0
+    said = re.search(r"on 64 held-out sequences, (\d+) of them distinct\n", capsys.readouterr().out)
+    assert said is not None
+    run = workbench.load_run(tmp_path / "run")
+    tokens = held_out(run.task(), run.config).tokens
+    assert int(said[1]) == len({tuple(row[:3]) for row in tokens.tolist()}) < 20  # two operands and the sign between
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +135,7 @@ def test_the_table_of_runs_cuts_no_name(
     assert "…" not in text and max(map(len, lines)) <= width
     assert ("multiply-with-a-rather-long-name" in text) == (width >= 80)
     assert "multiplication" in text
-    assert ("left out for want of room: tokens per second" in " ".join(lines)) == (width < 200)
+    assert ("left out for want of room: tokens per second" in " ".join(text.split())) == (width < 200)
     first = "".join(line[: lines[0].index("task.name")].strip() for line in lines[1:])
     assert "multiply-with-a-rather-long-name" in first
 
