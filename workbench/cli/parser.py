@@ -88,7 +88,7 @@ def make_parser() -> Parser:
     add.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
     add.add_argument("--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too")
     add.add_argument("--timeline", action="store_true", help="measure every checkpoint too, and draw it over training")
-    add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
+    add.add_argument("--n", type=int, default=256, help="sequences to draw, per test condition (default: 256)")
     add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")
     add.set_defaults(command=commands.inspect)
