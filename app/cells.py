@@ -24,7 +24,7 @@ def chosen(look: Look) -> tuple[str, int]:
     return point, position
 
 
-def tokens(look: Look, point: str, position: int, *, how: projection.How = "raw", final_norm: bool = False) -> None:
+def tokens(look: Look, point: str, position: int, *, how: projection.How = "raw", final_norm: bool = True) -> None:
     """The panel of the tokens behind the cell, on both bases."""
     with panel("Tokens behind the cell", "cell") as p:
         top = min(8, len(look.opened.subject.encoder))

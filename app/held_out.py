@@ -13,7 +13,7 @@ from workbench.instruments import Measurement
 from workbench.runs import Run, load_run
 from workbench.tasks import Task
 
-MOST, FEWEST = 128, 8  # sequences, of all the task's conditions together
+MOST, FEWEST = 128, 8  # sequences drawn, of all the task's conditions together
 NUMBERS = 2**21  # of one head's patterns of all these sequences, so that long ones are measured in seconds
 SEED = 0
 
@@ -26,6 +26,7 @@ class HeldOut:
     measured: dict[str, Measurement]
     controls: dict[str, dict[str, Measurement]]
     conditions: list[dict[str, Any]]
+    counted: str  # how many sequences, in words: `128 drawn, 97 distinct`
 
 
 def n_each(task: Task) -> int:
@@ -50,7 +51,7 @@ def held_out(
 def _held_out(key: tuple[str, int, int | None], only: tuple[str, ...], settings: dict[str, dict[str, Any]]) -> HeldOut:
     run = load_run(key[0])
     found = inspect_run(run, n=n_each(run.task()), seed=SEED, only=only, settings=settings, step=key[2], causal=False)
-    return HeldOut(found.examples, found.measured, found.controls, found.conditions)
+    return HeldOut(found.examples, found.measured, found.controls, found.conditions, found.counted)
 
 
 def line(run: Run, only: Sequence[str], *, step: int | None = None, settings: str = "", of: str = "run") -> str:

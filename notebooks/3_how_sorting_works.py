@@ -62,7 +62,8 @@ figures.accuracy({name: one.measured["accuracy"] for name, one in seen.items()})
 # ## One input, on both bases
 #
 # The rows of the embedding are the encoder basis, the columns of the unembedding the decoder basis. At every position
-# and point of the residual stream, the token whose direction is largest in the decoder basis: read from the bottom up.
+# and point of the residual stream, the token whose direction is largest in the decoder basis, read through the final
+# norm as the model reads its last residual: from the bottom up.
 
 # %%
 example = workbench.see(trained[1], task.parse("7 3 12 3 9"))

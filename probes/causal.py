@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from probes import features
-from probes.conditions import BASELINES, asked, distinct
+from probes.conditions import BASELINES, asked
 from probes.judgement import Judgement, Worth, judge
 from probes.labels import has_label
 from probes.positions import Rows, Rule
@@ -36,7 +36,7 @@ from workbench.models import Decoder, nulls
 from workbench.models.hooked import hook
 from workbench.runs import Run
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch, Task, distinct, once_each
 
 FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
 MOST_ROWS = 8192  # rows of the label, which are enough for directions of a residual of some hundred
@@ -71,7 +71,8 @@ def causal_test(
         point: hook name of a residual, or of anything with one vector a position.
         positions: where (see `probes.positions`); all positions of a pooled rule are edited at once.
         how: `interchange` (with a sequence whose label is another), `steer` (to the mean of another class), `erase`.
-        n: sequences that are tried; the directions are found on up to 1,024 others, or up to 8,192 rows of them.
+        n: sequences that are drawn to be tried, each distinct one once; the directions are found on up to 1,024 others,
+            or up to 8,192 rows of them.
         seed: of the sequences, and of who is exchanged with whom.
         step: of which checkpoint; by default the end.
         rank: most directions to change; by default all that hold the label.
@@ -135,13 +136,13 @@ class Experiment:
         """Draw the sequences; raises as `causal_test` does."""
         lookup(EDITS, how, "causal test")
         task = run.task()
-        tried = task.sample(n, generator(seed, "causal"), split="test")
+        tried = once_each(task, task.sample(n, generator(seed, "causal"), split="test"))
         fitted = _others(task, task.sample(FITTED_ON, generator(seed, "directions"), split="test"), tried)
         (known, (fitted_y,)), (found, (tried_y,)) = (
             asked(task, batch, [label], positions) for batch in (fitted, tried)
         )
         about = {"model": run.name_at(step), "label": label, "positions": positions, "how": how}
-        about |= {"sequences": n, "seed": seed}
+        about |= {"drawn": n, "distinct": len(tried), "seed": seed}
         return cls(run, step, about, task, seed, rank, fitted, known, fitted_y, tried, found, tried_y)
 
     @property

@@ -21,7 +21,7 @@ from workbench.lookup import lookup
 from workbench.models import nulls
 from workbench.runs import Run
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch, Task, distinct
 
 TRAINED, UNTRAINED, TOKEN, PLACED = "trained", "untrained model", "current token", "token and position"
 SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"
@@ -74,6 +74,11 @@ class Source:
         read, *untrained = (partial(features.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many sequences were drawn, and how many of them are distinct."""
+        return {"drawn": len(self.batch), "distinct": len(distinct(self.task, self.batch.tokens).unique())}
+
 
 def asked(
     task: Task, batch: Batch, names: Sequence[str], positions: Rule
@@ -87,14 +92,6 @@ def asked(
     values = [lookup(known, name, f"label of {task.name}") for name in names]
     where = rows(task, batch, positions, torch.stack([is_labelled(value) for value in values]).any(0))
     return where, [where.label(value) for value in values]
-
-
-def distinct(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-    """The first example that asks what each asks: a task with few questions draws the same ones again and again."""
-    asks = torch.arange(tokens.shape[1]) < task.asked(tokens)[:, None]
-    same = torch.where(asks, tokens, -1).unique(dim=0, return_inverse=True)[1]
-    number = torch.arange(len(tokens))
-    return torch.full_like(number, len(tokens)).scatter_reduce_(0, same, number, "amin")[same]
 
 
 @dataclass(frozen=True)

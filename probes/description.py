@@ -144,7 +144,7 @@ def description_length(
         uniforms.append(uniform)
         curves.append(torch.stack(list(curve.values())))
     coords = {"condition": [TRAINED, *controls], "point": list(source.points), "place": list(found.where.names)}
-    about = {"model": source.name, "label": label, "positions": positions, "kind": kind, "sequences": n, "seed": seed}
+    about = {"model": source.name, "label": label, "positions": positions, "kind": kind, **source.counts, "seed": seed}
 
     def measured(name: str, found_: Tensor, dims: tuple[str, ...], units: str, more: dict[str, Any]) -> Measurement:
         values = found_.double().numpy()

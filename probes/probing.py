@@ -170,7 +170,7 @@ def measure(
             "model": source.name,
             "positions": about["positions"],
             "kind": kind,
-            "sequences": len(source.batch),
+            **source.counts,
             "seed": found.seed,
             "untrained models": len(source.untrained),
             **settings,

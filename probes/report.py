@@ -26,6 +26,7 @@ from workbench.inspection import labels
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.runs import load_run
+from workbench.tasks import counted
 
 
 def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **how: Any) -> list[Answer]:
@@ -63,7 +64,8 @@ def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **how
 def text(answer: Answer) -> str:
     """The question, what is decoded at every point, and what that is worth."""
     found = answer.measured
-    parts = [f"{answer.question}  ({found.settings['model']}, {found.settings['sequences']} sequences)"]
+    n = counted(found.settings["drawn"], found.settings["distinct"])
+    parts = [f"{answer.question}  ({found.settings['model']}, {n} sequences)"]
     for label in found.coords["label"]:
         parts += ["", label.replace("_", " "), _table(found.select(label=label))]
     return "\n".join([*parts, "", *(f"- {finding.in_words()}" for finding in answer.findings)])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import workbench
 from workbench.cli import main, parse_fields
+from workbench.runs import run_folders
+from workbench.training.data import held_out
 
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
 
@@ -54,6 +58,96 @@ def test_train_then_list_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "workbench inspect" in capsys.readouterr().out
     assert main(["runs", "--root", str(tmp_path)]) == 0
     assert "one" in capsys.readouterr().out
+
+
+def test_training_says_how_many_of_its_held_out_sequences_are_distinct(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = ["--steps", "1", "--eval-size", "64", "--batch-size", "4", "--quiet", "--task.digits", "1"]
+    assert main(["train", "multiply-vanilla", "--out", str(tmp_path / "run"), *fast]) == 0
+    said = re.search(r"on 64 held-out sequences, (\d+) of them distinct\n", capsys.readouterr().out)
+    assert said is not None
+    run = workbench.load_run(tmp_path / "run")
+    tokens = held_out(run.task(), run.config).tokens
+    assert int(said[1]) == len({tuple(row[:3]) for row in tokens.tolist()}) < 20  # two operands and the sign between
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two runs, with what a sweep leaves beside them."""
+    folder = tmp_path_factory.mktemp("sweeps") / "x"
+    for name, preset in (("multiply-with-a-rather-long-name", "multiply-seqvcr"), ("second", "multiply-vanilla")):
+        workbench.train(preset, out=folder / name, progress=False, steps=2, eval_size=8, batch_size=4)
+    (folder / "results.parquet").write_bytes(b"PAR1")
+    (folder / "logs").mkdir()
+    return folder
+
+
+def inspected(runs: list[Path], out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
+    """The runs that a report is of, and what is said on standard error."""
+    how = ["--only", "overall", "--n", "4", "--out", str(out), "--quiet"]
+    assert main(["inspect", *map(str, runs), *how]) == 0
+    said = capsys.readouterr().err
+    return sorted(path.name for path in (out / "data").iterdir() if path.is_dir()), said
+
+
+def test_a_folder_of_runs_stands_for_its_runs_and_what_lies_beside_them_is_passed_over(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["multiply-with-a-rather-long-name", "second"]
+    assert inspected([sweep], tmp_path / "folder", capsys) == (names, "")
+    found, said = inspected(sorted(sweep.iterdir()), tmp_path / "glob", capsys)
+    assert found == names
+    wanted = [f"workbench: passed over, as it is no run folder: {sweep / name}" for name in ("logs", "results.parquet")]
+    assert said.splitlines() == wanted
+    folders, passed_over = run_folders([sweep])
+    assert folders == [sweep / name for name in names] and not passed_over
+    probing = ["--n", "40", "--no-causal", "--quiet"]
+    assert main(["probe", str(sweep), str(sweep / "results.parquet"), "position", *probing]) == 2  # not beside a run
+    assert "no run folder" in capsys.readouterr().err
+    assert main(["probe", *map(str, sorted(sweep.iterdir())), "position", *probing]) == 0
+    out, err = capsys.readouterr()
+    assert all(name in out for name in names) and err.count("passed over") == 2
+
+
+def test_what_is_wrong_with_a_run_that_was_named_is_still_said(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{")
+    for wrong in (broken, tmp_path / "nothing", sweep / "thrid"):
+        assert main(["inspect", str(sweep / "second"), str(wrong), "--quiet"]) == 2
+        assert wrong.name in capsys.readouterr().err
+    assert main(["resume", str(sweep)]) == 2
+    assert "it contains the runs multiply-with-a-rather-long-name, second" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [200, 80, 50, 36])
+def test_the_table_of_runs_cuts_no_name(
+    width: int, sweep: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["runs", "--root", str(sweep)]) == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    lines = text.splitlines()
+    assert "…" not in text and max(map(len, lines)) <= width
+    assert ("multiply-with-a-rather-long-name" in text) == (width >= 80)
+    assert "multiplication" in text
+    assert ("left out for want of room: tokens per second" in " ".join(text.split())) == (width < 200)
+    first = "".join(line[: lines[0].index("task.name")].strip() for line in lines[1:])
+    assert "multiply-with-a-rather-long-name" in first
+
+
+def test_list_alone_says_what_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    kinds = [line.split()[2] for line in lines]
+    assert {"presets", "tasks", "probes", "compiled"} < set(kinds) and len(set(kinds)) == len(lines)
+    assert all(len(line.split("  ", 1)[1].strip()) > 10 for line in lines)
+    for kind in kinds:
+        assert main(["list", kind]) == 0 and capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", ["presets", "fields", "tasks", "variants", "objectives", "instruments", "mechanisms"])

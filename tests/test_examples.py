@@ -11,6 +11,8 @@ from workbench.models.compiled import sorter
 from workbench.objectives.next_token import next_token
 from workbench.tasks import Task, correct, make
 
+N_DISTINCT = 53  # of the 64 inputs drawn
+
 
 @pytest.fixture(scope="module")
 def task() -> Task:
@@ -36,12 +38,17 @@ def test_the_same_arguments_give_the_same_held_out_input(task: Task, model: work
 def test_hard_and_easy_ones_are_in_the_order_of_the_loss(task: Task, model: workbench.Decoder) -> None:
     def losses(which: str) -> list[float]:
         with torch.no_grad():
-            found = [example(model, task, i, which=which) for i in range(0, POOL, 7)]
+            found = [example(model, task, i, which=which) for i in range(0, N_DISTINCT, 7)]
             return [float(next_token(model(batch.tokens), batch)) for batch in found]
 
     hardest, easiest = losses("hardest"), losses("easiest")
     assert hardest == sorted(hardest, reverse=True) and easiest == sorted(easiest)
     assert hardest[0] > easiest[0]
+
+
+def test_inputs_in_order_of_the_loss_come_once_each(task: Task, model: workbench.Decoder) -> None:
+    found = {task.question(example(model, task, i, which="hardest").tokens[0]) for i in range(N_DISTINCT)}
+    assert len(found) == N_DISTINCT
 
 
 def test_wrong_ones_are_wrong(task: Task, model: workbench.Decoder) -> None:
@@ -61,7 +68,7 @@ def test_a_model_without_failures_says_so() -> None:
     ("arguments", "message"),
     [
         ({"number": -1}, "numbered from 0, not -1"),
-        ({"number": POOL, "which": "hardest"}, f"numbered 0 to {POOL - 1}, not {POOL}"),
+        ({"number": POOL, "which": "hardest"}, f"numbered 0 to {N_DISTINCT - 1}, not {POOL}"),
         ({"which": "worst"}, "there is: any, easiest, hardest, wrong"),
         ({"operations": 3}, "no condition 'operations'"),
     ],

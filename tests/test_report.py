@@ -114,7 +114,7 @@ def test_unusable_input_writes_nothing(root: Path) -> None:
         ({"only": ["minimum"]}, "nothing that was asked for can be measured; minimum: "),
         ({"settings": {"entropy": {"alfa": 2}}}, "entropy has no setting 'alfa'; there is: alpha"),
         ({"settings": {"entropy": {"alpha": -1}}}, "alpha > 0"),
-        ({"export": ["pdf"]}, "there is: html, svg, png"),
+        ({"export": ["gif"]}, "there is: html, svg, png, pdf"),
     ):
         with pytest.raises(ValueError, match=said):
             inspect([root / "chain-chacal"], out=root / "never", n=8, **wrong)  # type: ignore[arg-type]
@@ -132,11 +132,15 @@ def test_only_what_is_asked_for_is_measured_with_its_settings(root: Path, tmp_pa
 def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("kaleido")
     report = inspect(
-        [root / "chain-chacal"], out=tmp_path, n=8, only=["accuracy", "entropy"], export=["html", "svg", "png"]
+        [root / "chain-chacal"], out=tmp_path, n=8, only=["accuracy", "entropy"], export=["html", "svg", "png", "pdf"]
     )
-    assert {path.suffix for path in report.figures} == {".html", ".svg", ".png"}
-    assert len({path.stem for path in report.figures}) * 3 == len(report.figures)
+    assert {path.suffix for path in report.figures} == {".html", ".svg", ".png", ".pdf"}
+    names = [path.stem for path in report.figures if path.suffix == ".pdf"]
+    assert len({path.stem for path in report.figures}) * 4 == len(report.figures) == 4 * len(names)
     assert all(path.stat().st_size > 1000 for path in report.figures)
+    assert all(path.read_bytes().startswith(b"%PDF") for path in report.figures if path.suffix == ".pdf")
+    assert names[0] == "accuracy-by-depth" and "matrix-entropy-matrix-entropy-by-layer" not in names
+    assert not any(name.rsplit("-", 1)[-1].isdigit() for name in names), names
     (drawn,) = (part for part in sections(report.inspected) if part.title.startswith("Accuracy"))
     table = pd.read_csv(tmp_path / "data" / "chain-chacal" / "accuracy.csv")
     line = drawn.drawn[0].data[0]
@@ -149,7 +153,7 @@ def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, 
 
 
 def page_of(folder: Path) -> str:
-    (path,) = (folder / "figures").glob("accuracy-by-depth-1.html")
+    (path,) = (folder / "figures").glob("accuracy-by-depth.html")
     return path.read_text(encoding="utf-8")
 
 

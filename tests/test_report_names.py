@@ -14,7 +14,7 @@ import pytest
 import workbench
 from workbench.lookup import check_told_apart, tell_apart
 from workbench.report import inspect
-from workbench.report.figure_files import write_figures
+from workbench.report.figure_files import stems, write_figures
 from workbench.report.groups import group_names, shown
 from workbench.report.sections import Section
 from workbench.training import preset_config
@@ -115,6 +115,37 @@ def test_figures_of_sections_with_one_slug_are_numbered() -> None:
     check_told_apart(["a", "b"], "things")
     with pytest.raises(ValueError, match="two things would be named 'a' and 'A'"):
         check_told_apart(["a", "A"], "things")
+
+
+def titled(title: str, subtitle: str = "") -> go.Figure:
+    return go.Figure().update_layout(title={"text": title, "subtitle": {"text": subtitle}})
+
+
+def test_a_figure_s_file_says_what_is_drawn() -> None:
+    drawn = [
+        Section("Over training: a", "", [titled("Accuracy"), titled("Accuracy by <b>depth</b>"), titled("Loss")]),
+        Section("Entropy", "", [titled("Entropy"), titled("Entropy by layer")]),
+        Section("Gold", "", [*(titled("Mass", of) for of in ("first run: n 4", "second<br>n 4", "second"))]),
+    ]
+    assert stems(drawn) == [
+        "over-training-a-accuracy",
+        "over-training-a-accuracy-by-depth",
+        "over-training-a-loss",
+        "entropy",
+        "entropy-by-layer",
+        "gold-mass-first-run",
+        "gold-mass-second",
+        "gold-mass-second-2",
+    ]
+
+
+def test_a_browser_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise RuntimeError("Kaleido requires Google Chrome")
+
+    monkeypatch.setattr("plotly.io.write_images", missing)
+    with pytest.raises(ValueError, match=r"^pdf figures are drawn by Chrome or Chromium, which could not be started"):
+        write_figures(tmp_path, [Section("One", "", [titled("Two")])], ["pdf"])
 
 
 def test_every_figure_has_its_own_file_whatever_signs_its_run_has(tmp_path: Path) -> None:

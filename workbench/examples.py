@@ -12,9 +12,9 @@ from workbench.lookup import lookup
 from workbench.models import Decoder
 from workbench.objectives.next_token import next_token
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task, correct
+from workbench.tasks import Batch, Task, correct, counted, once_each
 
-POOL = 64  # inputs that the hard ones are looked for among
+POOL = 64  # inputs drawn, among the distinct ones of which the hard ones are looked for
 
 WHICH = {
     "any": "any input",
@@ -32,7 +32,8 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
     Args:
         model: whose answers decide which inputs are wrong or hard.
         task: what to sample.
-        number: which one, from 0. Among `any`, it is the seed; otherwise a place in the order among 64 inputs.
+        number: which one, from 0. Among `any`, it is the seed; otherwise a place in the order among 64 inputs, of which
+            those that were drawn twice count once.
         which: `any`; `wrong`, those with a wrong answer, the largest loss first; `hardest`, `easiest`.
         condition: narrows the draw, as for `task.sample`.
 
@@ -44,7 +45,7 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
         raise ValueError(f"inputs are numbered from 0, not {number}")
     if which == "any":
         return task.sample(1, generator(number, "example"), split="test", **condition)
-    pool = task.sample(POOL, generator(0, "examples"), split="test", **condition)
+    pool = once_each(task, task.sample(POOL, generator(0, "examples"), split="test", **condition))
     logits = model.eval()(pool.tokens)
     loss = _losses(logits, pool)
     order = loss.argsort(descending=which != "easiest", stable=True)
@@ -52,11 +53,12 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
         wrong = ((correct(logits, pool) < 1) & pool.loss_mask).any(-1)
         order = order[wrong[order]]
     if number >= len(order):
+        inputs = f"{POOL} inputs" + (f" ({counted(POOL, len(pool))})" if len(pool) < POOL else "")
         raise ValueError(
-            f"of {POOL} inputs {len(order) or 'none'} {'has' if len(order) == 1 else 'have'} a wrong answer"
+            f"of {inputs} {len(order) or 'none'} {'has' if len(order) == 1 else 'have'} a wrong answer"
             + (f"; their numbers are 0 to {len(order) - 1}" if len(order) else ", so there is no failure to show")
             if which == "wrong"
-            else f"these inputs are numbered 0 to {POOL - 1}, not {number}"
+            else f"these inputs are numbered 0 to {len(order) - 1}, not {number}"
         )
     chosen = int(order[number])
     found = pool[chosen : chosen + 1]

@@ -42,7 +42,7 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
     """
     metrics, config = run.metrics(), run.config
     about = {
-        "accuracy": ("Accuracy", "share", f"On the same {config.eval_size:,} held-out sequences at every evaluation."),
+        "accuracy": ("Accuracy", "share", f"On the same {config.eval_size:,} held-out sequences drawn, each time."),
         "loss": ("Loss", "nats" if set(config.objectives) == {"next_token"} else "sum of objectives", "Of one batch."),
     }
     found = {}

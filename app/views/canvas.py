@@ -60,9 +60,9 @@ def canvas(look: Look) -> None:
             code(look, f"figure = figures.canvas(seen, {how})", imports=("from workbench import figures",)),
             "Hover a token to see what it reads and rests on; click a cell or a token, or move with the arrow keys; a "
             "click on an edge cuts it, in the panel below. A cell holds the token whose vector is largest in the "
-            "residual there, underlined in green where it is the right answer. Where a head looks does not show what "
-            "it reads there, nor that it matters; a large token need not be used. Answers are given the true tokens "
-            "before them.",
+            "residual there (decoder: after the final norm, as the model reads its last one), underlined in green "
+            "where it is the right answer. Where a head looks does not show what it reads there, nor that it matters; "
+            "a large token need not be used. Answers are given the true tokens before them.",
             place=picture,
             cell=cells.move,
             token=focus_on,

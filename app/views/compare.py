@@ -106,8 +106,8 @@ def _canvas(p: Panel, sides: Sides, name: str, look: Look, how: dict[str, Any]) 
         figures.canvas(look.seen, **how),
         {"attention": matrices, "residual": table},
         code(sides.first, line, imports=(FIGURES,), beside=look if look.suffix else None),
-        "A cell holds the token whose vector is largest in the residual there; click a token to see its edges alone. "
-        "Where a head looks does not show what it reads there, nor that it matters.",
+        "A cell holds the token whose vector is largest in the residual there (decoder: after the final norm); click a "
+        "token to see its edges alone. Where a head looks does not show what it reads there, nor that it matters.",
         token=focus_on,
     )
 
@@ -146,8 +146,9 @@ def _cells(p: Panel, sides: Sides, basis: str, start: int) -> None:
         figures.residual_difference(first, second, basis=basis, start=start),
         {"A": tables[0], "B": tables[1]},
         code(sides.first, line, imports=(FIGURES,), beside=sides.second),
-        "The token whose vector is largest in the residual, at the layers that both have; halves where the two differ. "
-        "Equal top tokens may come with different sizes, and a large token need not be used.",
+        "The token whose vector is largest in the residual (decoder: after the final norm), at the layers that both "
+        "have; halves where the two differ. Equal top tokens may come with different sizes, and a large token need not "
+        "be used.",
     )
 
 

@@ -50,7 +50,7 @@ def spectra(look: Look) -> None:
             figure,
             {"this-input": one, "held-out": held.measured[name]},
             code(look, *measured(look, name, settings), f"figure = {drawn}[0]", imports=instrument(name)),
-            held.measured[name].caption,
+            f"{held.measured[name].caption} Held-out sequences: {held.counted}.",
         )
     if name == "spectrum":
         st.info(

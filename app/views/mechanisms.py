@@ -24,7 +24,7 @@ from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 
 SEED = 0
-MOST, NUMBERS = 256, 2**22  # held-out sequences, and numbers in one head's patterns of all of them, at most
+MOST, NUMBERS = 256, 2**22  # held-out sequences drawn, and numbers in one head's patterns of all of them, at most
 TESTED = 64  # sequences of each test condition that a causal test is made on
 LISTED = 10  # failing sequences
 EVERY = "every hop"
@@ -80,8 +80,8 @@ def of_the_task(look: Look, names: list[str]) -> None:
     with st.container(border=True, key="panel-claims-here"):
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
         st.caption(
-            f"Shares of the cases in which a claim holds: on this input; over {len(found.conditions)} held-out "
-            "sequences, with 95 % intervals in brackets; and under its controls (untrained: mean and range of eight "
+            f"Shares of the cases in which a claim holds: on this input; over held-out sequences ({found.counted}), "
+            "with 95 % intervals in brackets; and under its controls (untrained: mean and range of eight "
             "models with fresh weights). What can be read off the model need not be used by it: for that see the "
             "causal test."
         )
@@ -106,8 +106,8 @@ def rates(held: Held) -> None:
             {name: found.measured[name] for name in names}
             | {f"{name}-{null}": m for name in names for null, m in found.controls[name].items()},
             held.code(drawing),
-            f"How often each claim holds over {len(found.conditions)} held-out sequences, with 95 % intervals, beside "
-            "the strongest control at each place. A claim that holds as often under a control says nothing of this "
+            f"How often each claim holds over held-out sequences ({found.counted}), with 95 % intervals, beside the "
+            "strongest control at each place. A claim that holds as often under a control says nothing of this "
             "model.",
         )
 

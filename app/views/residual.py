@@ -12,6 +12,10 @@ from workbench import figures
 from workbench.instruments import projection, unexplained
 from workbench.instruments.trajectory import ranks, trajectory
 
+FINAL_NORM = (
+    "The decoder basis is read as the model reads its last residual, so that the last row says what the model says. "
+    "Off: the residual as it is. The encoder basis has no part in it."
+)
 HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "least-squares coordinate"}
 
 
@@ -23,7 +27,9 @@ def maps(look: Look) -> None:
         how = left.selectbox(
             "Measured by", list(HOW), key="how_measured", format_func=HOW.__getitem__, bind="query-params"
         )
-        final_norm = right.toggle("After the final norm", key="final_norm", bind="query-params")
+        final_norm = right.toggle(
+            "Through the final norm", value=True, key="final_norm", bind="query-params", help=FINAL_NORM
+        )
         start = first_drawn(len(projection.sequence(seen, 0)), place=more)
         picture = st.container()
         point, position = cells.chosen(look)
@@ -44,8 +50,9 @@ def maps(look: Look) -> None:
                 imports=imports,
             ),
             "Each cell holds the token whose vector is largest in the residual: among the rows of the embedding "
-            "(encoder: read as input) and the columns of the unembedding (decoder: read as output). Underlined where "
-            "it is the right answer. Click a cell, or move with the arrow keys. Large does not mean used.",
+            "(encoder: read as input) and the columns of the unembedding (decoder: read as output, through the final "
+            "norm unless that is switched off). Underlined where it is the right answer. Click a cell, or move with "
+            "the arrow keys. Large does not mean used.",
             place=picture,
             cell=cells.move,
         )

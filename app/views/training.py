@@ -262,8 +262,8 @@ def sequences(look: Look) -> str:
     """On what it was measured, in words."""
     conditions = some(look.opened.subject.task)
     named = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in conditions if one)
-    each = f"{N} sequences of each of {named}" if named else f"{N} sequences"
-    return f"On the same {each}, held out; 95 % intervals over sequences, not over seeds."
+    each = f"{N} sequences drawn of each of {named}" if named else f"{N} sequences drawn"
+    return f"On the same {each}, held out, each distinct one once; 95 % intervals over sequences, not over seeds."
 
 
 training(current())

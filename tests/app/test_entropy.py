@@ -111,7 +111,8 @@ def test_the_other_measures_of_the_spectrum_are_drawn_as_they_can_be(explorer: A
     page(explorer, "entropy", run="sorter", entropy_measure=MEASURES[measure][0])
     assert not explorer.error
     if measure == "spectrum":
-        assert titles(explorer) == ["Spectrum by layer: mean of 128 held-out sequences"]
+        assert titles(explorer) == ["Spectrum by layer: mean of 118 held-out sequences"]
+        assert any("Held-out sequences: 128 drawn, 118 distinct." in text.value for text in explorer.caption)
         assert "not one number at a layer" in explorer.info[0].value
     else:
         assert [title.value for title in explorer.subheader] == PANELS

@@ -19,6 +19,7 @@ from workbench import claims
 from workbench.edits import CutEdge, try_edit
 from workbench.ground_truth import compile_run
 from workbench.inspection import inspect_run
+from workbench.inspection import test_batches as drawn_batches
 
 HERE, HELD, FAILS, CAUSAL, EDIT = (
     "What is claimed, and whether it holds on this input",
@@ -94,12 +95,18 @@ def test_every_kind_of_run_has_its_claims_and_the_code_of_every_panel_makes_its_
         assert support.check_code(explorer) == (4 if by else 3)
 
 
-def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(explorer: AppTest) -> None:
+def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
+    explorer: AppTest, run_root: Path
+) -> None:
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
     assert badges(explorer)[1:] == ["holds on this input"] * 3
     rate, control, _ = support.charts(explorer)[1]["data"]
     assert _numbers(rate["y"]) == [1] * 8 and max(_numbers(control["y"])) < 1
-    assert any(f"It holds in all of the {8 * 32} held-out" in text.value for text in explorer.caption)
+    task = workbench.load_run(run_root / "sorter").task()
+    distinct = sum(len(batch) for _, _, batch in drawn_batches(task, 32, 0))
+    captions = [text.value for text in explorer.caption]
+    assert any(f"It holds in all of the {distinct} held-out" in text for text in captions) and distinct < 8 * 32
+    assert sum(f"held-out sequences ({8 * 32} drawn, {distinct} distinct)" in text for text in captions) == 2
     as_claimed, changed = support.charts(explorer)[2]["data"]
     assert _numbers(as_claimed["x"]) == _numbers(changed["x"]) == [1, 1, 0]
 

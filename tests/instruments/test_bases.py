@@ -55,7 +55,9 @@ def test_coordinates_give_back_what_the_residual_was_made_of(stage: Stage) -> No
 def test_every_way_agrees_on_an_orthonormal_basis(stage: Stage) -> None:
     basis = torch.linalg.qr(random(8, 8).double()).Q[:5]
     subject, x = with_bases(stage, basis, basis), random(4, 8).double()
-    raw, cosine, coordinates = (projection.components(subject, x, "decoder", how=how) for how in projection.UNITS)
+    raw, cosine, coordinates = (
+        projection.components(subject, x, "decoder", how=how, final_norm=False) for how in projection.UNITS
+    )
     assert torch.allclose(raw, coordinates) and torch.allclose(raw / x.norm(dim=-1, keepdim=True), cosine)
 
 

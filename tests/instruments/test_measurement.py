@@ -49,6 +49,21 @@ def test_equal_values_in_other_units_do_not_tell_how_they_vary() -> None:
     assert np.isnan(found.low[0]) and np.isnan(found.high[0]) and found.values[0] == 0
 
 
+@pytest.mark.parametrize("units", ["share", "nats", "positions"])
+@pytest.mark.parametrize("n", [2, 5, 64, 256])
+def test_numbers_that_are_equal_but_for_rounding_have_no_interval_beside_their_mean(units: str, n: int) -> None:
+    """What depends on the weights alone comes out a hair different from batch to batch."""
+    for value in (1e-3, 0.3, 1 / 3, 0.9):
+        exact = np.full(n, value)
+        for values in (exact, exact.astype(np.float32), exact * np.where(np.arange(n) < n // 2, 1, 1 + 1e-8)):
+            found = Measurement("Weights", values, ("example",), {"example": range(n)}, units).mean()
+            assert found.low is not None and found.high is not None
+            if units == "share":  # may be outcomes, of which a sample need not show every kind
+                assert found.low <= found.values <= found.high and found.high - found.low > 1e-3
+            else:
+                assert np.isnan(found.low) and np.isnan(found.high)
+
+
 @pytest.mark.parametrize(
     ("units", "least", "most"),
     [

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.capture import LOGITS, Capture
+from workbench.capture import LOGITS, Capture, Subject, capture
 from workbench.instruments import accuracy, overall, projection
+from workbench.models import Decoder
 from workbench.seeds import generator
 from workbench.tasks.pointer_chain import PointerChain
+from workbench.training import preset_config
+from workbench.training.presets import PRESETS
 
 Stage = Callable[..., Capture]
 
@@ -56,12 +59,54 @@ def test_top_tokens_of_one_example_are_sorted_and_named(stage: Stage) -> None:
     assert "label" in found.frame()
 
 
-def test_final_norm_is_applied_only_when_asked(stage: Stage) -> None:
+def test_the_decoder_basis_is_read_after_the_final_norm_and_the_encoder_basis_never(stage: Stage) -> None:
     capture = planted(stage)
-    plain, normed = projection.top_tokens(capture), projection.top_tokens(capture, final_norm=True)
+    normed, plain = projection.top_tokens(capture), projection.top_tokens(capture, final_norm=False)
     length = float(capture["blocks.0.hook_resid_mid"][0, 0].norm())
-    assert normed.values[0, 0, 0, 0] * length == pytest.approx(plain.values[0, 0, 0, 0], rel=1e-5)
+    encoder, decoder = ([m.select(basis=basis).values[0, 0, 0] for m in (normed, plain)] for basis in projection.BASES)
+    assert encoder[0] == encoder[1]
+    assert decoder[0] * length == pytest.approx(decoder[1], rel=1e-5) and abs(length - 1) > 0.1
     assert normed.settings["final_norm"] is True and plain.settings["final_norm"] is False
+
+
+def of_every_kind() -> list[str]:
+    """A preset of each kind of model: its attention, norm, positions and task."""
+    found: dict[str, str] = {}
+    for name in PRESETS:
+        config = preset_config(name, {})
+        model = config.model
+        kind = (str(model.attention), model.norm, model.positions, model.tied, config.task["name"])
+        found.setdefault(str(kind), name)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("preset", of_every_kind())
+@pytest.mark.parametrize("unembed_bias", [False, True])
+def test_the_last_row_of_the_decoder_basis_says_what_the_model_says(preset: str, unembed_bias: bool) -> None:
+    """With a final norm that scales and shifts each direction differently, so that leaving it out would show."""
+    config = preset_config(preset, {"model": {"unembed_bias": unembed_bias}})
+    task = config.make_task()
+    model = Decoder(config.model, generator(0, preset))
+    chance = generator(1, preset)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("final_norm") or name == "unembedding.bias":
+                parameter.copy_(torch.randn(parameter.shape, generator=chance))
+    batch = task.sample(8, generator(0, "batch"))
+    subject = Subject.of(model, task, preset)
+    last = projection.from_embedding(subject)[-1]
+    with torch.no_grad():
+        seen, logits = capture(model, subject, batch, [last]), model(batch.tokens)
+    found = projection.components(subject, seen[last], "decoder")
+    assert torch.allclose(found, logits, atol=1e-4)
+    for example in range(8):
+        table = projection.top_tokens(seen, example=example, top=1, points=[last]).select(basis="decoder", rank=1)
+        length = int(task.lengths(batch.tokens)[example])
+        assert table.labels is not None
+        assert table.labels[0].tolist() == task.words(logits[example, :length].argmax(-1))
+    if config.model.norm == "layernorm":
+        plain = projection.components(subject, seen[last], "decoder", final_norm=False)
+        assert (plain.argmax(-1) != logits.argmax(-1)).any()
 
 
 def test_wrong_requests_are_refused(stage: Stage) -> None:

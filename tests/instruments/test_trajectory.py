@@ -58,9 +58,9 @@ def test_no_token_is_on_top_of_a_zero_vector(stage: Stage) -> None:
 @pytest.mark.parametrize("how", projection.UNITS)
 def test_a_trajectory_is_the_projection_at_each_point(stage: Stage, how: Any) -> None:
     seen = stage([[1, 2, 3]])
-    found = trajectory(seen, 0, 2, tokens=range(5), how=how, final_norm=True)
+    found = trajectory(seen, 0, 2, tokens=range(5), how=how)
     point = "blocks.1.hook_resid_mid"
-    expected = projection.components(seen.subject, seen[point][0, 2], "decoder", how=how, final_norm=True)
+    expected = projection.components(seen.subject, seen[point][0, 2], "decoder", how=how)
     assert found.select(basis="decoder", point=point).values == pytest.approx(expected.numpy(), rel=1e-5, abs=1e-6)
     assert found.units == projection.UNITS[how]
 
@@ -71,6 +71,13 @@ def test_what_one_layer_s_attention_writes_can_be_followed(sorted_once: Capture)
     found = trajectory(written, 0, 3, tokens=range(11), points=["blocks.0.hook_attn_out"]).values[:, 0]
     assert found[0] == pytest.approx(np.zeros(11), abs=1e-6)
     assert found[1] == pytest.approx(np.eye(11)[2], abs=1e-3)  # but for what the softmax leaves the others
+
+
+def test_what_is_written_to_the_residual_has_no_norm_of_its_own(stage: Stage) -> None:
+    seen = stage([[1, 2, 3]], activations={"blocks.0.hook_attn_out": torch.full((1, 3, 8), 2.0)})
+    point = "blocks.0.hook_attn_out"
+    found = trajectory(seen, 0, 2, tokens=range(5), points=[point]).select(basis="decoder", point=point)
+    assert found.values == pytest.approx((2.0 * seen.subject.decoder[:5].sum(-1)).numpy(), rel=1e-5)
 
 
 def test_wrong_requests_are_refused(sorted_once: Capture) -> None:

@@ -20,6 +20,7 @@ from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.hooked import HookedDecoder, hook
+from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
@@ -607,3 +608,29 @@ def test_refactoring_attention_matrices_is_refused_and_leaves_the_model_whole() 
         hooked.enable_compatibility_mode(refactor_factored_attn_matrices=True)
     assert_close(hooked(tokens()), model(tokens()))
     assert "blocks.0.attn.hook_pattern" in hooked.hook_dict
+
+
+def test_words_are_refused_in_one_line_that_says_what_to_give_instead() -> None:
+    hooked = hook(decoder())
+    of_words: list[tuple[str, Any]] = [(name, "3 4") for name in (*ALWAYS, *OF_WORDS, *GENERATING)]
+    of_words += [("to_string", [1, 2]), ("to_str_tokens", tokens()[0]), ("to_single_str_token", 3)]
+    of_words += [("generate", ["3 4", "5"]), ("generate_stream", ["3 4", "5"]), ("__call__", "3 4")]
+    for name, words in of_words:
+        with pytest.raises(ValueError, match=r"^this model has no tokenizer.* give token ids") as error:
+            getattr(hooked, name)(words)
+        assert "\n" not in str(error.value), name
+    with pytest.raises(ValueError, match="no tokenizer"):
+        hooked.generate(max_new_tokens=2)
+    with pytest.raises(ValueError, match="no tokenizer"):
+        hooked.get_token_position("3", tokens()[0])
+
+
+def test_token_ids_are_generated_from_and_found_without_a_tokenizer() -> None:
+    model = decoder()
+    hooked, ids = hook(model), tokens(pos=4)
+    own = model.generate(ids, 3)
+    assert torch.equal(hooked.generate(ids, max_new_tokens=3, do_sample=False, verbose=False), own)
+    *_, streamed = hooked.generate_stream(ids, max_new_tokens=3, do_sample=False, verbose=False)
+    assert torch.equal(streamed, own)
+    assert hooked.get_token_position(int(ids[0, 2]), ids[0]) == ids[0].tolist().index(int(ids[0, 2]))
+    assert hooked.tokens_to_residual_directions(ids[0]).shape == (4, model.config.d_model)

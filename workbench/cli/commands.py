@@ -50,11 +50,19 @@ def _say_trained(runs: Sequence[Any]) -> int:
             continue
         found = run.metrics().filter(regex="^accuracy").dropna(how="all").iloc[-1]
         early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
-        say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {run.config.eval_size} held-out sequences")
+        say(f"trained {run.path}{early}: accuracy {found.iloc[0]:.1%} on {_evaluated(run)}")
     if stopped:
         return INTERRUPTED
     say(f"next: workbench inspect {' '.join(str(run.path) for run in runs)}")
     return 0
+
+
+def _evaluated(run: Any) -> str:
+    from workbench.training.data import n_distinct
+
+    different = n_distinct(run.task(), run.config)
+    text = f"{run.config.eval_size} held-out sequences"
+    return text if different == run.config.eval_size else f"{text}, {different} of them distinct"
 
 
 def sweep(options: argparse.Namespace, _: list[str]) -> int:
@@ -95,11 +103,21 @@ def inspect(options: argparse.Namespace, fields: list[str]) -> None:
         raise ValueError(f"unrecognised argument '--{loose}'; settings are given as --NAME.SETTING, see --help")
     how = {"n": options.n, "seed": options.seed, "timeline": options.timeline, "only": options.only}
     how |= {"settings": settings, "export": options.export}
-    report = run_inspection(options.runs, out=options.out, progress=not options.quiet, **how)
+    report = run_inspection(_meant(options.runs), out=options.out, progress=not options.quiet, **how)
     say(report.summary)
     say(f"report: {report.html}")
     if report.figures:
         say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")
+
+
+def _meant(paths: Sequence[Path]) -> list[Path]:
+    """The run folders that were named, with those in folders of runs; says in a line what is passed over."""
+    from workbench.runs import run_folders
+
+    found, passed_over = run_folders(paths)
+    for line in passed_over:
+        complain(line, 0)
+    return found
 
 
 def probe(options: argparse.Namespace, fields: list[str]) -> None:
@@ -117,7 +135,7 @@ def probe(options: argparse.Namespace, fields: list[str]) -> None:
         check_can_make(options.out)
     how = {"n": options.n, "kind": options.kind, "seed": options.seed, "seeds": options.seeds, "step": options.step}
     how |= {"causal": not options.no_causal, **settings}
-    answers = ask_all(options.runs, options.preset, progress=not options.quiet, **how)
+    answers = ask_all(_meant(options.runs), options.preset, progress=not options.quiet, **how)
     say("\n\n".join(map(text, answers)))
     if options.out is not None:
         save(answers, options.out)
@@ -215,6 +233,7 @@ def _say_taken(run: Any) -> None:
 
 
 def runs(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.cli.table import SHOWN, SPARE, print_table
     from workbench.collection import compare, filtered, in_order, table
     from workbench.runs import load_run
 
@@ -237,38 +256,14 @@ def runs(options: argparse.Namespace, _: list[str]) -> None:
     if options.delete:
         _delete(folders, options.yes)
     elif options.compare:
-        _print_table(compare([load_run(folder) for folder in folders]).reset_index(names=""))
+        print_table(compare([load_run(folder) for folder in folders]).reset_index(names=""))
     elif len(frame):
-        _print_table(frame[["run", "task.name", "variants", "seed", "status", "step", *SHOWN]])
+        print_table(frame[["run", "task.name", "variants", "seed", "status", "step", *SHOWN]], SPARE)
     else:
         say(f"no run under {options.root} meets that" if options.where else f"there is no run under {options.root}")
     if not (options.runs or options.delete or options.compare):
         for problem in problems:
             say(f"cannot be read: {problem}")
-
-
-SHOWN = {"accuracy": "{:.1%}", "loss": "{:.4f}", "seconds": "{:.0f}", "tokens_per_second": "{:,.0f}"}
-
-
-def _print_table(frame: Any) -> None:
-    from pandas.api.types import is_numeric_dtype
-    from rich.console import Console
-    from rich.table import Table
-
-    from workbench.validation import harmless
-
-    def text(name: str, value: Any) -> str:
-        if isinstance(value, float) and value != value:
-            return "–"
-        row = {**SHOWN, "peak_megabytes": "{:,.0f}"}.get(name)
-        return row.format(value) if row and isinstance(value, int | float) else harmless(str(value))
-
-    table = Table(box=None, pad_edge=False)
-    for name in frame:
-        table.add_column(name.replace("_", " "), justify="right" if is_numeric_dtype(frame[name]) else "left")
-    for row in frame.to_dict("records"):
-        table.add_row(*(text(str(row.get("") or name), value) for name, value in row.items()))
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False).print(table)
 
 
 def _delete(folders: Sequence[Path], yes: bool) -> None:
@@ -287,15 +282,3 @@ def _delete(folders: Sequence[Path], yes: bool) -> None:
             return
     delete(doomed)
     say(f"deleted {len(doomed)}")
-
-
-def list_names(options: argparse.Namespace, _: list[str]) -> None:
-    if options.what == "probes":
-        from probes import PRESETS
-
-        for name, preset in PRESETS.items():
-            say(f"{name:17} {', '.join(preset.tasks) or 'any task'}: {preset.question}")
-        return
-    from workbench.catalogue import describe
-
-    say(describe(options.what))

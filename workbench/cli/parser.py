@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from workbench.cli import commands
+from workbench.cli import commands, listed
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,16 +77,18 @@ def make_parser() -> Parser:
         help="measure runs and write a report",
         description="Measure runs on held-out sequences and write a report with every number behind it. Settings of "
         "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
-        "true …; `workbench list instruments` shows them.",
+        "false …; `workbench list instruments` shows them.",
         usage="workbench inspect RUN [RUN …] [--only NAME …] [--timeline] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         allow_abbrev=False,
     )
-    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are shown side by side")
+    add.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="run folders, or folders of runs; several are side by side"
+    )
     add.add_argument("--out", type=Path, metavar="DIR", help="report folder (default: inspection/ in the first run)")
     add.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
-    add.add_argument("--export", nargs="+", default=[], metavar="FORMAT", help="every figure as html, svg, png too")
+    add.add_argument("--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too")
     add.add_argument("--timeline", action="store_true", help="measure every checkpoint too, and draw it over training")
-    add.add_argument("--n", type=int, default=256, help="sequences to measure, per test condition (default: 256)")
+    add.add_argument("--n", type=int, default=256, help="sequences to draw, per test condition (default: 256)")
     add.add_argument("--seed", type=int, default=0, help="seed of the sequences (default: 0)")
     add.add_argument("--quiet", action="store_true", help="no progress on standard error")
     add.set_defaults(command=commands.inspect)
@@ -100,7 +102,7 @@ def make_parser() -> Parser:
         usage="workbench probe RUN [RUN …] PRESET [--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
         allow_abbrev=False,
     )
-    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; several are asked the same")
+    add.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, or folders of runs")
     add.add_argument("preset", metavar="PRESET", help="its name; `workbench list probes` shows them")
     add.add_argument("--out", type=Path, metavar="DIR", help="write figures and numbers there too")
     add.add_argument("--n", type=int, help="sequences, three in ten to try the probe on (default: the preset's)")
@@ -182,7 +184,6 @@ def make_parser() -> Parser:
     add.set_defaults(command=commands.runs)
 
     add = sub.add_parser("list", help="say what exists", allow_abbrev=False)
-    kinds = ("presets", "fields", "tasks", "variants", "objectives", "compiled", "instruments", "mechanisms", "probes")
-    add.add_argument("what", choices=kinds, help="what to list")
-    add.set_defaults(command=commands.list_names)
+    add.add_argument("what", nargs="?", choices=tuple(listed.LISTED), help="what to list; without it, what there is")
+    add.set_defaults(command=listed.list_names)
     return parser

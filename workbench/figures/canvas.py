@@ -9,6 +9,7 @@ import numpy as np
 
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.projection import normed
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, point_name
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, label_rows, part_drawn, window
 from workbench.instruments import Measurement, attention_graph, projection
@@ -265,6 +266,5 @@ def residual_maps(
         page.heading(f"{basis} basis")
         page.residual(table.select(basis=basis, rank=1), right)
     page.rows(answers)
-    how = "after the final norm" if table.settings["final_norm"] else "before the final norm"
-    notes = f"{seen.subject.name}; the largest {table.units}, {how}{part_drawn(drawn, len(words))}"
+    notes = f"{seen.subject.name}; the largest {table.units}{normed(table)}{part_drawn(drawn, len(words))}"
     return Drawing("Top token of the residual, by layer and position", notes, page.body(), page.width, page.height + 6)

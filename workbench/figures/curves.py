@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from workbench.figures.seeds import dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
 from workbench.instruments import Measurement
+from workbench.tasks import counted
 
 Runs = Mapping[str, Measurement]
 """Run -> its measurement, averaged over examples; of controls: "RUN, NULL" -> the same under that null."""
@@ -137,14 +138,23 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
 
 
 def sample_size(runs: Mapping[str, Measurement]) -> str:
-    """How many sequences, or seeds, stand behind the values, in words."""
+    """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were."""
     dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
     words = dict.fromkeys(
         f"{_span([m for m in runs.values() if ('seeds' in m.settings) == over_seeds])} {what}"
         for over_seeds, what in ((False, "sequences"), (True, f"seeds{dotted}"))
     )
     said = [text for text in words if not text.startswith(" ")]
-    return f"means over {' or '.join(said)}" if said else "single values"
+    return f"means over {' or '.join(said)}{_drawn(runs.values())}" if said else "single values"
+
+
+def _drawn(measured: Iterable[Measurement]) -> str:
+    """`; 256 drawn, 139 distinct`; nothing where all are, or the runs are of other sequences."""
+    known = [m.settings for m in measured if "drawn" in m.settings and "seeds" not in m.settings]
+    counts = {(settings["drawn"], settings["distinct"]) for settings in known}
+    if len(counts) != 1 or min(counts)[0] == min(counts)[1]:
+        return ""
+    return f"; {counted(*counts.pop())}"
 
 
 def _span(measured: Sequence[Measurement]) -> str:

@@ -100,7 +100,7 @@ def residual_difference(
 
     Args:
         first, second: captures of one batch each, of which the first example is drawn: the same tokens.
-        basis: `encoder` or `decoder`; the largest inner product, before the final norm.
+        basis: `encoder` or `decoder`; the largest inner product, on the decoder basis after the final norm.
         names: what to call the two, briefly.
         start: the first position drawn; at most `WIDEST` are.
 

@@ -30,7 +30,7 @@ def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
         one, null = ({name: m.select(**{along: label}) for name, m in of.items()} for of in (runs, controls))
         return [bars_beside(one, null)]
     if len(first.dims) == 1:
-        subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
+        subtitle = _of_how_many(runs) + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
     return [of_run(run, m, along, own_controls(run, controls)) for run, m in runs.items()]
 
@@ -52,9 +52,13 @@ def bars_beside(runs: Runs, controls: Runs) -> go.Figure:
                 error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
             figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker, offsetgroup=name)
             figure.add_traces(dots(drawn, labels, GREY, group=name))
-    said = f"{sample_size(runs)}; bars are 95 % intervals" + ("; hatched: controls" if controls else "")
+    said = _of_how_many(runs) + ("; hatched: controls" if controls else "")
     framed(figure, first.name, said).update_layout(barmode="group", bargap=0.35, scattermode="group")
     return scaled(figure.update_yaxes(title=first.units), first)
+
+
+def _of_how_many(runs: Runs) -> str:
+    return sample_size(runs) + ("; bars are 95 % intervals" if any(m.low is not None for m in runs.values()) else "")
 
 
 def _flat(values: np.ndarray | None) -> np.ndarray | None:

@@ -48,7 +48,7 @@ def unexplained(runs: Runs, controls: Runs) -> list[go.Figure]:
     """
     settings = next(iter(runs.values())).settings
     rank = ", ".join(f"{name} {found}" for name, found in settings["rank"].items())
-    note = f"share of the squared norm{normed(next(iter(runs.values())))}"
+    note = f"share of the squared norm, {'after' if settings['final_norm'] else 'before'} the final norm"
     if len(runs) == 1:
         note += f"; ranks: {rank} of {settings['d_model']}"
     return [panels(runs, controls, ("basis", BASIS_NAMES), "Residual outside the span of the bases", note)]

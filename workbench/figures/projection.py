@@ -23,7 +23,7 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
         table: `projection.top_tokens(...)`.
         basis: `encoder` or `decoder`.
     """
-    subtitle = f"{table.settings['model']}: the token with the largest {table.units}{normed(table)}"
+    subtitle = f"{table.settings['model']}: the token with the largest {table.units}{normed(table, basis)}"
     return token_map(table.select(basis=basis, rank=1), f"Top token in the {basis} basis", subtitle)
 
 
@@ -126,5 +126,9 @@ def _bars(part: Measurement, x: float, name: str, colour: str) -> str:
     return "".join(pieces) + element("line", **line, stroke=GREY, stroke_width=1)
 
 
-def normed(table: Measurement) -> str:
-    return ", after the final norm" if table.settings["final_norm"] else ", before the final norm"
+def normed(table: Measurement, basis: str | None = None) -> str:
+    """Whether the decoder basis was read through the final norm, in words; of one basis alone, of that."""
+    if basis == "encoder":
+        return ""
+    after = "after the final norm" if table.settings["final_norm"] else "before the final norm"
+    return f", {after}" if basis else f", the decoder basis {after}"

@@ -27,7 +27,7 @@ from workbench.lookup import tell_apart
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch, Task, once_each
 from workbench.validation import harmless
 
 BATCH = 64
@@ -68,7 +68,7 @@ def inspect_run(
 
     Args:
         run: the run.
-        n: sequences for each of the task's test conditions.
+        n: sequences to draw for each of the task's test conditions; one that was drawn before is left out.
         seed: seed of those sequences, which are from the test side of the task's split.
         name: what to call the run; by default its folder's name.
         only: instruments and mechanisms to measure; by default all that apply.
@@ -94,7 +94,8 @@ def inspect_run(
     names = _needed(subject, measures)
     other = None
     if {*names} & {*attention_graph.needs(subject)} and attention_graph.why_not(subject) is None:
-        other = task.sample(BATCH, generator(seed, "selection"), split="test")
+        # From the training side: of a task with few questions, a second draw from the test side has the same ones.
+        other = once_each(task, task.sample(BATCH, generator(seed, "selection"), split="train"))
     own = Model.of(model, subject, other, head)
     fresh = fresh_models(model, subject, measures, other, (seed, run.config.seed))
     nothing: list[Model] = []
@@ -105,7 +106,8 @@ def inspect_run(
     measured_on: list[dict[str, Any]] = []
     sequences: list[Int[Tensor, " pos"]] = []
     digest = sha256()
-    batches = list(test_batches(subject.task, n, seed, conditions))
+    conditions = list(task.conditions if conditions is None else conditions)
+    batches = list(test_batches(task, n, seed, conditions))
     least, most, in_all = FRESH
     n_fresh = min(most, max(least, in_all // max(1, len({str(condition) for condition, _, _ in batches}))))
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
@@ -135,12 +137,13 @@ def inspect_run(
         name=name,
         conditions=measured_on,
         sequences=sequences,
+        drawn=n * len(conditions),
         fingerprint=digest.hexdigest(),
         left_out=left_out,
         bases=basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None,
         example=capture(own.hooked, subject, task.sample(1, generator(seed, "example"), split="test"), names),
         shown_head=own.head,
-        **averages(measures, own, fresh, sets),
+        **averages(measures, own, fresh, sets, {"drawn": n * len(conditions), "distinct": len(sequences)}),
     )
 
 
@@ -172,11 +175,14 @@ def _needed(subject: Subject, measures: Sequence[Measure]) -> list[str]:
 def test_batches(
     task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None
 ) -> Iterator[tuple[dict[str, Any], int, Batch]]:
-    """N held-out sequences for each of the task's test conditions: each batch with its condition and its number."""
+    """The distinct ones of n held-out sequences for each of the task's test conditions.
+
+    Each batch with its condition and its number.
+    """
     for condition in map(dict, task.conditions if conditions is None else conditions):
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
-        whole = task.sample(n, draws, split="test", **condition)
-        for number, start in enumerate(range(0, n, BATCH)):
+        whole = once_each(task, task.sample(n, draws, split="test", **condition))
+        for number, start in enumerate(range(0, len(whole), BATCH)):
             yield condition, number, whole[start : start + BATCH]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.inspection.measures import UNTRAINED, Measure
@@ -13,22 +14,31 @@ from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import NeededHeads
 
+OF_WEIGHTS = "It looks at the weights alone, so that there is no interval over sequences."
+
 
 def averages(
-    measures: Sequence[Measure], own: Model, fresh: Sequence[Model], sets: Mapping[str, tuple[Head, ...]]
+    measures: Sequence[Measure],
+    own: Model,
+    fresh: Sequence[Model],
+    sets: Mapping[str, tuple[Head, ...]],
+    counts: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The fields of `Inspected` that are measured: joined over batches, averaged over examples and fresh models."""
-    examples = {one.name: Measurement.join(one.found) for one in measures}
+    """The fields of `Inspected` that are measured: joined over batches, averaged over examples and fresh models.
+
+    The run's own measures of sequences have `counts` in their settings: how many were `drawn`, how many are `distinct`.
+    """
+    examples = {one.name: _with(_joined(one.found), counts) for one in measures}
     controls: dict[str, dict[str, Measurement]] = {}
     draws, control_examples, causal, causal_draws, needed = {}, {}, {}, {}, {}
     gold: dict[str, Measurement | None] = {"gold_mass": None, "gold_mass_control": None}
     for one in measures:
-        nulls = {null: Measurement.join(parts) for null, parts in one.nulls.items()}
-        controls[one.name] = {null: m.mean("example") for null, m in nulls.items()}
+        nulls = {null: _joined(parts) for null, parts in one.nulls.items()}
+        controls[one.name] = {null: _averaged(m) for null, m in nulls.items()}
         if one.draws:
-            each = [Measurement.join(parts) for parts in one.draws.values()]
+            each = [_joined(parts) for parts in one.draws.values()]
             nulls[UNTRAINED] = Measurement.stack(each, DRAW, range(len(each)))
-            draws[one.name] = nulls[UNTRAINED].mean("example")
+            draws[one.name] = _averaged(nulls[UNTRAINED])
             controls[one.name][UNTRAINED] = over_draws(draws[one.name])
         if one.name in MECHANISMS:
             control_examples[one.name] = {null: (m, one.null_conditions[null]) for null, m in nulls.items()}
@@ -47,7 +57,7 @@ def averages(
                 draws["gold_mass"] = _best_heads(draws[one.name], fresh)
     return {
         "examples": examples,
-        "measured": {key: m.mean("example") for key, m in examples.items()},
+        "measured": {key: _averaged(m) for key, m in examples.items()},
         "controls": controls,
         "draws": draws,
         "control_examples": control_examples,
@@ -56,6 +66,22 @@ def averages(
         "needed_heads": needed,
         **gold,
     }
+
+
+def _joined(parts: Sequence[Measurement]) -> Measurement:
+    """All batches as one; what looks at the weights alone, and has no dim `example`, is the same in each."""
+    return Measurement.join(parts) if "example" in parts[0].dims else parts[0]
+
+
+def _averaged(found: Measurement) -> Measurement:
+    """The mean over examples with its interval; what looks at the weights alone as it is, which has none."""
+    return found.mean("example") if "example" in found.dims else found
+
+
+def _with(found: Measurement, settings: Mapping[str, Any]) -> Measurement:
+    if "example" in found.dims:
+        return replace(found, settings={**found.settings, **settings})
+    return replace(found, caption=f"{found.caption} {OF_WEIGHTS}".strip())
 
 
 def _best_heads(draws: Measurement, fresh: Sequence[Model]) -> Measurement:

@@ -66,7 +66,7 @@ class Measure:
     def keep(self, null: str, control: Measurement, condition: dict[str, Any]) -> None:
         """Keep what was measured under a null on a batch of one test condition."""
         self.nulls.setdefault(null, []).append(control)
-        size = control.values.shape[control.axis("example")]
+        size = control.values.shape[control.axis("example")] if "example" in control.dims else 0
         self.null_conditions.setdefault(null, []).extend([condition] * size)
 
     def test(self, key: object, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None) -> None:

@@ -86,6 +86,6 @@ def measure_fresh(
                         settings={**found.settings, "head": "the best of each model"},
                     )
                 one.draws.setdefault(draw, []).append(found)
-                if not draw:
+                if not draw and "example" in found.dims:
                     conditions = one.null_conditions.setdefault(UNTRAINED, [])
                     conditions += [condition] * found.values.shape[-1]

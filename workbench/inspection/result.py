@@ -14,6 +14,7 @@ from workbench.instruments.projection import top_tokens
 from workbench.interventions import Head
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
+from workbench.tasks import counted
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Inspected:
     Attributes:
         run: the run.
         name: what to call it.
-        examples: instrument or mechanism -> what was measured, with its dim `example`.
+        examples: instrument or mechanism -> what was measured, with its dim `example`; without it where the instrument
+            looks at the weights alone, and there is nothing to take a mean or an interval of.
         measured: the same, the mean over examples, with interval and n.
         controls: the same name -> null (`mismatched`, `untrained`, …) -> the mean under it; of `untrained` the mean and
             range over several models with fresh weights.
@@ -36,7 +38,8 @@ class Inspected:
             weights, then those with the run's own weights shuffled.
         needed_heads: claim about heads -> the smallest set of heads whose edit loses the answers.
         conditions: the task's test condition of each example.
-        sequences: the tokens of each example, without padding.
+        sequences: the tokens of each example, without padding; none asks what another of its condition does.
+        drawn: how many sequences were drawn, some of them perhaps more than once.
         fingerprint: of all tokens: runs with the same one were measured on the same examples.
         left_out: what does not apply -> why.
         bases: how far the two bases are from orthogonal; None for large vocabularies.
@@ -60,6 +63,7 @@ class Inspected:
     needed_heads: dict[str, NeededHeads]
     conditions: list[dict[str, Any]]
     sequences: list[Int[Tensor, " pos"]]
+    drawn: int
     fingerprint: str
     left_out: dict[str, str]
     bases: Measurement | None
@@ -67,6 +71,11 @@ class Inspected:
     gold_mass_control: Measurement | None
     example: Capture
     shown_head: Head | None
+
+    @property
+    def counted(self) -> str:
+        """How many sequences it is of, in words: `256`, or `256 drawn, 139 distinct`."""
+        return counted(self.drawn, len(self.sequences))
 
     def of_head(self, measured: Measurement) -> Measurement:
         """Of a measure of every head that of the head shown; any other as it is.

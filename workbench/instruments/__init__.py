@@ -58,7 +58,10 @@ class Instrument(Protocol):
 
     @property
     def measure(self) -> Callable[..., Measurement]:
-        """`measure(capture, **settings)`: per-example results, with the last dim `example`."""
+        """`measure(capture, **settings)`: per-example results, with the last dim `example`.
+
+        What looks at the weights alone has no such dim: it is the same for every sequence, and has no interval.
+        """
 
 
 INSTRUMENTS: dict[str, Instrument] = {

@@ -45,8 +45,8 @@ def over_draws(draws: Measurement) -> Measurement:
         dims=dims,
         coords={dim: draws.coords[dim] for dim in dims},
         settings={**draws.settings, "draws": n_draws},
-        low=np.asarray(low),
-        high=np.asarray(high),
+        low=np.asarray(np.fmin(low, mean)),  # of equal draws the mean may differ by rounding
+        high=np.asarray(np.fmax(high, mean)),
         n=None if draws.n is None else np.asarray(draws.n.min(axis)),
         caption=f"{draws.caption} Of models with fresh weights: the mean and range of {n_draws}.".strip(),
     )

@@ -48,8 +48,8 @@ def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> statisti
     """
     least, most = possible(units)
     if units.removeprefix(DIFFERENCE[0]) in (*BOUNDED, DIFFERENCE[1]):
-        return (statistics.bounded if seeds else statistics.graded)(values, least, most)
-    low, high = statistics.bootstrap(values)
+        return statistics.around(values, (statistics.bounded if seeds else statistics.graded)(values, least, most))
+    low, high = statistics.around(values, statistics.bootstrap(values))
     with np.errstate(invalid="ignore"):
         within = ~((values < least - 1e-6) | (values > most + 1e-6)).any()
     return (low.clip(least, most), high.clip(least, most)) if within else (low, high)

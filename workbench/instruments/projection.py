@@ -3,9 +3,10 @@
 The rows of the embedding are the *encoder basis*, the columns of the unembedding the *decoder basis*; the residual
 before the MLP (`resid_mid`) and after it (`resid_post`) is projected on both (Task hinting and tempered softmax, §5),
 as inner products, as cosines, or as coordinates by least squares, which a basis that is not orthogonal needs.
-Shows: which token's direction is largest at a position. Does not show: that later layers use it, or what of the
-residual lies in neither basis (see `unexplained`); biases of the unembedding are left out, and by inner products a
-basis vector longer than the rest wins more often. Control: an untrained model, which too points at its own token in the
+On the decoder basis it is read as the model reads its last residual, through the final norm; what is read before the
+norm can name another token than the model says. Shows: which token's direction is largest at a position. Does not show:
+that later layers use it, or what of the residual lies in neither basis (see `unexplained`); by inner products a basis
+vector longer than the rest wins more often. Control: an untrained model, which too points at its own token in the
 encoder basis, since the embedding is part of the residual; and the tokens of other examples (`mismatched`).
 """
 
@@ -30,6 +31,7 @@ How = Literal["raw", "cosine", "coordinates"]
 BASES = ("encoder", "decoder")
 UNITS: dict[str, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "coordinate"}
 CONTROLS = ("mismatched", "untrained")
+AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
 
 def needs(subject: Subject) -> list[str]:
@@ -81,10 +83,10 @@ def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
 
 @torch.no_grad()
 def inner_products(
-    subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str, final_norm: bool = False
+    subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model on one of its bases, through its final norm first if asked."""
-    return project(subject.final_norm(residual) if final_norm else residual, basis(subject, basis_name))
+    """A residual of this model, as it is, on one of its bases: what edits of the residual exchange."""
+    return project(residual, basis(subject, basis_name))
 
 
 @torch.no_grad()
@@ -94,9 +96,9 @@ def components(
     basis_name: str,
     *,
     how: How = "raw",
-    final_norm: bool = False,
+    final_norm: bool = True,
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model on one of its bases.
+    """A residual of this model on one of its bases: on the decoder basis as the model reads its last one.
 
     Args:
         subject: the model's facts.
@@ -104,30 +106,33 @@ def components(
         basis_name: `encoder` or `decoder`.
         how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `dual`).
             The latter two are computed and returned in float64.
-        final_norm: pass the residual through the model's final norm first.
+        final_norm: on the decoder basis, pass the residual through the model's final norm first; `raw` inner products
+            then have the unembedding's bias added, and at the last point they are the model's logits. On the encoder
+            basis, which the norm has no part in, it changes nothing.
 
     Raises:
         ValueError: if there is no such basis or way.
     """
     lookup(UNITS, how, "projection")
-    vectors = basis(subject, basis_name)
+    vectors, as_output = basis(subject, basis_name), final_norm and basis_name == "decoder"
+    x = subject.final_norm(residual) if as_output else residual
     if how == "raw":
-        return inner_products(subject, residual, basis_name, final_norm)
-    x = (subject.final_norm(residual) if final_norm else residual).double()
+        bias = subject.unembed_bias if as_output else None
+        return project(x, vectors) if bias is None else project(x, vectors) + bias.to(x)
+    x = x.double()
     if how == "coordinates":
         return project(x, dual(vectors))
     return project(F.normalize(x, dim=-1), F.normalize(vectors.double(), dim=-1))
 
 
 def measure(
-    capture: Capture, *, how: How = "raw", final_norm: bool = False, points: Sequence[str] | None = None
+    capture: Capture, *, how: How = "raw", final_norm: bool = True, points: Sequence[str] | None = None
 ) -> Measurement:
     """How often the residual's top token is the position's own token, or its target.
 
     Dims `token` (`own`: over all real positions; `target`: over scored positions whose target is one class), `basis`,
-    `point` (hook name), `example`. With `final_norm` the residual passes through the model's final norm first; then
-    the raw decoder basis at the last point gives the model's own logits, but for the unembedding's bias. Points are
-    hook names of residuals, by default those of `needs`; `how` is that of `components`.
+    `point` (hook name), `example`. Points are hook names of residuals, by default those of `needs`; `how` and
+    `final_norm` are those of `components`.
     """
     tokens, batch = capture.batch.tokens, capture.batch
     wanted = {"own": (tokens, real_positions(capture))}
@@ -176,14 +181,14 @@ def top_tokens(
     example: int = 0,
     top: int = 5,
     how: How = "raw",
-    final_norm: bool = False,
+    final_norm: bool = True,
     points: Sequence[str] | None = None,
 ) -> Measurement:
     """One example's largest components at every point and position, on both bases, best first.
 
     Dims `basis`, `point` (hook name), `position` (labelled `position:word`), `rank` (from 1); `labels` hold the words
-    of the tokens. Covers the example's real tokens; points are hook names, by default those of `needs`; `how` is that
-    of `components`.
+    of the tokens. Covers the example's real tokens; points are hook names, by default those of `needs`; `how` and
+    `final_norm` are those of `components`.
 
     Raises:
         ValueError: if there is no such example, or `top` is not within the vocabulary.
@@ -216,5 +221,5 @@ def top_tokens(
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
         labels=np.array(subject.task.words(ids.flatten())).reshape(shape),
         caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
-        f"{UNITS[how]} with the residual. Large does not mean used.",
+        f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. Large does not mean used.",
     )

@@ -26,6 +26,7 @@ FEWEST = 2  # values that have an interval at all
 STEP = 0.01  # shares that lie closer than this, all n together, may be outcomes that come in steps
 FARTHEST = 3.0  # times Student's: how far an end from a studentised bootstrap may lie
 FEW_TO_COUNT = 100  # flips at least as far: fewer, and the tail is worked out instead
+ROUNDING = 1e-6  # of their size: numbers that a model computed in single precision and that differ by less are equal
 ALL_SIGNS = 14  # differences whose every combination of signs is gone through
 
 Interval = tuple[np.ndarray, np.ndarray]
@@ -62,11 +63,16 @@ def bounded(values: np.ndarray, least: float, most: float) -> Interval:
     for part in _parts(len(rows), DRAWS):
         low[part], high[part] = _reweighed(scaled[part], present[part])
     n = present.sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centre = scaled.sum(-1, dtype=float) / n
-    low, high = np.fmin(low, centre), np.fmax(high, centre)  # where all are right, up to all right
     low, high = (np.where(n >= FEWEST, least + (most - least) * end, np.nan) for end in (low, high))
-    return low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
+    ends = low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
+    return around(values.clip(least, most), ends)  # where all are right, up to all right
+
+
+def around(values: np.ndarray, ends: Interval) -> Interval:
+    """An interval widened to hold the mean over the last axis, which by rounding an end may lie beyond."""
+    centre, _ = mean(values)
+    low, high = ends
+    return np.where(low > centre, centre, low), np.where(high < centre, centre, high)
 
 
 def _reweighed(scaled: np.ndarray, present: np.ndarray) -> Interval:
@@ -174,7 +180,7 @@ def _spread(values: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(np.nansum((values - centre[..., None]) ** 2, axis=-1) / (n - 1))
         size = np.sqrt(np.nansum(values**2, axis=-1) / n)
-        return np.where((n >= FEWEST) & (spread > 1e-12 * size), spread, np.nan)  # rounding is no spread
+        return np.where((n >= FEWEST) & (spread > ROUNDING * size), spread, np.nan)
 
 
 def redrawn(each: np.ndarray, n: np.ndarray) -> Interval:

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.measurement import Measurement
-from workbench.instruments.projection import BASES, UNITS, How, components, from_embedding, sequence
+from workbench.instruments.projection import AS_READ, BASES, UNITS, How, components, from_embedding, sequence
+
+WRITES = ("hook_attn_out", "hook_mlp_out")
 
 
 def trajectory(
@@ -26,7 +29,7 @@ def trajectory(
     *,
     tokens: Sequence[int] | None = None,
     how: How = "raw",
-    final_norm: bool = False,
+    final_norm: bool = True,
     points: Sequence[str] | None = None,
 ) -> Measurement:
     """The components of one position's residual on chosen tokens: dims `basis`, `point` (hook name), `token` (words).
@@ -36,9 +39,10 @@ def trajectory(
         example, position: where to look.
         tokens: ids of the tokens to follow. By default the position's own, its target, those that the truth's labels
             name there, and every token that is on top at some point of either basis.
-        how, final_norm: as in `projection.components`.
-        points: hook names of what is written to the residual, or of what was: `blocks.0.hook_attn_out` is what one
-            layer's attention adds. By default the embedding and the residual after each attention and MLP.
+        how, final_norm: as in `projection.components`; the final norm is for residuals, and never for what is written
+            to them: a part of a residual has no norm of its own.
+        points: hook names of residuals, or of what is written to them: `blocks.0.hook_attn_out` is what one layer's
+            attention adds. By default the embedding and the residual after each attention and MLP.
 
     Returns values whose settings hold the `input` and, under `roles`, which of the words is the `own` token, the
     `target` or a label's.
@@ -51,8 +55,12 @@ def trajectory(
         raise ValueError(f"there is no position {position}; example {example} has {len(words)} tokens")
     subject = capture.subject
     points = from_embedding(subject) if points is None else list(points)
-    residual = torch.stack([capture[point][example, position] for point in points])
-    every = torch.stack([components(subject, residual, name, how=how, final_norm=final_norm) for name in BASES])
+
+    def at(point: str, name: str) -> Tensor:
+        normed = final_norm and not point.endswith(WRITES)
+        return components(subject, capture[point][example, position], name, how=how, final_norm=normed)
+
+    every = torch.stack([torch.stack([at(point, name) for point in points]) for name in BASES])
     roles = _roles(capture, example, position)
     first, second = every.topk(min(2, every.shape[-1])).values[..., [0, -1]].unbind(-1)
     top = every.argmax(-1)[first > second].tolist()  # none is on top of a zero vector
@@ -77,7 +85,7 @@ def trajectory(
         units=UNITS[how],
         settings=settings,
         caption=f"The residual's {UNITS[how]} with the vectors of these tokens, read as input (encoder) and as output "
-        "(decoder). Large does not mean used.",
+        f"(decoder){AS_READ if final_norm else ''}. Large does not mean used.",
     )
 
 

@@ -9,9 +9,11 @@ import torch
 from torch import nn
 from transformer_lens.model_bridge import TransformerBridge
 
+from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS, with_ids_alone
+
 
 class HookedDecoder(TransformerBridge):
-    """A `TransformerBridge` whose weight processing never changes what the model computes."""
+    """A `TransformerBridge` whose weight processing never changes what the model computes; it has no tokenizer."""
 
     @torch.no_grad()
     def process_weights(
@@ -67,6 +69,11 @@ class HookedDecoder(TransformerBridge):
                 centre_output(block.mlp.out)
         if center_unembed:
             centre_output(unembed)
+
+    # Our models have no tokenizer: what asks for words says so, and what takes token ids too goes on.
+    to_tokens, to_string, to_str_tokens, to_single_token, to_single_str_token, hf_generate = map(with_ids_alone, ALWAYS)
+    forward, run_with_cache, get_token_position, tokens_to_residual_directions = map(with_ids_alone, OF_WORDS)
+    generate, generate_stream = map(with_ids_alone, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
         """Every layer here honours every flag; TransformerLens knows only its own attention classes."""

@@ -70,12 +70,12 @@ def inspect(
     Args:
         paths: run folders.
         out: where the report goes; by default `inspection` in the first run's folder.
-        n: sequences to measure for each of the task's test conditions.
+        n: sequences to draw for each of the task's test conditions; distinct ones are measured.
         seed: seed of those sequences; they come from other streams than training's.
         only: instruments and mechanisms to measure; by default all that apply.
         settings: theirs, where not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
         timeline: measure every checkpoint too, and draw everything over training.
-        export: formats (`html`, `svg`, `png`) in which to write every figure by itself, under `figures/`.
+        export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
         progress: show a progress bar on standard error.
 
     Raises:
@@ -104,7 +104,7 @@ def inspect(
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     found = rows(columns)
-    made = f"n = {n} sequences per test condition, seed {seed}"
+    made = f"{n} sequences drawn per test condition, seed {seed}; n counts distinct ones"
     html = folder / "report.html"
     text = page(
         inspected, ([one.name for one in columns], found), claim_lines(columns), drawn, (differences, groups), made

@@ -38,10 +38,16 @@ class OverSeeds:
 
 
 def in_pairs(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
-    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out."""
+    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out.
+
+    So is what looks at the weights alone, and has no examples.
+    """
     if len(inspected) != 2 or inspected[0].fingerprint != inspected[1].fingerprint:
         return None
-    first, second = ({name: m for name, m in one.examples.items() if "head" not in m.dims} for one in inspected)
+    first, second = (
+        {name: m for name, m in one.examples.items() if "head" not in m.dims and "example" in m.dims}
+        for one in inspected
+    )
     return compare(first, second)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import plotly.graph_objects as go
 import plotly.io
 
 from workbench.lookup import tell_apart
-from workbench.report.sections import Section
+from workbench.report.sections import Section, slug
 
-FORMATS = ("html", "svg", "png")
+FORMATS = ("html", "svg", "png", "pdf")
 WIDTH, SCALE = 1000, 2
+LONGEST = 100  # letters of a name
 
 
 def check_formats(asked: Sequence[str]) -> None:
@@ -22,22 +25,16 @@ def check_formats(asked: Sequence[str]) -> None:
 
 
 def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[str]) -> list[Path]:
-    """Write each figure as SECTION-NUMBER.FORMAT; HTML files need nothing else.
-
-    Sections of runs whose names differ in signs alone (`a/b`, `a-b`) are numbered: SECTION, SECTION-2.
+    """Write each figure as SECTION-FIGURE.FORMAT, by their titles; HTML files need nothing else.
 
     Raises:
-        ValueError: if SVG or PNG was asked for, and there is no browser to draw them.
+        ValueError: if another format was asked for, and there is no browser to draw it.
     """
     if not formats:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    slugs = tell_apart([section.slug for section in sections], number="{}-{}")
-    figures = {
-        f"{slug}-{number}": figure.update_layout(template="plotly_white")
-        for slug, section in zip(slugs, sections, strict=True)
-        for number, figure in enumerate(section.drawn, 1)
-    }
+    drawn = [figure.update_layout(template="plotly_white") for section in sections for figure in section.drawn]
+    figures = dict(zip(stems(sections), drawn, strict=True))
     written = []
     if "html" in formats:
         for stem, figure in figures.items():
@@ -54,3 +51,25 @@ def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[s
             ) from None
         written += files
     return written
+
+
+def stems(sections: Sequence[Section]) -> list[str]:
+    """A name for each figure, of its section's title and its own; figures without a title have a number.
+
+    Where two of a section have one title, what they are of, as their subtitle says it, follows. Names that are still
+    alike (as those of runs whose names differ in signs alone, `a/b`, `a-b`) are numbered.
+    """
+    slugs = tell_apart([section.slug[:LONGEST] for section in sections], number="{}-{}")
+    names = [name for own, section in zip(slugs, sections, strict=True) for name in _named(own, section.drawn)]
+    return tell_apart(names, number="{}-{}")
+
+
+def _named(section: str, drawn: Sequence[go.Figure]) -> list[str]:
+    titles = [slug(figure.layout.title.text or "") for figure in drawn]
+    names = []
+    for number, (figure, title) in enumerate(zip(drawn, titles, strict=True), 1):
+        if titles.count(title) > 1 and title:
+            title = f"{title}-{slug(re.split(r'[:;]|<br>', figure.layout.title.subtitle.text or '')[0])}"
+        own = title.removeprefix(section).strip("-") if title.startswith(f"{section}-") else title
+        names.append(section if title == section else f"{section}-{own or number}"[: 2 * LONGEST].strip("-"))
+    return names

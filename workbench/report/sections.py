@@ -27,6 +27,11 @@ from workbench.report.groups import Shown, own_head, shown
 MOST_BARS = 256  # tokens
 
 
+def slug(words: str) -> str:
+    """Words of a page as part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"<[^>]*>", " ", words).lower()).strip("-")
+
+
 @dataclass(frozen=True)
 class Section:
     """A heading, a paragraph, and figures."""
@@ -38,7 +43,7 @@ class Section:
     @property
     def slug(self) -> str:
         """The heading as part of a file's name."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return slug(self.title)
 
 
 def sections(inspected: Sequence[Inspected]) -> list[Section]:
@@ -84,7 +89,8 @@ def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
     for dims in dict.fromkeys(one.measured[name].dims for one in own):
         alike = [one for one in own if one.measured[name].dims == dims]
         runs, controls = {one.name: one.measured[name] for one in alike}, controls_of(alike, name)
-        if (*dims, "example") != alike[0].members[0].examples[name].dims:  # of each seed's best head
+        every = alike[0].members[0].examples[name].dims
+        if every not in (dims, (*dims, "example")):  # of each seed's best head
             drawn += figures.any_measure(runs, controls)
         else:
             drawn += figures.draw(name, runs, controls, {one.name: _examples(one, name) for one in alike})
@@ -104,8 +110,9 @@ def controls_of(lines: Sequence[Shown], name: str) -> dict[str, Measurement]:
 
 
 def _examples(one: Shown, name: str) -> Measurement:
-    """What was measured of each example, of all seeds together."""
-    return Measurement.join([member.examples[name] for member in one.members])
+    """What was measured of each example, of all seeds together; of the weights alone, of the first."""
+    every = [member.examples[name] for member in one.members]
+    return Measurement.join(every) if "example" in every[0].dims else every[0]
 
 
 def _of_controls(lines: Sequence[Shown], name: str) -> str:

@@ -70,6 +70,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
 
     add("model", _shape)
     add("trained for", _trained)
+    add("held-out sequences", _sequences)
     if any("overall" in one.measured for one in columns):
         for unit in ("position", "sequence"):
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
@@ -187,6 +188,11 @@ def _trained(one: Column) -> str:
     if len(members) > 1:
         return f"mean of seeds {', '.join(str(member.run.config.seed) for member in members)}"
     return f"{members[0].run.step()} of {config.steps} steps, seed {config.seed}"
+
+
+def _sequences(one: Column) -> str:
+    """How many it was measured on; of several seeds each one's where they differ."""
+    return "; ".join(dict.fromkeys(member.counted for member in _members(one)))
 
 
 def _head(one: Column) -> str:

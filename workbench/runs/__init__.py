@@ -23,6 +23,7 @@ from workbench.runs.folder import (
     save_run,
     scan_runs,
 )
+from workbench.runs.several import run_folders
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -59,6 +60,7 @@ __all__ = [
     "make_objective",
     "make_task",
     "parse_config",
+    "run_folders",
     "save_run",
     "save_weights",
     "scan_runs",

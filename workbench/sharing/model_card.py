@@ -138,9 +138,9 @@ def _accuracy(run: Run) -> str:
 def _how_measured(run: Run) -> Iterable[str]:
     config, task = run.config, run.task()
     said = [
-        f"Accuracy is the share of {_ANSWERS[task.unit]}, on {config.eval_size} sequences drawn once from the test "
-        "side of the task's split. The split is by a fingerprint of the question, so none of them was trained on. "
-        "Where the answer is a set, the share of it that was found counts."
+        f"Accuracy is the share of {_ANSWERS[task.unit]}, on {config.eval_size} sequences drawn at the start from the "
+        "test side of the task's split; one that came twice counts twice. The split is by a fingerprint of the "
+        "question, so none of them was trained on. Where the answer is a set, the share of it that was found counts."
     ]
     rows = _evaluations(run).tail(5)
     if not rows.empty:

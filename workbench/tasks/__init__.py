@@ -14,6 +14,7 @@ from workbench.lookup import lookup
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct, said, whole
 from workbench.tasks.boxes import Boxes
+from workbench.tasks.distinct import counted, distinct, once_each
 from workbench.tasks.increment import Increment
 from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
@@ -72,4 +73,19 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
             check_contents(Path(path))
 
 
-__all__ = ["TASKS", "TEXTS", "Batch", "Task", "Truth", "Vocabulary", "check_files", "correct", "make", "said", "whole"]
+__all__ = [
+    "TASKS",
+    "TEXTS",
+    "Batch",
+    "Task",
+    "Truth",
+    "Vocabulary",
+    "check_files",
+    "correct",
+    "counted",
+    "distinct",
+    "make",
+    "once_each",
+    "said",
+    "whole",
+]

@@ -9,7 +9,7 @@ from itertools import islice
 
 from workbench.runs import RunConfig
 from workbench.seeds import generator
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.stream import in_order
 from workbench.training.schedule import sizes, turns
 
@@ -52,6 +52,15 @@ def _training_batches(task: Task, seed: int, step_and_sizes: tuple[int, dict[str
 def held_out(task: Task, config: RunConfig, head: str = "main") -> Batch:
     """The sequences that every evaluation of a run uses, from the test side of the task's split."""
     return task.sample(config.eval_size, generator(config.seed, "evaluation", *_purpose(head)), split="test", head=head)
+
+
+def n_distinct(task: Task, config: RunConfig) -> int:
+    """How many different questions an evaluation of the main task has.
+
+    One that was drawn twice counts twice in its accuracy, which is a mean over the task's own distribution and has no
+    interval.
+    """
+    return len(distinct(task, held_out(task, config).tokens).unique())
 
 
 def _purpose(head: str) -> tuple[str, ...]:

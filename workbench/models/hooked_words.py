@@ -1,0 +1,43 @@
+"""TransformerLens's words on a model without a tokenizer: one line that says what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from transformer_lens.model_bridge import TransformerBridge
+
+NO_TOKENIZER = (
+    "this model has no tokenizer, so it neither takes nor gives words: give token ids, such as task.parse(text).tokens "
+    "or task.vocabulary.encode(words); task.words(ids) are the words of ids"
+)
+ALWAYS = ("to_tokens", "to_string", "to_str_tokens", "to_single_token", "to_single_str_token", "hf_generate")
+"""What is about words whatever is given."""
+OF_WORDS = ("forward", "run_with_cache", "get_token_position", "tokens_to_residual_directions")
+"""What takes token ids too."""
+GENERATING = ("generate", "generate_stream")
+"""The same, and stops at an end of text, which without a tokenizer is none unless its id is given."""
+
+
+def with_ids_alone(name: str) -> Callable[..., Any]:
+    """TransformerLens's method of this name, which raises ValueError where it would need a tokenizer."""
+    method = getattr(TransformerBridge, name)
+
+    @wraps(method)
+    def asked(self: Any, *given: Any, **named: Any) -> Any:
+        if self.tokenizer is None:
+            if name in ALWAYS or any(map(is_words, (*given[:2], named.get("input")))):
+                raise ValueError(NO_TOKENIZER)
+            if name in GENERATING and named.get("eos_token_id") is None:
+                if not given and "input" not in named:  # the default is an empty text
+                    raise ValueError(NO_TOKENIZER)
+                named.setdefault("stop_at_eos", False)
+        return method(self, *given, **named)
+
+    return asked
+
+
+def is_words(given: Any) -> bool:
+    """Whether this is a text, or several."""
+    return isinstance(given, str) or (isinstance(given, list) and bool(given) and isinstance(given[0], str))
