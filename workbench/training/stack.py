@@ -17,7 +17,7 @@ from workbench.objectives import Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.data import Batches, training_batches
-from workbench.training.loop import create, deterministic, train_members
+from workbench.training.loop import create, train_members
 from workbench.training.member import Member, make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.processes import Processes
@@ -67,7 +67,6 @@ def train_seeds(
         for member in members:
             create(member)
             held.enter_context(only_writer(member.path))
-        held.enter_context(deterministic(config.seed))
         streams = [training_batches(member.task, member.config) for member in members]
         train_members(members, StackedStep(members), zip(*streams, strict=True), progress)
     return [member.opened() for member in members]
