@@ -59,10 +59,10 @@ def train(
     return member.opened()
 
 
-def create(member: Member) -> None:
+def create(member: Member, stack: Sequence[int] = ()) -> None:
     """Make a run's folder. Raises ValueError if its place is taken, TrainingError if the disk is full."""
     try:
-        runs.create(member.path, member.config)
+        runs.create(member.path, member.config, stack)
     except OSError as error:
         raise cannot_write(member.path, error) from None
 
@@ -133,7 +133,7 @@ def train_members(
     """Train runs of one shape and schedule, step by step together, to the end or until Ctrl-C.
 
     Args:
-        members: the runs, all at the same step.
+        members: the runs, all at the same step; not all of them done.
         step: one step of all: each one's batches and the learning rate to each one's figures (None: not finite).
         batches: for every step, each one's batches.
         show: show progress.
@@ -143,7 +143,7 @@ def train_members(
     Raises:
         TrainingError: if the disk is full, or the loss of a run stopped being finite (the others are trained first).
     """
-    first, processes = members[0], members[0].processes
+    first, processes = next(member for member in members if not member.done), members[0].processes
     config, failures, stopped = first.config, [], False
     try:
         with ExitStack() as opened:
@@ -154,7 +154,8 @@ def train_members(
             if resumed:
                 bar.say(f"going on from step {first.learner.step} of {config.steps}")
             for member in members:
-                opened.enter_context(member.begin(problems, resumed))
+                if not member.done:
+                    opened.enter_context(member.begin(problems, resumed))
             clock = time.perf_counter() - first.learner.seconds
             for number, drawn in enumerate(batches, first.learner.step + 1):
                 found = step(drawn, learning_rate(config, number - 1))

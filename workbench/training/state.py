@@ -170,7 +170,9 @@ def last_whole(run: Run) -> tuple[State | None, list[str]]:
 
 
 def forget_states(run: Path) -> None:
-    """Remove the states of a run that has its final weights."""
+    """Remove the states of a run that has its final weights; last what says that there may be others to remove."""
+    for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
+        path.unlink(missing_ok=True)
     shutil.rmtree(run / runs.STATES, ignore_errors=True)
 
 
