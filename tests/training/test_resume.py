@@ -206,6 +206,28 @@ def test_ctrl_c_stops_after_the_step_and_goes_on(
     check(run.path, undisturbed)
 
 
+def test_figures_that_went_through_a_state_are_logged_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hint that has its turn before the stop and not again before the log: in float64 they need all their bits."""
+    short: dict[str, Any] = {**SMALL, "task": {"max_length": 5, "hints": "count"}, "precision": "float64"}
+    short |= {"steps": 12, "log_every": 3, "eval_every": 12, "workers": 0}
+    workbench.train("sort-standard", tmp_path / "whole", progress=False, **short)
+    step = Step.__call__
+
+    def interrupted(self: Step, batches: tuple[Batch, ...], rate: float) -> Any:
+        if self.learner.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batches, rate)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        workbench.train("sort-standard", tmp_path / "stopped", progress=False, **short)
+    workbench.resume(tmp_path / "stopped", progress=False)
+    first, second = (load_run(tmp_path / name).metrics().drop(columns="seconds") for name in ("whole", "stopped"))
+    assert "loss/count" in first and first.equals(second)
+
+
 def global_generators() -> tuple[Any, ...]:
     name, keys, *rest = np.random.get_state()
     return torch.get_rng_state().tolist(), random.getstate(), name, keys.tolist(), rest

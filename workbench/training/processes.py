@@ -87,7 +87,9 @@ class Processes:
 
         A run that goes on has on every process the mean that was saved, and logs what it would have logged.
         """
-        values = [torch.as_tensor(value, device=self.device).double().clone() for value in figures.values()]
+        # A number that a state gave back is as exact as the float64 tensor that it was: no passing through float32.
+        exact = [torch.as_tensor(x, dtype=None if isinstance(x, Tensor) else torch.float64) for x in figures.values()]
+        values = [value.to(self.device, torch.float64, copy=True) for value in exact]
         if self.count > 1 and values:
             base = torch.stack(values)
             dist.broadcast(base, src=0)
