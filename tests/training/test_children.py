@@ -78,7 +78,8 @@ def test_a_stopped_command_leaves_no_process(command: Callable[[Path], list[str]
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_typed_command_leaves_no_process(command: Callable[[Path], list[str]], number: int, tmp_path: Path) -> None:
-    end(Typed(command(tmp_path), tmp_path / "said"), number, COMMANDS[command])
+    """A sweep's worker looks whether the sweep lives once it has imported what it needs, which takes its time."""
+    end(Typed(command(tmp_path), tmp_path / "said"), number, COMMANDS[command], seconds=20.0)
 
 
 @pytest.mark.slow
