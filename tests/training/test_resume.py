@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,7 +23,9 @@ from workbench.cli import main
 from workbench.files import load_tensors
 from workbench.runs import load_run, scan_runs, states
 from workbench.tasks import Batch
-from workbench.training import TrainingError
+from workbench.training import TrainingError, preset_config
+from workbench.training.member import make_learner
+from workbench.training.processes import Processes
 from workbench.training.step import Step
 
 # Dropout and a projection make every kind of state matter: random numbers, and parameters beside the model's.
@@ -46,7 +49,9 @@ def train(folder: Path, **changes: Any) -> None:
 
 
 def in_a_process_of_its_own(action: Callable[..., None], *arguments: Any) -> Any:
-    process = multiprocessing.get_context("fork").Process(target=action, args=arguments, daemon=True)
+    process = multiprocessing.get_context("fork").Process(
+        target=action, args=arguments
+    )  # no daemon: those have no workers
     process.start()
     return process
 
@@ -178,8 +183,9 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path, capsys: pyte
     assert contents() == before
 
 
+@pytest.mark.parametrize("workers", [0, 2])  # making workers draws from PyTorch's generator, as dropout does
 def test_ctrl_c_stops_after_the_step_and_goes_on(
-    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = Step.__call__
 
@@ -191,13 +197,70 @@ def test_ctrl_c_stops_after_the_step_and_goes_on(
     threads = torch.get_num_threads()
     with monkeypatch.context() as patch:
         patch.setattr(Step, "__call__", interrupted)
-        train(tmp_path / "run")
+        train(tmp_path / "run", workers=workers)
     torch.set_num_threads(threads)
     run = load_run(tmp_path / "run")
     assert run.step() == 32 and not run.finished
     tokens = run.task().sample(2, workbench.generator(0)).tokens
     assert run.model()(tokens).shape == (2, 8, 8)
     check(run.path, undisturbed)
+
+
+def test_figures_that_went_through_a_state_are_logged_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hint that has its turn before the stop and not again before the log: in float64 they need all their bits."""
+    short: dict[str, Any] = {**SMALL, "task": {"max_length": 5, "hints": "count"}, "precision": "float64"}
+    short |= {"steps": 12, "log_every": 3, "eval_every": 12, "workers": 0}
+    workbench.train("sort-standard", tmp_path / "whole", progress=False, **short)
+    step = Step.__call__
+
+    def interrupted(self: Step, batches: tuple[Batch, ...], rate: float) -> Any:
+        if self.learner.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batches, rate)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        workbench.train("sort-standard", tmp_path / "stopped", progress=False, **short)
+    workbench.resume(tmp_path / "stopped", progress=False)
+    first, second = (load_run(tmp_path / name).metrics().drop(columns="seconds") for name in ("whole", "stopped"))
+    assert "loss/count" in first and first.equals(second)
+
+
+def global_generators() -> tuple[Any, ...]:
+    name, keys, *rest = np.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), name, keys.tolist(), rest
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_training_neither_follows_nor_moves_the_global_generators(accumulate: int, tmp_path: Path) -> None:
+    short = {"steps": 12, "eval_every": 5, "workers": 2, "accumulate": accumulate}
+    threads = torch.get_num_threads()
+    for seed in (0, 1):
+        torch.manual_seed(seed), np.random.seed(seed), random.seed(seed)
+        before = global_generators()
+        train(tmp_path / f"{seed}", **short)
+        assert global_generators() == before
+    torch.set_num_threads(threads)
+    assert same(tmp_path / "0", tmp_path / "1")
+    first, second = (load_run(tmp_path / f"{seed}").metrics().drop(columns="seconds") for seed in (0, 1))
+    assert first.equals(second)
+
+
+def test_dropout_depends_on_the_step_and_the_process_alone() -> None:
+    """Each step, head, part of a batch and process has masks of its own; asked again, they are the same."""
+    config = preset_config("chain-chacal", SMALL)
+    learner = make_learner(config, torch.device("cpu"))
+    ones, masks = torch.ones(64), []
+    for rank, step, head, part in [(0, 0, "main", 0), (1, 0, "main", 0), (0, 1, "main", 0), (0, 0, "x", 0)] * 2:
+        learner.step = step
+        one = Step(config, learner, Processes(rank, 2, torch.device("cpu")))
+        torch.rand(rank + step)  # what else is drawn has no part in it
+        with one._draws(head, part):
+            masks.append(torch.dropout(ones, 0.5, train=True))
+    assert all(torch.equal(mask, again) for mask, again in zip(masks[:4], masks[4:], strict=True))
+    assert len({tuple(mask.tolist()) for mask in masks}) == 4
 
 
 def test_a_run_has_one_writer(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 import workbench
+from tests.training.histories import differences
 from workbench.cli import main
 from workbench.runs import load_run
-from workbench.training import TrainingError, train_seeds
+from workbench.training import TrainingError, resume_seeds, train_seeds
 from workbench.training.stack import StackedStep
 
 COMMON: dict[str, Any] = {"steps": 12, "precision": "float64", "eval_size": 16, "eval_every": 5, "log_every": 1}
@@ -75,6 +77,64 @@ def test_a_stack_that_was_stopped_is_finished_run_by_run(tmp_path: Path, monkeyp
         again = workbench.resume(run.path, progress=False)
         a, b = before.model().state_dict(), again.model().state_dict()
         assert max((a[key] - b[key]).abs().max().item() for key in a) < 1e-9
+
+
+def test_a_stack_that_was_stopped_goes_on_as_a_stack_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In float32, where a run that went on by itself would be another by rounding; one of them reaches its target."""
+    settings = {
+        **COMMON,
+        "batch_size": 4,
+        "model": SMALL,
+        "save_every": 4,
+        "precision": "float32",
+        "objectives": SEQ_VCR,
+    }
+    settings |= {"steps": 30, "stop_at": 0.045}
+    whole = train_seeds("chain-chacal", tmp_path / "whole", 3, progress=False, **settings)
+    assert len({run.step() for run in whole}) > 1, "they end at different steps"
+    step = StackedStep.__call__
+
+    def interrupted(self: StackedStep, *arguments: Any) -> Any:
+        if self.learners[0].step in (6, 7, 18):
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StackedStep, "__call__", interrupted)
+        train_seeds("chain-chacal", tmp_path / "stopped", 3, progress=False, **settings)
+        with pytest.raises(ValueError, match=r"not finished: `workbench resume .*stopped` goes on"):
+            train_seeds("chain-chacal", tmp_path / "stopped", 3, progress=False, **settings)
+        shutil.rmtree(tmp_path / "stopped" / "seed-1")  # as if killed before it was made; the others' states stay
+        for path in (tmp_path / "stopped").glob("seed-*/resume/step-*"):
+            path.unlink()
+        codes = [main(["resume", str(tmp_path / "stopped"), "--quiet"]) for _ in range(3)]
+    assert codes == [130, 130, 130] and f"`workbench resume {tmp_path}/stopped` goes on" in capsys.readouterr().out
+    assert main(["resume", str(tmp_path / "stopped"), "--quiet"]) == 0
+    assert not differences(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_runs_of_a_stack_that_cannot_go_on_together_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**COMMON, "batch_size": 4, "model": SMALL, "save_every": 4}
+    step = StackedStep.__call__
+
+    def interrupted(self: StackedStep, *arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StackedStep, "__call__", interrupted)
+        train_seeds("chain-chacal", tmp_path, 2, progress=False, **settings)
+    only = next((tmp_path / "seed-0").glob("resume/step-*"))
+    only.rename(only.with_name("step-2.safetensors"))
+    with pytest.raises(ValueError, match=r"no step in common \(seed-0 at 2, seed-1 at 1\)"):
+        resume_seeds(tmp_path, progress=False)
+    (tmp_path / "seed-0" / "resume" / "stack.json").write_text('{"seeds": ["../x"]}')
+    with pytest.raises(ValueError, match=r"stack.json is corrupted: it does not list seeds"):
+        resume_seeds(tmp_path, progress=False)
+    with pytest.raises(ValueError, match=r"there is no stack of seeds"):
+        resume_seeds(tmp_path / "seed-0", progress=False)
 
 
 def test_a_run_whose_loss_breaks_does_not_take_the_others_with_it(tmp_path: Path) -> None:

@@ -21,13 +21,17 @@ def train(options: argparse.Namespace, fields: list[str]) -> int:
     how = {"progress": not options.quiet, "tensorboard": options.tensorboard}
     if options.seeds is None:
         return _say_trained([run_training(config, options.out, **how)])
-    return _say_trained(train_seeds(config, options.out, options.seeds, **how))
+    return _say_trained(train_seeds(config, options.out, options.seeds, **how), options.out)
 
 
 def resume(options: argparse.Namespace, _: list[str]) -> int:
     from workbench.runs import load_run
     from workbench.training import resume as resume_training
+    from workbench.training import resume_seeds, stacked
 
+    if stacked(options.run):
+        how = {"progress": not options.quiet, "tensorboard": options.tensorboard}
+        return _say_trained(resume_seeds(options.run, **how), options.run)
     finished = load_run(options.run).finished
     run = resume_training(options.run, progress=not options.quiet, tensorboard=options.tensorboard)
     if not finished:
@@ -36,14 +40,17 @@ def resume(options: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def _say_trained(runs: Sequence[Any]) -> int:
-    """Say what came of runs; the exit code, which tells whoever goes on from there whether they are finished."""
+def _say_trained(runs: Sequence[Any], stack: Path | None = None) -> int:
+    """Say what came of runs; the exit code, which tells whoever goes on from there whether they are finished.
+
+    Runs that were trained together, under the folder `stack`, go on together.
+    """
     stopped = [run for run in runs if not run.finished]
     if not speaks():
         return INTERRUPTED if stopped else 0
     for run in runs:
         if run in stopped:
-            say(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {run.path}` goes on")
+            say(f"stopped at step {run.step()} of {run.config.steps}; `workbench resume {stack or run.path}` goes on")
             continue
         if not run.config.steps:
             say(f"made {run.path}: a model as it was initialised")

@@ -39,7 +39,7 @@ def make_parser() -> Parser:
     add.set_defaults(command=commands.train)
 
     add = sub.add_parser("resume", help="go on training a run that was stopped or killed", allow_abbrev=False)
-    add.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    add.add_argument("run", type=Path, metavar="RUN", help="the run folder; of --seeds, the folder of all")
     add.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(command=commands.resume)

@@ -4,7 +4,8 @@ config.json                      what was asked for, strict and versioned
 metrics.jsonl                    one line per logged step; after a resume, steps that were done twice are there twice
 weights.safetensors              the final weights; there when training is finished
 checkpoints/step-N.safetensors   weights on the way
-resume/step-N.safetensors        the last two whole states of training: weights, optimizer, random numbers
+resume/step-N.safetensors        the last two whole states of training: weights, optimizer, how far it is
+resume/stack.json                the seeds that are trained together with this one, where several are
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from workbench.runs.folder import (
     CONFIG,
     LONGEST_CONFIG,
     METRICS,
+    STACK,
     Run,
     check_free,
     check_no_run,
@@ -22,6 +24,7 @@ from workbench.runs.folder import (
     load_run,
     save_run,
     scan_runs,
+    stack_of,
 )
 from workbench.runs.several import run_folders
 from workbench.runs.weights import (
@@ -44,6 +47,7 @@ __all__ = [
     "LONGEST_CONFIG",
     "METRICS",
     "MODEL",
+    "STACK",
     "STATES",
     "WEIGHTS",
     "Run",
@@ -64,6 +68,7 @@ __all__ = [
     "save_run",
     "save_weights",
     "scan_runs",
+    "stack_of",
     "states",
     "step_of",
     "weights_of",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
+STACK = "stack.json"  # among the states
 LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
 
@@ -234,8 +236,13 @@ def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
     return found, problems
 
 
-def create(path: str | Path, config: RunConfig) -> Path:
+def create(path: str | Path, config: RunConfig, stack: Sequence[int] = ()) -> Path:
     """Start a run folder with its config; it appears whole or not at all.
+
+    Args:
+        path: where.
+        config: what is to be trained.
+        stack: the seeds that are trained together with this one, which it needs to go on as one of them.
 
     Raises:
         ValueError: if the path already holds something (nothing is ever overwritten), or the run could not be opened
@@ -247,7 +254,28 @@ def create(path: str | Path, config: RunConfig) -> Path:
     with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         (made / STATES).mkdir()
+        if stack:
+            write_atomically(made / STATES / STACK, json.dumps({"seeds": list(stack)}).encode())
     return path
+
+
+@in_one_line()
+def stack_of(path: Path) -> tuple[int, ...]:
+    """The seeds that an unfinished run is trained together with, its own among them; none if it is by itself.
+
+    Raises:
+        ValueError: if the file that says so is damaged.
+    """
+    file = path / STATES / STACK
+    if not file.exists():
+        return ()
+    try:
+        seeds = parse_json(read_text(file, LONGEST_CONFIG))["seeds"]
+        if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
+            raise TypeError
+    except (KeyError, TypeError, json.JSONDecodeError):
+        raise ValueError(f"{file} is corrupted: it does not list seeds") from None
+    return tuple(seeds)
 
 
 def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None = None) -> Run:
@@ -292,7 +320,8 @@ def check_free(path: Path) -> None:
     check_can_make(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
-            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {path}` goes on with it")
+            whole = path.parent if (path / STATES / STACK).is_file() else path
+            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {whole}` goes on with it")
         raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
 
 

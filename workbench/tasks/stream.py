@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import Generic, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 Asked = TypeVar("Asked")
@@ -26,8 +32,35 @@ def in_order(draw: Callable[[Asked], Drawn], asked: Iterable[Asked], workers: in
     Args:
         draw: a function of that alone; it is sent to the workers, so it must pickle.
         asked: which batches.
-        workers: processes that draw ahead; 0 draws here.
+        workers: processes that draw ahead; 0 draws here. None of them outlives this process, however it ends.
     """
     if not workers:
         return map(draw, asked)
-    return iter(DataLoader(_Drawing(draw), batch_size=None, sampler=asked, num_workers=workers, prefetch_factor=4))
+    loader = DataLoader(
+        _Drawing(draw),
+        batch_size=None,
+        sampler=asked,
+        num_workers=workers,
+        prefetch_factor=4,
+        worker_init_fn=_only_while_wanted,
+        generator=torch.Generator(),  # its workers' seeds, which nothing uses, would be drawn from PyTorch's own
+    )
+    return iter(loader)
+
+
+def _only_while_wanted(_: int) -> None:
+    """Leave Ctrl-C and its like, which reach workers too, to the process that draws for; end as soon as it is gone.
+
+    A worker that ends by itself would leave that process waiting for a batch instead of saving. One that goes on, as
+    PyTorch's do for seconds, keeps open what it had from that process: the lock on a run folder.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])  # a pipe that the system closes, even where the parent could not
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -4,6 +4,18 @@ from workbench.training.loop import resume, train
 from workbench.training.presets import PRESETS, SECONDS, preset_config
 from workbench.training.stack import train_seeds
 from workbench.training.state import TrainingError
+from workbench.training.stopped_stack import resume_seeds, stacked
 from workbench.training.sweeps import sweep
 
-__all__ = ["PRESETS", "SECONDS", "TrainingError", "preset_config", "resume", "sweep", "train", "train_seeds"]
+__all__ = [
+    "PRESETS",
+    "SECONDS",
+    "TrainingError",
+    "preset_config",
+    "resume",
+    "resume_seeds",
+    "stacked",
+    "sweep",
+    "train",
+    "train_seeds",
+]

@@ -6,15 +6,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from workbench import runs
 from workbench.runs import Run, RunConfig
-from workbench.seeds import generator
 from workbench.training.data import Batches, training_batches
 from workbench.training.member import Member
 from workbench.training.presets import preset_config
@@ -57,16 +54,15 @@ def train(
     processes.do(lambda: create(member))
     with ExitStack() as held:
         processes.do(lambda: held.enter_context(only_writer(member.path)))
-        held.enter_context(deterministic(config.seed, processes.rank))
         run_alone(member, progress)
     processes.wait()
     return member.opened()
 
 
-def create(member: Member) -> None:
+def create(member: Member, stack: Sequence[int] = ()) -> None:
     """Make a run's folder. Raises ValueError if its place is taken, TrainingError if the disk is full."""
     try:
-        runs.create(member.path, member.config)
+        runs.create(member.path, member.config, stack)
     except OSError as error:
         raise cannot_write(member.path, error) from None
 
@@ -91,11 +87,10 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
     with ExitStack() as held:
         if not processes.do(lambda: _goes_on(run, held)):
             return run
-        held.enter_context(deterministic(run.config.seed, processes.rank))
         state, problems = processes.do(lambda: last_whole(run))
         member = Member(run.config, run.path, processes, tensorboard)
         if state is not None:
-            member.learner.restore(state, processes.rank)
+            member.learner.restore(state)
         run_alone(member, progress, problems, resumed=True)
     processes.wait()
     return member.opened()
@@ -138,7 +133,7 @@ def train_members(
     """Train runs of one shape and schedule, step by step together, to the end or until Ctrl-C.
 
     Args:
-        members: the runs, all at the same step.
+        members: the runs, all at the same step; not all of them done.
         step: one step of all: each one's batches and the learning rate to each one's figures (None: not finite).
         batches: for every step, each one's batches.
         show: show progress.
@@ -148,7 +143,7 @@ def train_members(
     Raises:
         TrainingError: if the disk is full, or the loss of a run stopped being finite (the others are trained first).
     """
-    first, processes = members[0], members[0].processes
+    first, processes = next(member for member in members if not member.done), members[0].processes
     config, failures, stopped = first.config, [], False
     try:
         with ExitStack() as opened:
@@ -159,7 +154,8 @@ def train_members(
             if resumed:
                 bar.say(f"going on from step {first.learner.step} of {config.steps}")
             for member in members:
-                opened.enter_context(member.begin(problems, resumed))
+                if not member.done:
+                    opened.enter_context(member.begin(problems, resumed))
             clock = time.perf_counter() - first.learner.seconds
             for number, drawn in enumerate(batches, first.learner.step + 1):
                 found = step(drawn, learning_rate(config, number - 1))
@@ -197,14 +193,17 @@ def mean_shown(members: Sequence[Member]) -> dict[str, float]:
 
 
 class Interrupts:
-    """Ctrl-C, or a cluster's SIGTERM, kept until the step at hand is done; a second one interrupts at once."""
+    """Ctrl-C, a cluster's SIGTERM or a closed terminal, kept until the step is done; a second interrupts at once."""
 
     asked = False
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __enter__(self) -> Interrupts:
         self.before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            # What `nohup` has ignored stays so.
+            heard = [n for n in self.signals if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self.before = {number: signal.signal(number, self._ask) for number in heard}
         return self
 
     def _ask(self, *_: Any) -> None:
@@ -215,11 +214,3 @@ class Interrupts:
     def __exit__(self, *_: Any) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def deterministic(seed: int, rank: int = 0) -> Iterator[None]:
-    """What PyTorch draws without a generator (dropout, projections) follows the run's seed and leaves no trace."""
-    with torch.random.fork_rng():
-        torch.manual_seed(generator(seed, "dropout", *([rank] if rank else [])).initial_seed())
-        yield

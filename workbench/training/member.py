@@ -14,7 +14,7 @@ from workbench import runs
 from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
-from workbench.seeds import generator
+from workbench.seeds import generator, global_draws
 from workbench.training.data import Batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.processes import Processes
@@ -183,8 +183,7 @@ def check_size(config: RunConfig, device: torch.device) -> None:
 
 def make_learner(config: RunConfig, device: torch.device) -> Learner:
     """A learner at step 0."""
-    with torch.random.fork_rng(devices=[]):  # PyTorch's modules draw when they are made
-        torch.manual_seed(generator(config.seed, "objectives").initial_seed())
+    with global_draws(generator(config.seed, "objectives").initial_seed()):  # PyTorch's modules draw when they are made
         model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]

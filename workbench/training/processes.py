@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +19,8 @@ from workbench.tasks import Batch
 from workbench.validation import brief
 
 DEVICES = ("cpu", "cuda", "mps")
+LAUNCHED = "TORCHELASTIC_RUN_ID"  # set by `torchrun` and `accelerate launch`, which live as long as their processes
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Processes:
             pick_device(device)  # one that is not there is refused
             state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
             atexit.register(state.destroy_process_group)  # threads that still listen would abort the process
+            if LAUNCHED in os.environ:
+                threading.Thread(target=_stop_with_the_launcher, args=(os.getppid(),), daemon=True).start()
             return Processes(state.process_index, state.num_processes, state.device)
         own = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
         return Processes(dist.get_rank(), dist.get_world_size(), torch.device(own))
@@ -76,9 +83,19 @@ class Processes:
             tensor.copy_(mean.view_as(tensor))
 
     def means(self, figures: Mapping[str, Tensor | float]) -> dict[str, float]:
-        """Figures, each its mean over the processes."""
-        values = [torch.as_tensor(value, device=self.device).double().clone() for value in figures.values()]
-        self.average(values)
+        """Figures, each its mean over the processes; where all have the same number, that number to the last bit.
+
+        A run that goes on has on every process the mean that was saved, and logs what it would have logged.
+        """
+        # A number that a state gave back is as exact as the float64 tensor that it was: no passing through float32.
+        exact = [torch.as_tensor(x, dtype=None if isinstance(x, Tensor) else torch.float64) for x in figures.values()]
+        values = [value.to(self.device, torch.float64, copy=True) for value in exact]
+        if self.count > 1 and values:
+            base = torch.stack(values)
+            dist.broadcast(base, src=0)
+            differences = [value - first for value, first in zip(values, base, strict=True)]
+            self.average(differences)  # of numbers themselves it would be rounded: a third of 3x need not be x
+            values = [first + difference for first, difference in zip(base, differences, strict=True)]
         return dict(zip(figures, map(float, values), strict=True))
 
     def agree(self, value: Any) -> Any:
@@ -117,13 +134,12 @@ class Processes:
         if self.count > 1:
             dist.barrier()
 
-    def gather(self, value: Any) -> list[Any]:
-        """What every process has, in order."""
-        if self.count == 1:
-            return [value]
-        found: list[Any] = [None] * self.count
-        dist.all_gather_object(found, value)
-        return found
+
+def _stop_with_the_launcher(launcher: int) -> None:
+    """Save and end, as at SIGTERM, once the launcher is gone: killed, it takes none of its processes with it."""
+    while os.getppid() == launcher:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def pick_device(name: str) -> torch.device:

@@ -17,7 +17,7 @@ from workbench.objectives import Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.data import Batches, training_batches
-from workbench.training.loop import create, deterministic, train_members
+from workbench.training.loop import create, train_members
 from workbench.training.member import Member, make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.processes import Processes
@@ -65,9 +65,8 @@ def train_seeds(
         runs.check_free(member.path)
     with ExitStack() as held:
         for member in members:
-            create(member)
+            create(member, wanted)
             held.enter_context(only_writer(member.path))
-        held.enter_context(deterministic(config.seed))
         streams = [training_batches(member.task, member.config) for member in members]
         train_members(members, StackedStep(members), zip(*streams, strict=True), progress)
     return [member.opened() for member in members]
@@ -121,6 +120,20 @@ class StackedStep:
         self.own = parts
         self.optimizer = make_optimizer(self.config, list(self.stack.values()))
         self.linked = 0
+        self._take_on()
+
+    def _take_on(self) -> None:
+        """Let the stack go on from the runs' moments, where they have any; a run that is over needs none."""
+        for name, parameter in self.stack.items():
+            states = [
+                learner.optimizer.state.get(own[name]) for learner, own in zip(self.learners, self.own, strict=True)
+            ]
+            known: dict[str, Tensor] = next((state for state in states if state), {})
+            for key, value in known.items():
+                if key != "step":
+                    value = torch.stack([state[key] if state else torch.zeros_like(value) for state in states])
+                self.optimizer.state[parameter][key] = value
+        self._link()
 
     def __call__(self, drawn: tuple[Batches, ...], rate: float) -> list[Figures | None]:
         self.optimizer.zero_grad(set_to_none=True)
@@ -199,13 +212,15 @@ class StackedStep:
             state = self.optimizer.state.get(parameter, {})
             for i, (learner, own) in enumerate(zip(self.learners, self.own, strict=True)):
                 learner.optimizer.state[own[name]] = {
-                    key: value[i] if value.ndim else value for key, value in state.items()
+                    key: value if key == "step" else value[i] for key, value in state.items()
                 }
 
     def _undo(self, i: int) -> Callable[[], None]:
         """What puts one run back to where it is now; its count of steps is then its own, not the stack's."""
         states = list(self.learners[i].optimizer.state.values())
-        tensors = [p.data for p in self.own[i].values()] + [x for state in states for x in state.values() if x.ndim]
+        tensors = [p.data for p in self.own[i].values()] + [
+            x for state in states for key, x in state.items() if key != "step"
+        ]
         before, counts = [tensor.clone() for tensor in tensors], [state["step"].clone() for state in states]
 
         def undo() -> None:

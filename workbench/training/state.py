@@ -25,6 +25,7 @@ from workbench.runs import Run
 from workbench.training.processes import Processes
 from workbench.validation import brief, in_one_line
 
+SECONDS_TO_LET_GO = 1.0  # for a process that was killed, whose workers hold its lock for a moment longer
 KEPT = 2  # states: the last, and the one before in case the last is damaged
 
 
@@ -72,22 +73,9 @@ class Learner:
         """All that the optimizer changes: the model's parameters, then the objectives'."""
         return [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
 
-    def random_state(self) -> dict[str, Tensor]:
-        """The states of the generators that dropout and projections draw from."""
-        state = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.device)
-        return state
-
-    def set_random_state(self, state: Mapping[str, Tensor]) -> None:
-        torch.set_rng_state(state["cpu"])
-        if self.device.type == "cuda" and "cuda" in state:
-            torch.cuda.set_rng_state(state["cuda"], self.device)
-
     def save(self, run: Path, processes: Processes) -> None:
         """Write the whole state; training that goes on from it is bit for bit the training that never stopped."""
-        everywhere = processes.gather(self.random_state())
-        self.figures = {**processes.means(self.figures)}
+        figures = processes.means(self.figures)
         if not processes.main:
             return
         tensors = runs.weights_of(self.model, runs.MODEL)
@@ -95,9 +83,8 @@ class Learner:
             tensors |= runs.weights_of(objective, f"objective.{name}.")
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value).cpu() for key, value in values.items()}
-        for rank, state in enumerate(everywhere):
-            tensors |= {f"random.{rank}.{kind}": value for kind, value in state.items()}
-        progress = {name: getattr(self, name) for name in PROGRESS} | {"scaler": self.scaler.state_dict()}
+        progress = {name: getattr(self, name) for name in PROGRESS}
+        progress |= {"figures": figures, "scaler": self.scaler.state_dict()}
         metadata = {name: json.dumps(value) for name, value in progress.items()}
         save_tensors(run / runs.STATES / f"step-{self.step}.safetensors", tensors, metadata)
         kept = [path for path in runs.states(run) if runs.step_of(path) <= self.step][:KEPT]
@@ -105,7 +92,7 @@ class Learner:
             other.unlink()
 
     @in_one_line()
-    def restore(self, state: State, rank: int) -> None:
+    def restore(self, state: State) -> None:
         """Take on a state. Raises ValueError if it is of another run, or no state that training can go on from."""
         tensors, progress = state.tensors, self._check(state)
         runs.fill_model(self.model, tensors, state.path, runs.MODEL)
@@ -116,10 +103,7 @@ class Learner:
             index, _, what = key.partition(".")
             moments.setdefault(int(index), {})[what] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
-        random = _under(f"random.{rank}.", tensors)
         try:
-            if random:  # there is none for a process that was not there before
-                self.set_random_state(random)
             self.scaler.load_state_dict(progress.pop("scaler"))
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError(f"{state.path} is no state of this run: {error}") from None
@@ -129,6 +113,7 @@ class Learner:
     def _check(self, state: State) -> dict[str, Any]:
         """How far a state is, once it is sure to hold what training needs: anyone can write one."""
         wrong = f"{state.path} is no state of this run"
+        # Earlier versions kept the generators that dropout drew from; it has been drawn by step since.
         tensors = {k: x for k, x in state.tensors.items() if not k.startswith((runs.MODEL, "random."))}
         expected: dict[str, Tensor] = {}
         for name, objective in self.objectives.items():
@@ -185,7 +170,9 @@ def last_whole(run: Run) -> tuple[State | None, list[str]]:
 
 
 def forget_states(run: Path) -> None:
-    """Remove the states of a run that has its final weights."""
+    """Remove the states of a run that has its final weights; last what says that there may be others to remove."""
+    for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
+        path.unlink(missing_ok=True)
     shutil.rmtree(run / runs.STATES, ignore_errors=True)
 
 
@@ -224,15 +211,15 @@ class Log:
 
 
 @contextmanager
-def only_writer(run: Path) -> Iterator[None]:
-    """Hold the run folder.
+def only_writer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
+    """Hold the run folder, waiting up to so many seconds for whoever holds it.
 
     Raises:
         ValueError: if another process that lives holds it.
         TrainingError: if the disk is full.
     """
     try:
-        lock = FileLock(run / runs.STATES / ".lock", timeout=0).acquire()
+        lock = FileLock(run / runs.STATES / ".lock", timeout=wait).acquire()
     except Timeout:
         raise ValueError(f"{run} is being trained by another process; wait for it, or stop it first") from None
     except OSError as error:

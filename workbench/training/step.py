@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
+from workbench.seeds import generator, global_draws
 from workbench.tasks import Batch
 from workbench.training.processes import Processes
 from workbench.training.state import Figures, Learner
@@ -60,11 +61,20 @@ class Step:
         """Add the gradient of `share` of the loss; the loss, and the objectives' figures."""
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
-        with autocast(self.learner.device, self.config.precision):
+        with self._draws(batch.head), autocast(self.learner.device, self.config.precision):
             logits, kept = self.learner.model(batch.tokens, batch.head, keep=self.keep)
             loss, figures = total_loss(self.learner.objectives, logits, kept, batch)
         self.learner.scaler.scale(loss * share).backward()
         return loss.detach(), figures
+
+    def _draws(self, head: str, part: int = 0) -> AbstractContextManager[None]:
+        """What a pass draws without a generator, as dropout does, depends on where in the run it is, not on its past.
+
+        That is on the run's seed, the step, the head, the part of the batch and the process: a run that was stopped,
+        whatever else was drawn since, goes on with the draws it would have had.
+        """
+        where = (self.learner.step, head, part, self.processes.rank)
+        return global_draws(generator(self.config.seed, "dropout", *where).initial_seed(), self.learner.device)
 
     def _backward_in_parts(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
         """The same gradient, with the activations of one part in memory at a time, for a second forward pass.
@@ -75,20 +85,18 @@ class Step:
         """
         size = -(-len(batch) // self.config.accumulate)
         parts = [batch[start : start + size] for start in range(0, len(batch), size)]
-        model, states, outputs = self.learner.model, [], []
-        for part in parts:
-            states.append(self.learner.random_state())
-            with torch.no_grad(), autocast(self.learner.device, self.config.precision):
+        model, outputs = self.learner.model, []
+        for number, part in enumerate(parts):
+            with torch.no_grad(), self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             outputs.append([logits, *(kept[name] for name in self.keep)])
         read = [torch.cat(pieces).requires_grad_() for pieces in zip(*outputs, strict=True)]
-        with autocast(self.learner.device, self.config.precision):
+        with self._draws(batch.head, len(parts)), autocast(self.learner.device, self.config.precision):
             kept = dict(zip(self.keep, read[1:], strict=True))
             loss, figures = total_loss(self.learner.objectives, read[0], kept, batch)
         self.learner.scaler.scale(loss * share).backward()
-        for number, (part, state) in enumerate(zip(parts, states, strict=True)):
-            self.learner.set_random_state(state)
-            with autocast(self.learner.device, self.config.precision):
+        for number, part in enumerate(parts):  # with the dropout of the first pass
+            with self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             written = [logits, *(kept[name] for name in self.keep)]
             rows = slice(number * size, number * size + len(part))

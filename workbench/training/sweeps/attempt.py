@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,7 +11,10 @@ import torch
 
 from workbench.runs import CONFIG, RunConfig
 from workbench.training.loop import resume, train
+from workbench.training.state import only_writer
 from workbench.training.sweeps.jobs import Job
+
+SECONDS_TO_SAVE = 60.0
 
 # What training says in one line; anything else is a mistake in the code, and shows where.
 REPORTED = (ValueError, RuntimeError, OSError)
@@ -24,6 +28,8 @@ def attempt(config: RunConfig, folder: Path) -> None:
     """
     torch.set_num_threads(1)  # as many runs at a time as there are cores: threads would only wait for each other
     if (folder / CONFIG).is_file():
+        with suppress(ValueError), only_writer(folder, wait=SECONDS_TO_SAVE):
+            pass  # the worker of a sweep that was killed has saved
         resume(folder, progress=False)
     else:
         train(config, folder, progress=False)
