@@ -67,6 +67,19 @@ def test_a_killed_command_leaves_no_process(command: Callable[[Path], list[str]]
     end(Forked(command(tmp_path), tmp_path / "said"), signal.SIGKILL, COMMANDS[command])
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_whole_group_lets_training_save(number: int, tmp_path: Path) -> None:
+    """As a terminal and a cluster send it: workers that obeyed too would leave training waiting for a batch."""
+    process = Forked(train(tmp_path), tmp_path / "said")
+    until = time.monotonic() + 60
+    while not (log := tmp_path / "run" / "metrics.jsonl").exists() or '"step"' not in log.read_text():
+        assert time.monotonic() < until and process.wait(0) is None
+        time.sleep(0.02)
+    os.killpg(process.pid, number)
+    assert process.wait(30) == 130, (tmp_path / "said").read_text()
+    assert process.gone() and load_run(tmp_path / "run").step() > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("command", COMMANDS)
