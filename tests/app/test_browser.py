@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -15,34 +13,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import browsing, chromium, open_page, serving, settle
+from tests.app.browsing import choose, open_page, settle
 from workbench.instruments import attention_graph, projection
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if chromium() is None:
-        message = "no Chromium on this machine; install it with: apt-get install chromium"
-        if os.environ.get("WORKBENCH_REQUIRE_BROWSER"):
-            pytest.fail(message)
-        pytest.skip(message)
-    with browsing() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def address(run_root: Path, browser: Any) -> Iterator[str]:
-    with serving(run_root) as found:
-        yield found
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    """Choose in a select box, as a person does."""
-    page.get_by_role("combobox", name=label).first.click()
-    page.get_by_role("option", name=option, exact=True).click()
-    settle(page)
 
 
 BARS = 'svg[aria-label^="Tokens at position"]'
