@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from html import escape
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import nbformat
 import plotly.graph_objects as go
@@ -14,6 +16,7 @@ import streamlit as st
 from workbench.figures import Drawing
 
 Figure: TypeAlias = go.Figure | Drawing
+MOST_BROWSERS = 50  # whose evidence the server keeps
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,42 @@ class Pinned:
     code: str
 
 
+@st.cache_resource(show_spinner=False)
+def _baskets() -> dict[str, list[Pinned]]:
+    """The evidence of every browser, under what its cookie says; it is kept as long as the server runs."""
+    return {}
+
+
+def _cookie() -> str:
+    """The cookie's name: browsers do not tell the servers of one machine apart by their ports."""
+    return f"workbench-evidence-{st.get_option('server.port')}"
+
+
 def pinned() -> list[Pinned]:
-    """The session's evidence, in the order it was pinned."""
-    return st.session_state.setdefault("basket", [])
+    """The browser's evidence, in the order it was pinned: that of all its tabs, which a reload leaves as it is."""
+    if "basket" not in st.session_state:
+        token = st.context.cookies.get(_cookie(), "")
+        known = _baskets().get(token)
+        st.session_state["basket_token"] = token if known is not None else secrets.token_urlsafe()
+        st.session_state["basket"] = [] if known is None else known
+    found: list[Pinned] = st.session_state["basket"]
+    return found
+
+
+def pin(one: Pinned) -> None:
+    """Put a figure into the basket."""
+    evidence = pinned()
+    evidence.append(one)
+    kept = _baskets()
+    kept[st.session_state["basket_token"]] = evidence
+    for token in list(kept)[:-MOST_BROWSERS]:
+        kept.pop(token, None)
+
+
+@st.cache_resource(show_spinner=False)
+def _keeper() -> Any:
+    script = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
+    return st.components.v2.component("workbench_keep", js=script)
 
 
 def as_html(figure: Figure) -> str:
@@ -82,6 +118,8 @@ def notebook(evidence: list[Pinned]) -> str:
 def show() -> None:
     """The basket's place in the sidebar."""
     evidence = pinned()
+    if evidence:
+        _keeper()(data={"name": _cookie(), "value": st.session_state["basket_token"]}, key="evidence-cookie")
     if not evidence:
         st.caption("No evidence pinned yet: every panel's ⋮ menu pins its figure here.")
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.fields import choose, position_in
+from app.fields import choose, position_in, put
 from app.panel import code, panel
 from app.state import Look
 from workbench import figures
@@ -45,7 +45,8 @@ def tokens(look: Look, point: str, position: int, *, how: projection.How = "raw"
 
 def move(point: str, position: int) -> None:
     """For a click on a drawing; what is no cell of this input is put right by `chosen`."""
-    st.session_state["point"], st.session_state["position"] = point, position
+    put("point", point)
+    put("position", position)
 
 
 def default_position(look: Look, n_pos: int) -> int:

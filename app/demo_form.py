@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import demo, words
+from app.fields import choose
 from app.guard import may_write
 from app.state import plain
 from workbench.training import preset_config
@@ -88,14 +89,8 @@ def form(root: Path) -> None:
     """Which preset, for how long, under which name."""
     presets = demo.quick()
     first, second, third, fourth = st.columns([5, 1.3, 1.3, 3])
-    preset = first.selectbox(
-        "Preset",
-        list(presets),
-        key="demo_preset",
-        format_func=in_words,
-        bind="query-params",
-        help="`workbench list presets` shows all of them",
-    )
+    known = "`workbench list presets` shows all of them"
+    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, known)
     config = preset_config(preset, {})
     steps = second.number_input("Steps", 1, demo.MOST_STEPS, config.steps, key=f"demo_steps_{preset}")
     seed = third.number_input("Seed", 0, 10**6, key="demo_seed")

@@ -5,18 +5,20 @@ What its fields hold is in the session, and so in the URL, under the names of th
 `edit_position` (a position or `every`), `edit_other_position` (a position, or None for the same), `edit_point` (a hook
 name), `edit_by`, `edit_other` (text), `edit_first` and `edit_second` (words), `edit_basis`. A callback may set them
 before the panel is made; for a click on an edge, `from_click` does. The panel is a fragment: to be redrawn by a click
-in another one, it is called inside that one.
+in another one, it is called inside that one. Another input sets the edit anew, to what is suggested there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
 import streamlit as st
 
-from app.fields import choose, first_drawn, start_anew
+from app import address
+from app import fields as widgets
+from app.fields import OF_AN_EDIT, choose, first_drawn, put, start_anew
 from app.heads import Head, chosen_head
 from app.panel import code, panel
 from app.state import Look, plain
@@ -42,22 +44,15 @@ SAYS = (
 )
 
 
-@st.fragment
+@address.fragment
 def try_an_edit(look: Look) -> None:
     """Fields for an edit, one-click edits, and this input's answers before and after."""
     with panel("Try an edit", "edit") as p:
-        kind = st.segmented_control(
-            "Edit",
-            list(KINDS),
-            default="cut",
-            key="edit_kind",
-            required=True,
-            bind="query-params",
-            format_func=_label,
-            on_change=lambda: fill(look, _standing(look, st.session_state["edit_kind"])),
-        )
-        edit = _fields(look, kind)
-        _presets(look)
+        start_anew(OF_AN_EDIT, (str(look.opened.run.path), look.key[-1]), "edit_input")
+        kind = widgets.segments("Edit", list(KINDS), "edit_kind", "cut", format_func=_label)
+        start_anew([key for key in OF_AN_EDIT if key not in ("edit_layer", "edit_head")], kind, "edit_kind")
+        edit, head = _fields(look, kind)
+        _presets(look, head)
         try:
             tried = _tried(look, edit)
         except ValueError as error:
@@ -82,7 +77,7 @@ def _start(look: Look, tried: Edited) -> int:
     """The first position drawn; of long inputs, by default so that the answer that the edit does most to is seen."""
     standing = max(0, (tried.most or 0) - WIDEST // 2)
     n_pos = len(projection.sequence(look.seen, 0))
-    start_anew("edit_start", repr(tried.edit), min(standing, max(0, n_pos - WIDEST)))
+    start_anew(["edit_start"], repr(tried.edit), "edit_start")
     return first_drawn(n_pos, "edit_start", standing)
 
 
@@ -92,7 +87,7 @@ def from_click(layer: int | None, head: int | None, query: int, key: int) -> Non
 
 
 def fill(look: Look, edit: Edit) -> None:
-    """Set the panel's fields to an edit. (To take values out would leave a browser with the ones it shows.)"""
+    """Set the panel's fields to an edit."""
     kind = next(name for name, (_, made) in KINDS.items() if isinstance(edit, made))
     given = {field.name: getattr(edit, field.name) for field in fields(edit)}  # type: ignore[arg-type]
     for name in ("first", "second"):
@@ -104,11 +99,11 @@ def fill(look: Look, edit: Edit) -> None:
 
 
 def _set(kind: str, **given: Any) -> None:
-    st.session_state["edit_kind"] = kind
+    put("edit_kind", kind)
+    st.session_state["edit_kind_before"] = kind  # its fields are set here
     for name, value in given.items():
         every = EVERY if name in ("layer", "head", "query", "key", "position") else None
-        st.session_state[f"edit_{name}"] = every if value is None else value
-        st.session_state.pop(f"edit_{name}-default", None)  # or what is set here could be taken for an old default
+        put(f"edit_{name}", every if value is None else value)
 
 
 def _move(look: Look, edit: Edit, position: int | None) -> None:
@@ -116,11 +111,12 @@ def _move(look: Look, edit: Edit, position: int | None) -> None:
     if position is None:
         return
     if not isinstance(edit, CutEdge):
-        st.session_state["edit_position"] = position
+        put("edit_position", position)
         return
     layer, head = (edit.layer or 0), (edit.head or 0)
     edge = edits.strongest_edge(look.seen, layer, head, position)
-    st.session_state["edit_query"], st.session_state["edit_key"] = edge or (position, position)
+    for name, at in zip(("query", "key"), edge or (position, position), strict=True):
+        put(f"edit_{name}", at)
 
 
 def _label(kind: str) -> str:
@@ -139,11 +135,9 @@ def _run(key: tuple[object, ...], _look: Look, _edit: Edit) -> Edited:
         return edits.try_edit(_look.opened.hooked, seen, _edit)
 
 
-def _suggested(look: Look) -> dict[str, Edit]:
-    """One-click edits, for the head that the fields hold or the page's."""
-    layer, head = (st.session_state.get(f"edit_{name}") for name in ("layer", "head"))
-    own: Head = (layer, head) if isinstance(layer, int) and isinstance(head, int) else chosen_head(look)
-    return _suggestions((*look.key, own), look, own)
+def _suggested(look: Look, head: Head) -> dict[str, Edit]:
+    """One-click edits, for a head."""
+    return _suggestions((*look.key, head), look, head)
 
 
 @st.cache_data(show_spinner=False, max_entries=200)
@@ -151,21 +145,28 @@ def _suggestions(key: tuple[object, ...], _look: Look, _head: Head) -> dict[str,
     return edits.suggestions(_look.seen, *_head)
 
 
-def _presets(look: Look) -> None:
+def _presets(look: Look, head: Head) -> None:
     row = st.container(horizontal=True, gap="small")
-    for words, edit in _suggested(look).items():
+    for words, edit in _suggested(look, head).items():
         row.button(words[:1].upper() + words[1:], key=f"edit-{words}", on_click=fill, args=(look, edit))
 
 
-def _standing(look: Look, kind: str) -> Edit:
-    """Where the fields of a kind of edit start: at what is suggested of that kind, or else at the answers."""
-    suggested = next((edit for edit in _suggested(look).values() if isinstance(edit, KINDS[kind][1])), None)
+def _standing(look: Look, kind: str, head: Head | None = None) -> Edit:
+    """Where the fields of a kind of edit start: at what is suggested of that kind, or else at the answers.
+
+    Args:
+        look: the run and the input.
+        kind: a key of `KINDS`.
+        head: that the edit is of, or the page's: nothing that is not on the page decides what is.
+    """
+    head = head or chosen_head(look)
+    suggested = next((edit for edit in _suggested(look, head).values() if isinstance(edit, KINDS[kind][1])), None)
     if suggested is not None:
         return suggested
     subject, scored = look.opened.subject, look.batch.loss_mask[0].nonzero()[:, 0].tolist()
     at = scored[0] if scored else 0
     if kind == "cut":
-        return CutEdge(at, None, *chosen_head(look))
+        return CutEdge(at, None, *head)
     point = "blocks.0.hook_resid_mid"
     if kind == "patch":
         return Patch(point, _other(look.key, look), at)
@@ -178,33 +179,31 @@ def _other(key: tuple[object, ...], _look: Look) -> str:
     return edits.another(_look.seen)
 
 
-def _fields(look: Look, kind: str) -> Edit:
-    """The fields of one kind of edit."""
-    made: dict[str, Callable[[Look, Any], Edit]] = {
-        "cut": _cut,
-        "head": _removed_head,
-        "write": _removed_write,
-        "patch": _patch,
-        "exchange": _exchange,
-    }
-    return made[kind](look, _standing(look, kind))
+def _fields(look: Look, kind: str) -> tuple[Edit, Head]:
+    """The fields of one kind of edit: the edit, and the head that it is of or else the page's."""
+    if kind in ("cut", "head"):
+        places = st.columns(4, width=760)
+        every = kind == "cut"
+        layer, head = _layer(look, every, places[0]), _head(look, every, places[1])
+        own = chosen_head(look) if layer is None or head is None else (layer, head)
+        standing: Any = _standing(look, kind, own)
+        if kind == "cut":
+            return _cut(look, layer, head, standing, places), own
+        return _removed_head(look, own, standing, places), own
+    made: dict[str, Callable[[Look, Any], Edit]] = {"write": _removed_write, "patch": _patch, "exchange": _exchange}
+    return made[kind](look, _standing(look, kind)), chosen_head(look)
 
 
-def _cut(look: Look, standing: CutEdge) -> Edit:
+def _cut(look: Look, layer: int | None, head: int | None, standing: CutEdge, places: Sequence[Any]) -> Edit:
     there = range(len(projection.sequence(look.seen, 0)))
-    places = st.columns(4, width=760)
-    layer, head = _layer(look, True, places[0]), _head(look, True, places[1])
     query = _number("Query: what reads", there, "edit_query", standing.query, True, places[2])
     key = _number("Key: what is read", there, "edit_key", standing.key, True, places[3])
     return CutEdge(query, key, layer, head)
 
 
-def _removed_head(look: Look, standing: RemoveHead) -> Edit:
-    places = st.columns(4, width=760)
-    layer, head = _layer(look, False, places[0]), _head(look, False, places[1])
+def _removed_head(look: Look, head: Head, standing: RemoveHead, places: Sequence[Any]) -> Edit:
     by = choose("What it writes instead", list(INSTEAD), "edit_by", standing.by, INSTEAD.__getitem__, places[2])
-    assert layer is not None and head is not None
-    return RemoveHead(layer, head, by, _position(look, standing.position, places[3]))  # type: ignore[arg-type]
+    return RemoveHead(*head, by, _position(look, standing.position, places[3]))  # type: ignore[arg-type]
 
 
 def _removed_write(look: Look, standing: RemoveWrite) -> Edit:
@@ -217,13 +216,9 @@ def _patch(look: Look, standing: Patch) -> Edit:
     places = st.columns([2.2, 1.3, 1.6, 4])
     point = _point(edits.points(look.opened.subject), standing.point, places[0])
     position = _position(look, standing.position, places[1])
-    source = places[2].number_input(
-        "… from position", 0, None, value=None, key="edit_other_position", placeholder="same", bind="query-params"
-    )
-    text = places[3].text_input(
-        "Of this input", key="edit_other", placeholder=standing.other[:200], bind="query-params", max_chars=20_000
-    )
-    return Patch(point, (text or "").strip() or standing.other, position, source)
+    source = widgets.number("… from position", 0, None, "edit_other_position", None, places[2], placeholder="same")
+    text = widgets.text("Of this input", "edit_other", standing.other[:200], 20_000, places[3])
+    return Patch(point, text or standing.other, position, source)
 
 
 def _exchange(look: Look, standing: Exchange) -> Edit:
@@ -240,9 +235,9 @@ def _exchange(look: Look, standing: Exchange) -> Edit:
 def _token(look: Look, label: str, key: str, standing: str, place: Any) -> int:
     """A field for a word of the vocabulary; of a wrong one says so under the field, and goes on with the standing."""
     vocabulary = look.opened.subject.task.vocabulary
-    text = place.text_input(label, key=key, placeholder=standing, bind="query-params", max_chars=200)
+    text = widgets.text(label, key, standing, 200, place)
     try:
-        return vocabulary.id((text or "").strip() or standing)
+        return vocabulary.id(text or standing)
     except ValueError as error:
         place.error(plain(str(error)))
         return vocabulary.id(standing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app.address import memory
 from app.fields import choose
 from app.state import Look
 from workbench.inspection import MOST_HOPS
@@ -25,9 +26,10 @@ def best_head(look: Look) -> Head:
 
 
 def chosen_head(look: Look) -> Head:
-    """What that field holds, for pages that may not have it."""
+    """What that field holds where it is on the page, and so in the address; else `best_head`."""
     heads = {f"{layer}.{head}": (layer, head) for layer, head in every_head(look)}
-    return heads.get(st.session_state.get("head", "")) or _best_head(look.key, look)
+    own = memory()
+    return heads.get(own.held.get("head", "") if "head" in own.shown else "") or _best_head(look.key, look)
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

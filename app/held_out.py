@@ -43,7 +43,7 @@ def held_out(
     Raises:
         ValueError: in one line, if the weights cannot be loaded or a setting is wrong.
     """
-    key = (str(run.path), run.version, step)
+    key = (str(run.path), run.version_at(step), step)
     return _held_out(key, tuple(only), {name: dict(own) for name, own in (settings or {}).items()})
 
 

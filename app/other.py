@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app import state
+from app.address import memory
 from app.fields import choose
 from app.state import Look, Opened, plain
 from workbench.runs import Run
@@ -38,7 +39,10 @@ def choose_other(look: Look, place: Any = st) -> Opened | None:
     if not runs:
         st.info(NONE)
         return None
+    wanted = memory().arrived.get("other_run", [])
     name = choose("Beside it, the rollout of", list(runs), "other_run", next(iter(runs)), place=place)
+    if gone := [one for one in wanted if one and one not in runs]:
+        place.caption(f"*{plain(gone[-1])}* is not in this folder any more, or cannot read this input.")
     try:
         return state.opened(runs[name])
     except (ValueError, OSError) as error:

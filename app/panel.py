@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.basket import Figure, Pinned, pinned
+from app.basket import Figure, Pinned, pin
 from app.clickable import clickable
 from app.state import Look, plain
 from workbench.figures import Drawing
@@ -91,7 +91,7 @@ class Panel:
             row.download_button("CSV", table, f"{stem}.csv", "text/csv", key=f"{stem}-csv", **how)
             row.download_button("JSON", everything, f"{stem}.json", "application/json", key=f"{stem}-json", **how)
         if row.button("Pin as evidence", icon=":material/push_pin:", key=f"{stem}-pin"):
-            pinned().append(Pinned(self.title, says, figure, code))
+            pin(Pinned(self.title, says, figure, code))
             st.rerun()
 
 

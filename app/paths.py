@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import other
+from app import address, fields, other
 from app.cells import default_position
 from app.fields import position_in
 from app.heads import Head
@@ -21,7 +21,7 @@ MOST = 5
 LAYER, LAYERS, OTHER = "this head alone", "all layers", "all layers of the other run"
 
 
-@st.fragment
+@address.fragment
 def show(look: Look, place: Head, beside: Opened | None) -> None:
     """The panel, with its own fields: from where, to where, through what, how many."""
     names = attention_graph.position_names(look.seen, 0)
@@ -30,7 +30,7 @@ def show(look: Look, place: Head, beside: Opened | None) -> None:
         query = position_in("From position", len(names), "position", default_position(look, len(names)), first)
         to = position_in("To position", len(names), "hops_to", None, second, every="furthest ancestor")
         through = choose_through(beside, third)
-        most = fourth.number_input("Paths", 1, MOST, 3, key="hops_most", bind="query-params")
+        most = fields.number("Paths", 1, MOST, "hops_most", 3, fourth)
         assert query is not None
         key = furthest(look.seen, query, place) if to is None else to
         if key >= query:
@@ -68,12 +68,7 @@ FIGURES = "from workbench import figures"
 
 def choose_through(beside: Opened | None, place: Any) -> str:
     options = [LAYER, LAYERS] + ([] if beside is None else [OTHER])
-    if st.session_state.get("hops_through") not in (None, *options):
-        del st.session_state["hops_through"]
-    chosen: str = place.segmented_control(
-        "Through", options, default=LAYER, key="hops_through", required=True, bind="query-params"
-    )
-    return chosen
+    return fields.segments("Through", options, "hops_through", LAYER, place)
 
 
 def furthest(seen: Capture, query: int, place: Head) -> int:

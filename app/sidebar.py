@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from app import basket, state
-from app.fields import forget_other_run
+from app import fields, state
+from app.fields import choose, choose_there, forget_other_run
 from app.state import Look, Opened, plain
 from app.words import attention
 from workbench import timeline
@@ -23,7 +23,9 @@ END = "the end"
 def show(found: dict[str, Run]) -> None:
     """Fill the sidebar; what was chosen is `state.current()`, or nothing where it cannot be."""
     st.session_state["look"] = None
-    name = st.selectbox("Run", list(found), key="run", bind="query-params")
+    name = choose_there("Run", list(found), "run", next(iter(found)))
+    if name is None:
+        return
     run = found[name]
     forget_other_run(str(run.path))
     try:
@@ -33,39 +35,58 @@ def show(found: dict[str, Run]) -> None:
         st.error(plain(str(error)))
         return
     st.session_state["look"] = entry(opened)
-    basket.show()
 
 
 def checkpoint(run: Run, key: str = "step") -> int | None:
-    """A field for the run's checkpoint; None for the end, and where there are none."""
+    """A field for the run's checkpoint; None for the end, or the latest weights, and where there are none."""
     kept = timeline.checkpoints(run)
     if not kept:
         return None
-    labels = [*map(str, kept), END]
-    if st.session_state.get(key) not in (None, *labels):
-        st.session_state[key] = END  # of another run
-    chosen = st.select_slider("Checkpoint (step)", labels, value=END, key=key, bind="query-params")
+    chosen = fields.along(
+        "Checkpoint (step)", [*map(str, kept), END], key, END, lambda label: last(run) if label == END else label
+    )
     return None if chosen == END else int(chosen)
+
+
+def last(run: Run) -> str:
+    """What the run's latest weights are called: those of a run that is not at its end are not the end."""
+    return END if run.finished else "latest"
+
+
+def last_step(run: Run) -> str:
+    """`the end, step 500`; of a run that is not there yet, `latest, step 200 of 500`."""
+    return f"{last(run)}, step {run.step():,}" + ("" if run.finished else f" of {run.config.steps:,}")
 
 
 def facts(opened: Opened) -> None:
     """What was trained, on what, and how well it does."""
-    config, metrics = opened.run.config, opened.run.metrics()
-    accuracy = metrics["accuracy"].dropna() if "accuracy" in metrics else metrics.index[:0]
-    right = f"{accuracy.iloc[-1]:.1%} right at the end" if len(accuracy) else "accuracy not measured"
+    run, config = opened.run, opened.run.config
+    steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
     st.caption(
         f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
         f"{plain(attention(config))}; width {config.model.d_model}, {config.model.n_heads} heads; "
-        f"{opened.run.step():,} steps, seed {config.seed}; **{right}**"
+        f"{steps}, seed {config.seed}; {right(run, opened.step)}"
     )
+
+
+def right(run: Run, step: int | None) -> str:
+    """How much was right on held-out sequences, and at which step: of a checkpoint its own where it was measured."""
+    metrics = run.metrics()
+    if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
+        return "**accuracy not measured**"
+    accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
+    if step in accuracy.index:
+        return f"**{accuracy[step]:.1%} right at step {step:,}**"
+    measured = int(accuracy.index[-1])
+    when = "the end" if run.finished and measured == run.step() else f"step {measured:,}, the last measured"
+    at_last = f"{accuracy.iloc[-1]:.1%} right at {when}"
+    return f"**{at_last}**" if step is None else f"**accuracy not measured at step {step:,}** ({at_last})"
 
 
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; None where what was typed is not one, which is said under its field."""
     task = opened.subject.task
-    how = st.segmented_control(
-        "Input", ["Sample", "Type"], default="Sample", key="how", required=True, bind="query-params"
-    )
+    how = fields.segments("Input", ["Sample", "Type"], "how", "Sample")
     try:
         found = typed(task, "In the task's own words", "input") if how == "Type" else _sampled(opened)
     except ValueError as error:
@@ -87,16 +108,15 @@ def typed(task: Task, label: str, key: str, suffix: str = "") -> tuple[Batch, st
         ValueError: if what was typed is no input of the task.
     """
     standing = task.question(task.sample(1, generator(0, "example")).tokens[0])
-    text = st.text_input(label, key=key, placeholder=standing[:200], bind="query-params", max_chars=20_000)
-    words = (text or "").strip() or standing
+    words = fields.text(label, key, standing[:200], 20_000) or standing
     return task.parse(words), f"batch{suffix} = task{suffix}.parse({words!r})"
 
 
 def _sampled(opened: Opened) -> tuple[Batch, str]:
     task = opened.subject.task
     left, right = st.columns([2, 3])
-    number = left.number_input("Number", 0, 10**6, key="sample", help=SAMPLE_HELP, bind="query-params")
-    which = right.selectbox("Of", list(WHICH), key="which", format_func=WHICH.__getitem__, bind="query-params")
+    number = fields.number("Number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
+    which = choose("Of", list(WHICH), "which", "any", WHICH.__getitem__, right)
     condition = _condition(task)
     batch = example(opened.model, task, number, which=which, **condition)
     chosen = [f"run.model({opened.at})", "task", str(number)] + ([f"which={which!r}"] if which != "any" else [])
@@ -110,14 +130,8 @@ def _condition(task: Task) -> dict[str, Any]:
     for condition in task.conditions:
         for name, value in condition.items():
             found.setdefault(name, []).append(value)
-    for name, values in found.items():
-        kept = st.session_state.get(name)  # of another run, where other values may be possible
-        if kept is not None and not min(values) <= kept <= max(values):
-            st.session_state[name] = None
     chosen = {
-        name: st.number_input(
-            name.capitalize(), min(values), max(values), value=None, key=name, placeholder="any", bind="query-params"
-        )
+        name: fields.number(name.capitalize(), min(values), max(values), name, None, placeholder="any")
         for name, values in found.items()
     }
     return {name: value for name, value in chosen.items() if value is not None}

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import sidebar, state
-from app.fields import choose
+from app import fields, sidebar, state
+from app.address import memory
+from app.fields import choose, choose_there, start_anew
 from app.state import Look, Opened, plain
 from workbench.examples import example
 from workbench.runs import Run
@@ -81,8 +82,13 @@ def _second(first: Look) -> Look | None:
     head = st.container()
     run_at, step_at = st.columns(2)
     found = _others_first(first.opened.run)
-    with run_at:
-        run = found[choose("Run B", list(found), "run2", next(iter(found)))]
+    own = memory()
+    loose = own.held.get("run2") in (first.opened.run.name, own.defaults.get("run2"))  # A now, or not chosen by anyone
+    start_anew(["run2"] if loose else [], str(first.opened.run.path), "run2")
+    name = choose_there("Run B", list(found), "run2", next(iter(found)), run_at)
+    if name is None:
+        return None
+    run = found[name]
     try:
         with step_at:
             opened = state.opened(run, sidebar.checkpoint(run, "step2"))
@@ -92,7 +98,7 @@ def _second(first: Look) -> Look | None:
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
-    how = st.segmented_control("Input of B", INPUTS, default=INPUTS[0], key="how2", required=True, bind="query-params")
+    how = fields.segments("Input of B", INPUTS, "how2", INPUTS[0])
     try:
         batch, line = _input(first, opened, how)
     except ValueError as error:
@@ -141,8 +147,6 @@ def _same(first: Look, opened: Opened) -> tuple[Batch, str]:
 
 
 def _sampled(opened: Opened) -> tuple[Batch, str]:
-    number = st.number_input(
-        "Number of B's sample", 0, 10**6, key="sample2", help=sidebar.SAMPLE_HELP, bind="query-params", width=220
-    )
+    number = fields.number("Number of B's sample", 0, 10**6, "sample2", 0, help=sidebar.SAMPLE_HELP, width=220)
     batch = example(opened.model, opened.subject.task, number)
     return batch, f"batch_b = workbench.example(run_b.model({opened.at}), task_b, {number})"

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from app import fields
 from app.fields import choose
 from workbench.instruments import Measurement, anisotropy, effective_rank, entropy, spectrum
 
@@ -72,7 +73,7 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
         ("Centre", "entropy_centre", "centre", CENTRE),
         ("Unit rows", "entropy_unit", "unit_rows", UNIT),
     ):
-        settings[setting] = row.toggle(label, key=key, bind="query-params", help=help)
+        settings[setting] = fields.toggle(label, key, row, help)
     return name, settings
 
 
@@ -80,14 +81,14 @@ def _kernel(row: Any) -> dict[str, Any]:
     kernel = choose("Kernel", list(KERNELS), "entropy_kernel", "linear", KERNELS.__getitem__, row, width=190)
     if kernel == "linear":
         return {"kernel": kernel}
-    sigma = row.number_input(
+    sigma = fields.number(
         "Bandwidth σ",
         0.01,
         1e4,
-        value=None,
-        key="entropy_sigma",
+        "entropy_sigma",
+        None,
+        row,
         placeholder="median",
-        bind="query-params",
         width=130,
         help="In units of the residual; by default the median distance between the sequence's tokens.",
     )
@@ -95,9 +96,7 @@ def _kernel(row: Any) -> dict[str, Any]:
 
 
 def _bound(label: str, key: str, placeholder: str, place: Any) -> int | None:
-    chosen: int | None = place.number_input(
-        label, 0, value=None, key=key, placeholder=placeholder, bind="query-params", width=140
-    )
+    chosen: int | None = fields.number(label, 0, None, key, None, place, placeholder=placeholder, width=140)
     return chosen
 
 

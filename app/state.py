@@ -125,13 +125,20 @@ def scanned() -> tuple[list[Run], list[str]]:
     return scan_runs(root())
 
 
+def on_page() -> dict[str, Run]:
+    """The runs that were opened for the page, by their paths."""
+    found: dict[str, Run] = st.session_state.setdefault("on_page", {})
+    return found
+
+
 def opened(run: Run, step: int | None = None) -> Opened:
     """A run with its model, loaded once for each version of its weights.
 
     Raises:
         ValueError: in one line, if the weights do not fit the config, or there is no such checkpoint.
     """
-    return _opened(str(run.path), run.version, step)
+    on_page()[str(run.path)] = run
+    return _opened(str(run.path), run.version_at(step), step)
 
 
 @st.cache_resource(show_spinner="Loading the model …", max_entries=24)

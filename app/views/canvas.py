@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import cells
+from app import address, cells, fields
 from app.edit import from_click, try_an_edit
 from app.fields import first_drawn, position_in
 from app.heads import choose_head, choose_matrix
@@ -14,7 +14,7 @@ from workbench import figures
 from workbench.instruments import attention_graph, projection
 
 
-@st.fragment
+@address.fragment
 def canvas(look: Look) -> None:
     with panel("Canvas", "canvas") as p:
         seen = look.seen
@@ -24,15 +24,8 @@ def canvas(look: Look) -> None:
             layer, head = choose_head(look)
         with second:
             which = choose_matrix(look)
-        basis = third.segmented_control(
-            "Basis of the cells",
-            projection.BASES,
-            default="decoder",
-            key="basis",
-            required=True,
-            bind="query-params",
-        )
-        threshold = fourth.slider("Edges from", 0.01, 0.5, 0.05, 0.01, key="threshold", bind="query-params")
+        basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", third)
+        threshold = fields.slide("Edges from", 0.01, 0.5, "threshold", 0.05, 0.01, fourth)
         with fifth:
             query = choose_focus(look)
         start = first_drawn(n_pos)
@@ -79,8 +72,7 @@ def choose_focus(look: Look) -> int | None:
 
 def focus_on(position: int | None) -> None:
     """For a click on a token: its edges alone, and all of them on a second click."""
-    again = st.session_state.get("focus") == position
-    st.session_state["focus"] = None if again else position
+    fields.put("focus", None if st.session_state.get("focus") == position else position)
 
 
 canvas(current())

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from app import address, fields
 from app.fields import choose, first_drawn, position_in
 from app.heads import choose_head, choose_matrix
 from app.measured import compared, pair, show, why_not
@@ -41,7 +42,7 @@ def one_run(sides: Sides) -> str:
     return "It is one run a side: two seeds of one config may differ as much."
 
 
-@st.fragment
+@address.fragment
 def answers(sides: Sides) -> None:
     with panel("Right answers over all", "compare-overall") as p:
         says = "Share of scored positions that are right, and of sequences right throughout, given the true tokens "
@@ -66,7 +67,7 @@ def _table(sides: Sides, differences: pd.DataFrame) -> None:
     st.dataframe(pd.DataFrame(rows, columns=headings), hide_index=True, width="stretch")
 
 
-@st.fragment
+@address.fragment
 def canvases(sides: Sides) -> None:
     with panel("Canvas", "compare-canvas") as p:
         first, second = sides.looks
@@ -77,10 +78,8 @@ def canvases(sides: Sides) -> None:
             other = choose_head(second, "Head of B", "head2")
         with which_at:
             which = choose_matrix(first, second)
-        basis = basis_at.segmented_control(
-            "Basis of the cells", projection.BASES, default="decoder", key="basis", required=True, bind="query-params"
-        )
-        threshold = from_at.slider("Edges from", 0.01, 0.5, 0.05, 0.01, key="threshold", bind="query-params")
+        basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
+        threshold = fields.slide("Edges from", 0.01, 0.5, "threshold", 0.05, 0.01, from_at)
         sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
         query = position_in("Edges read by position", min(sizes), "focus", None, st.columns([1, 3])[0])
         start = first_drawn(max(sizes))
@@ -114,8 +113,7 @@ def _canvas(p: Panel, sides: Sides, name: str, look: Look, how: dict[str, Any]) 
 
 def focus_on(position: int | None) -> None:
     """For a click on a token of either side: its edges alone, and all of them on a second click."""
-    again = st.session_state.get("focus") == position
-    st.session_state["focus"] = None if again else position
+    fields.put("focus", None if st.session_state.get("focus") == position else position)
 
 
 def _attention(p: Panel, sides: Sides, heads: tuple[tuple[int, int], ...], which: str, start: int) -> None:
@@ -152,7 +150,7 @@ def _cells(p: Panel, sides: Sides, basis: str, start: int) -> None:
     )
 
 
-@st.fragment
+@address.fragment
 def lenses(sides: Sides) -> None:
     with panel("What each layer says already", "compare-lens") as p:
         vocabularies = {look.opened.subject.task.vocabulary for look in sides.looks}
@@ -198,14 +196,14 @@ def _lens_differences(key: tuple[Any, ...], _sides: Sides, how: str) -> Measurem
     )
 
 
-@st.fragment
+@address.fragment
 def entropy(sides: Sides) -> None:
     with panel("Entropy by layer", "compare-entropy") as p:
         found = pair(sides, "entropy")
         show(p, sides, found, f"{found.first.caption} {one_run(sides)}")
 
 
-@st.fragment
+@address.fragment
 def mechanisms(sides: Sides) -> None:
     with panel("How often each mechanism's claim holds", "compare-mechanisms") as p:
         own = [name for name in MECHANISMS if why_not(sides, name) is None]
@@ -221,7 +219,7 @@ def mechanisms(sides: Sides) -> None:
             show(p, sides, found, f"{found.first.caption} {whose}{one_run(sides)}", by_condition=True)
 
 
-@st.fragment
+@address.fragment
 def accuracy(sides: Sides) -> None:
     with panel("Right answers by condition", "compare-accuracy") as p:
         found = pair(sides, "accuracy")

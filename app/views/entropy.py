@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import state
+from app import address, fields, state
 from app.held_out import SEED, HeldOut, held_out, line, n_each
 from app.panel import code, panel
 from app.spectra import MEASURES, choose_measure, python
@@ -24,7 +24,7 @@ MANY_STEPS = 40  # checkpoints from which they are measured on request only
 ALONG = ("the steps", "the layers")
 
 
-@st.fragment
+@address.fragment
 def spectra(look: Look) -> None:
     """The input beside the mean, with the settings that hold for the whole page."""
     with panel("This input beside the mean", "entropy") as p:
@@ -96,21 +96,13 @@ def distribution(look: Look, name: str, settings: dict[str, Any], held: HeldOut,
         )
 
 
-@st.fragment
+@address.fragment
 def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
     """Several runs over each other, each with a model of its shape that has learnt nothing."""
     own = look.opened
     others = {run.name: run for run in state.runs() if run.path != own.run.path}
     with panel("Runs over each other", "entropy-runs") as p:
-        chosen = st.multiselect(
-            "With",
-            list(others),
-            key="overlay",
-            max_selections=MOST_RUNS - 1,
-            select_all=False,
-            placeholder="other runs, of any task",
-            bind="query-params",
-        )
+        chosen = fields.several("With", list(others), "overlay", MOST_RUNS - 1, "other runs, of any task")
         shown: dict[str, tuple[Run, int | None]] = {own.name: (own.run, own.step)}
         shown |= {other: (others[other], None) for other in chosen}
         runs, controls, each = {}, {}, []
@@ -174,7 +166,7 @@ def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -
         )
 
 
-@st.fragment
+@address.fragment
 def training(look: Look, name: str, settings: dict[str, Any]) -> None:
     """Every checkpoint on the same sequences, one after the other, as far as they are not yet measured."""
     run = look.opened.run
@@ -185,13 +177,11 @@ def training(look: Look, name: str, settings: dict[str, Any]) -> None:
                 "This run has no checkpoints to follow; train one with `--checkpoint_count 20` and it is drawn here."
             )
             return
-        if len(kept) > MANY_STEPS and not st.toggle(
-            f"Measure all {len(kept)} checkpoints: this takes a while", key="entropy_all_steps", bind="query-params"
+        if len(kept) > MANY_STEPS and not fields.toggle(
+            f"Measure all {len(kept)} checkpoints: this takes a while", "entropy_all_steps"
         ):
             return
-        along = st.segmented_control(
-            "Drawn along", ALONG, default=ALONG[0], key="entropy_along", required=True, bind="query-params"
-        )
+        along = fields.segments("Drawn along", ALONG, "entropy_along", ALONG[0])
         try:
             history = over_steps(run, kept, name, settings)
         except (ValueError, OSError) as error:

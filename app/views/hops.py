@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import other, paths
+from app import address, fields, other, paths
 from app.fields import first_drawn, start_anew
 from app.heads import Head, choose_head, n_hops
 from app.held_out import held_out, line
@@ -22,7 +22,7 @@ FIGURES = "from workbench import figures"
 PLACES = {"path_mass": "one head of one layer", "rollout": "all layers (rollout)"}
 
 
-@st.fragment
+@address.fragment
 def hops(look: Look) -> None:
     """The matrices, and with them the fields that every panel shares."""
     gold = attention_graph.gold_edges(look.seen, 0)
@@ -34,7 +34,7 @@ def hops(look: Look) -> None:
             layer, head = choose_head(look)
         beside = other.choose_other(look, right)
         default = max(2, min(4, n_hops(look)))
-        powers = middle.slider("Powers of A up to", 2, MOST_HOPS, default, key="hops_powers", bind="query-params")
+        powers = fields.slide("Powers of A up to", 2, MOST_HOPS, "hops_powers", default, place=middle)
         start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=more)
         matrices = attention_graph.matrices(look.seen, 0, layer, head, n_hops=powers)
         deep = None if beside is None else rollout.matrices(beside.see(look.batch), 0)
@@ -71,23 +71,22 @@ def no_gold(look: Look) -> str:
     )
 
 
-@st.fragment
+@address.fragment
 def another_gamma(look: Look, place: Head, start: int) -> None:
     """What this pattern would reach at a γ of one's choice: the matrix, and its mass on this input's gold paths."""
     seen, (layer, head) = look.seen, place
     attention = look.opened.subject.attention[layer]
     own = attention.gamma
     default = GAMMA if own is None else own
-    start_anew("gamma", (str(look.opened.run.path), layer), default)
+    start_anew(["gamma"], (str(look.opened.run.path), layer), "gamma")
     with panel("Another γ", "hops-gamma") as p:
-        chosen = st.slider(
+        chosen = fields.slide(
             "γ: the weight of each further step",
             0.0,
             0.99,
+            "gamma",
             default,
             0.01,
-            key="gamma",
-            bind="query-params",
             help="At 0 a query reads in one step; towards 1 paths of many steps weigh as much as those of one.",
         )
         gammas = compared(round(chosen, 2), own)
@@ -154,19 +153,11 @@ def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> N
         )
 
 
-@st.fragment
+@address.fragment
 def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
     """The same over held-out sequences, with controls, beside the other run."""
     with panel("Gold-path mass by hop", "hops-mass") as p:
-        by = st.segmented_control(
-            "Measured through",
-            list(PLACES),
-            default="path_mass",
-            key="hops_by",
-            format_func=PLACES.__getitem__,
-            required=True,
-            bind="query-params",
-        )
+        by = fields.segments("Measured through", list(PLACES), "hops_by", "path_mass", format_func=PLACES.__getitem__)
         own = look.opened
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:

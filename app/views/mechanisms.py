@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 import streamlit as st
 
-from app import claim_card
+from app import address, claim_card, fields
 from app.claim_card import title
 from app.edit import try_an_edit
 from app.fields import choose
@@ -71,7 +71,7 @@ def n_each(opened: Opened) -> int:
     return max(4, min(MOST, NUMBERS // task.n_ctx**2) // len(task.conditions))
 
 
-@st.fragment
+@address.fragment
 def of_the_task(look: Look, names: list[str]) -> None:
     """Everything about claims; one fragment, because all of it depends on the head in focus."""
     n = n_each(look.opened)
@@ -194,7 +194,7 @@ def causal(held: Held, name: str) -> None:
     """What edits of the claimed thing do to answers, beside edits elsewhere; made on request."""
     look, opened, n = held.look, held.look.opened, min(TESTED, n_each(held.look.opened))
     with panel("Causal test", "claim-causal") as p:
-        if not st.toggle("Edit the model on held-out sequences", key="causal", bind="query-params"):
+        if not fields.toggle("Edit the model on held-out sequences", "causal"):
             st.caption(
                 "The claimed thing is edited inside the model, and the same edit is made elsewhere. If the claim is "
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."

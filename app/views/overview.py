@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import demo_form, state, words
+from app import address, demo_form, fields, state, words
 from app.panel import panel
 from app.state import plain
 from workbench import figures
@@ -49,27 +49,24 @@ def welcome() -> None:
     )
 
 
-@st.fragment
+@address.fragment
 def table(rows: list[Row], found: dict[str, Run]) -> None:
     with st.container(border=True, key="panel-runs"):
         head, field = st.columns([3, 2], vertical_alignment="center")
         head.subheader(f"Runs ({len(rows)})", anchor=False)
-        wanted = field.text_input(
-            "Filter",
-            key="filter",
-            placeholder="filter by name, task, attention or objective",
-            label_visibility="collapsed",
-            bind="query-params",
-            max_chars=200,
-        )
-        shown = [row for row in rows if matches(row, wanted or "")]
-        hidden = chosen_before(found, {row["name"] for row in shown})
-        picked = select(shown) if shown else []
+        hint = "filter by name, task, attention or objective"
+        wanted = fields.text("Filter", "filter", hint, 200, field, label_visibility="collapsed")
+        shown = [row for row in rows if matches(row, wanted)]
+        before, times = fields.listed("runs")
+        hidden = [name for name in before if name in found and name not in {row["name"] for row in shown}]
+        picked = select(shown, before, times) if shown else []
         if not shown:
             st.caption("No run has all of these words in its name, task, attention or objective.")
         if hidden:
             st.caption(f"Selected too, but not shown by the filter: {plain(', '.join(hidden))}.")
-        chosen = [found[name] for name in remember([*hidden, *picked])]
+        if gone := [name for name in before if name not in found]:
+            st.caption(f"Not in this folder any more: {plain(', '.join(gone))}.")
+        chosen = [found[name] for name in fields.keep("runs", [*hidden, *picked])]
         links(chosen)
     if chosen:
         curves(chosen)
@@ -81,26 +78,17 @@ def matches(row: Row, wanted: str) -> bool:
     return all(word in text for word in wanted.casefold().split())
 
 
-def chosen_before(found: dict[str, Run], shown: set[str]) -> list[str]:
-    """Runs that the URL says are selected, but that are not among those shown."""
-    return [name for name in st.query_params.get_all("runs") if name in found and name not in shown]
+def select(rows: list[Row], wanted: list[str], times: int) -> list[str]:
+    """The table; the names of the rows that are selected in it.
 
-
-def remember(chosen: list[str]) -> list[str]:
-    """Put the selected runs into the URL."""
-    if chosen:
-        st.query_params["runs"] = chosen
-    elif "runs" in st.query_params:
-        del st.query_params["runs"]
-    return chosen
-
-
-def select(rows: list[Row]) -> list[str]:
-    """The table; the names of the rows that are selected in it."""
+    Args:
+        rows: of the table.
+        wanted: runs that are selected at first.
+        times: how often an address has said which these are.
+    """
     names = [row["name"] for row in rows]
-    wanted = st.query_params.get_all("runs")
-    # Rows are selected by their number: a table of other rows is another table.
-    key = "runs-" + hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
+    # Rows are selected by their number: a table of other rows, or of another address, is another table.
+    key = f"runs-{times}-" + hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
     event = st.dataframe(
         pd.DataFrame(rows)[list(_columns())],
         key=key,
@@ -157,7 +145,7 @@ def links(chosen: list[Run]) -> None:
 
 def curves(chosen: list[Run]) -> None:
     with panel("Learning curves", "curves") as p:
-        log = st.toggle("Logarithmic steps", key="curves_log", bind="query-params")
+        log = fields.toggle("Logarithmic steps", "curves_log")
         drawn = {run.name: learning_curves(run) for run in chosen[:MOST_CURVES]}
         drawn = {name: curves for name, curves in drawn.items() if curves}
         untrained = [run.name for run in chosen[:MOST_CURVES] if run.name not in drawn]

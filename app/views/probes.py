@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from app import address, fields
 from app.fields import choose, position_in
 from app.panel import code, panel
 from app.state import Look, Opened, current, plain
@@ -66,7 +67,7 @@ class Asked:
         return f"positions={self.positions!r}, kind={self.kind!r}, n={self.n}{opened.and_at}"
 
 
-@st.fragment
+@address.fragment
 def view(look: Look) -> None:
     """All panels; one fragment, because all depend on what is asked."""
     asked = _decoded(look)
@@ -149,7 +150,7 @@ def _used(look: Look, question: Asked, point: str, place: str | None, worth: Jud
     with panel("Is it used?", "probe-use") as p:
         left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
         how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
-        if right.toggle("Edit the model on held-out sequences", key="probe_causal", bind="query-params"):
+        if fields.toggle("Edit the model on held-out sequences", "probe_causal", right):
             try:
                 use = _tested(look.opened.key, question, point, place, how, look.opened, worth)
             except ValueError as error:
@@ -185,7 +186,7 @@ def _learnt(look: Look, question: Asked, point: str, place: str | None) -> None:
     if question.kind not in CODES:
         return
     with panel("How fast it is learnt", "probe-learnt") as p:
-        if st.toggle("Fit on ever more sequences", key="probe_code", bind="query-params"):
+        if fields.toggle("Fit on ever more sequences", "probe_code"):
             try:
                 found = _described(look.opened.key, question, point, look.opened)
             except ValueError as error:
@@ -278,7 +279,7 @@ def _quick(opened: Opened, question: Asked) -> bool:
     st.info(
         f"Some {vectors:,} vectors of {classes} classes are to be fitted at {points} points. That can take minutes."
     )
-    return st.toggle("Fit all the same", key="probe_anyway", bind="query-params")
+    return fields.toggle("Fit all the same", "probe_anyway")
 
 
 @st.cache_data(show_spinner="Fitting probes and their controls at every point …", max_entries=128)

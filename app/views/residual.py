@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import cells
-from app.fields import first_drawn
+from app import address, cells, fields
+from app.fields import choose, first_drawn
 from app.panel import code, panel
 from app.state import Look, current
 from workbench import figures
@@ -19,17 +19,13 @@ FINAL_NORM = (
 HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "least-squares coordinate"}
 
 
-@st.fragment
+@address.fragment
 def maps(look: Look) -> None:
     seen = look.seen
     with panel("Residual on both bases", "residual") as p:
         left, right, more = st.columns([3, 2, 3], vertical_alignment="bottom")
-        how = left.selectbox(
-            "Measured by", list(HOW), key="how_measured", format_func=HOW.__getitem__, bind="query-params"
-        )
-        final_norm = right.toggle(
-            "Through the final norm", value=True, key="final_norm", bind="query-params", help=FINAL_NORM
-        )
+        how = choose("Measured by", list(HOW), "how_measured", "raw", HOW.__getitem__, left)
+        final_norm = fields.toggle("Through the final norm", "final_norm", right, FINAL_NORM, default=True)
         start = first_drawn(len(projection.sequence(seen, 0)), place=more)
         picture = st.container()
         point, position = cells.chosen(look)
@@ -58,7 +54,7 @@ def maps(look: Look) -> None:
         )
     cells.tokens(look, point, position, how=how, final_norm=final_norm)
     with panel("Over the layers at this position", "trajectory") as p:
-        by_rank = st.toggle("By rank among all tokens", key="by_rank", bind="query-params")
+        by_rank = fields.toggle("By rank among all tokens", "by_rank")
         follow = ranks if by_rank else trajectory
         path = follow(seen, 0, position, how=how, final_norm=final_norm)
         p.show(
@@ -77,11 +73,11 @@ def maps(look: Look) -> None:
         )
 
 
-@st.fragment
+@address.fragment
 def not_explained(look: Look) -> None:
     seen = look.seen
     with panel("What neither basis explains", "unexplained") as p:
-        final_norm = st.toggle("After the final norm", key="unexplained_norm", bind="query-params")
+        final_norm = fields.toggle("After the final norm", "unexplained_norm")
         points = projection.from_embedding(seen.subject)
         left_over = unexplained.measure(seen, final_norm=final_norm, points=points).mean("example")
         runs = {seen.subject.name: left_over}

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from app import words
+from app import address, fields, words
 from app.fields import first_drawn
 from app.heads import choose_matrix
 from app.panel import code, panel
-from app.sidebar import END
+from app.sidebar import END, last, last_step
 from app.state import Look, current, plain
 from workbench import figures, learning, timeline
 from workbench.instruments import Measurement, attention_graph, projection
@@ -81,26 +81,26 @@ def walk(look: Look, kept: list[int]) -> None:
 
 def go(label: str) -> None:
     """Move the sidebar's slider."""
-    st.session_state["step"] = label
+    fields.put("step", label)
 
 
 def in_words(look: Look) -> str:
     step = look.opened.step
-    return f"the end, step {look.opened.run.step():,}" if step is None else f"step {step:,}"
+    return last_step(look.opened.run) if step is None else f"step {step:,}"
 
 
 def chosen_step(look: Look) -> int:
     return look.opened.run.step() if look.opened.step is None else look.opened.step
 
 
-@st.fragment
+@address.fragment
 def curves(look: Look) -> None:
     run, step = look.opened.run, chosen_step(look)
     found = learning.learning_curves(run)
     if not found:
         return
     with panel("Learning curves", "train-curves") as p:
-        log = st.toggle("Logarithmic steps", key="train_log", bind="query-params")
+        log = fields.toggle("Logarithmic steps", "train_log")
         rise = logged_rise(found)
         spans = [(rise.start, rise.end, rise.words)] if rise else []
         figure = figures.learning_curves({run.name: found}, log=log, events=learning.events(run), spans=spans)
@@ -131,7 +131,7 @@ def of_rise(rise: learning.Rise | None) -> str:
     )
 
 
-@st.fragment
+@address.fragment
 def picture(look: Look, end: Moment) -> None:
     """The canvas of the input at the checkpoint, of one head throughout."""
     seen, (layer, head) = look.seen, end.head or (look.opened.subject.n_layers - 1, 0)
@@ -143,7 +143,8 @@ def picture(look: Look, end: Moment) -> None:
         how = f"layer={layer}, head={head}, which={which!r}, start={start}"
         n_hops = attention_graph.hop_of(which) or 1
         matrices = attention_graph.matrices(seen, 0, layer, head, n_hops=n_hops)
-        best = "the one with the most mass on gold paths at the end of training, on other inputs"
+        when = "at the end of training" if look.opened.run.finished else "so far"
+        best = f"the one with the most mass on gold paths {when}, on other inputs"
         why = best if "gold_mass" in end.measured else "as this task has no paths to choose one by"
         says = f"Layer {layer}, head {head} is followed through all checkpoints: {why}. One input shows how it looks, "
         says += "not how often; where a head looks does not show what it reads there."
@@ -157,7 +158,7 @@ def picture(look: Look, end: Moment) -> None:
         )
 
 
-@st.fragment
+@address.fragment
 def measures(look: Look, end: Moment, kept: list[int]) -> None:
     """What is measured over sequences: of each thing claimed a panel, two beside each other, then entropy."""
     if "entropy" in end.measured:
@@ -177,14 +178,17 @@ def measures(look: Look, end: Moment, kept: list[int]) -> None:
 
 def entropy(look: Look, end: Moment, kept: list[int]) -> None:
     """Entropy by layer at the checkpoint beside that at the end; at the end, beside that at the first."""
+    run, now = look.opened.run, last(look.opened.run)
     other = kept[0] if look.opened.step is None else look.opened.step
     here = moment(look, other, end.head)[0]
-    with panel("Entropy by layer, here and at the end", "train-entropy") as p:
-        shown = {f"step {other:,}": here.measured["entropy"], "the end": end.measured["entropy"]}
+    with panel(
+        f"Entropy by layer, here and {'at the end' if run.finished else 'at the latest step'}", "train-entropy"
+    ) as p:
+        shown = {f"step {other:,}": here.measured["entropy"], now: end.measured["entropy"]}
         lines = [
             f"here = timeline.moment(run, {other}, {settings(look, 'entropy')})",
             f"end = timeline.moment(run, {settings(look, 'entropy')})",
-            f"shown = {{{f'step {other:,}'!r}: here.measured['entropy'], 'the end': end.measured['entropy']}}",
+            f"shown = {{{f'step {other:,}'!r}: here.measured['entropy'], {now!r}: end.measured['entropy']}}",
             "figure = figures.by_layer(shown, {})[0]",
         ]
         imports = ("from workbench import figures, timeline",)
@@ -221,7 +225,7 @@ def follow(look: Look, end: Moment, kept: list[int]) -> Timeline | None:
     expected = seconds * (len(kept) - 1)
     if expected > ON_REQUEST:
         label = f"Measure all {len(kept)} checkpoints (about {words.seconds(expected)}, once)"
-        if not st.toggle(label, key="train_all", bind="query-params"):
+        if not fields.toggle(label, "train_all"):
             return None
     for number, step in enumerate(kept, 1):
         moments.append(moment(look, step, end.head)[0])
@@ -235,7 +239,7 @@ def follow(look: Look, end: Moment, kept: list[int]) -> Timeline | None:
 def moment(look: Look, step: int | None, head: tuple[int, int] | None = None) -> tuple[Moment, float]:
     """What is measured of the run as of a step, and the seconds that took."""
     opened = look.opened
-    return _moment(str(opened.run.path), opened.version, step, head, opened.run)
+    return _moment(str(opened.run.path), opened.run.version_at(step), step, head, opened.run)
 
 
 @st.cache_data(show_spinner="Measuring the checkpoint …", max_entries=400)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -60,7 +61,61 @@ def settle(page: Page) -> None:
     """Wait until Streamlit is done and the charts stand still."""
     page.wait_for_timeout(300)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=90_000)
+    page.wait_for_function("!document.querySelector('[data-testid=\"stSkeleton\"]')")  # a part that is still loading
     page.wait_for_timeout(700)
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Choose in a select box, as a person does."""
+    field = page.get_by_role("combobox", name=label).first
+    field.click()
+    field.fill(option)  # of many options only those in view are there
+    page.get_by_role("option", name=option, exact=True).click()
+    settle(page)
+
+
+def fill(page: Page, label: str, text: str) -> None:
+    """Type into a field, as a person does."""
+    field = page.get_by_label(label, exact=True).first
+    field.fill(text)
+    field.press("Enter")
+    settle(page)
+
+
+FIELDS = """() => {
+  const found = {}
+  for (const place of document.querySelectorAll('[data-testid="stElementContainer"][class*="st-key-"]')) {
+    const key = place.className.match(/st-key-(\\S+)/)[1]
+    const one = (selector) => place.querySelector(selector)
+    if (one('[data-testid="stSlider"]')) found[key] = one('[data-testid="stSliderThumbValue"]').innerText
+    else if (one('[data-testid="stButtonGroup"]')) found[key] = one('[aria-checked="true"]')?.innerText ?? "nothing"
+    else if (one('[data-testid="stCheckbox"]')) found[key] = one("input").checked ? "true" : ""
+    else if (one('[data-testid="stSelectbox"], [data-testid="stNumberInput"], [data-testid="stTextInput"]'))
+      found[key] = one("input").value
+  }
+  return found
+}"""
+
+
+def fields(page: Page) -> dict[str, str]:
+    """What the browser shows in every field of the page: key -> text, as a person reads it."""
+    found: dict[str, str] = page.evaluate(FIELDS)
+    return found
+
+
+def headings(page: Page) -> list[str]:
+    """The titles of every drawing and plot of the page, which the server made of what is used."""
+    drawn = page.locator("svg[aria-label][role=img]").evaluate_all(
+        "all => all.map(one => one.ariaLabel ?? one.getAttribute('aria-label')).filter(Boolean)"
+    )
+    return [*drawn, *page.locator(".gtitle").all_text_contents()]
+
+
+def address_of(page: Page) -> dict[str, str]:
+    """The parameters of the page's address, each of which is there once."""
+    found = parse_qs(urlparse(page.url).query)
+    assert all(len(values) == 1 for values in found.values()), page.url
+    return {key: values[0] for key, values in found.items()}
 
 
 def open_page(browser: Any, url: str, *, width: int = 1280, dark: bool = False) -> Page:

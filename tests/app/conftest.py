@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.browsing import chromium
+from tests.app.browsing import browsing, chromium, serving
 from workbench.ground_truth import compile_run
 
 APP = Path(__file__).parents[2] / "app" / "main.py"
@@ -41,6 +44,26 @@ def require_chromium() -> None:
         if os.environ.get("WORKBENCH_REQUIRE_BROWSER"):
             pytest.fail(message)
         pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def browser(require_chromium: None) -> Iterator[Any]:
+    """A headless Chromium."""
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def served(run_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of `run_root` for the one server of all browser tests: runs may come and go in it."""
+    return Path(shutil.copytree(run_root, tmp_path_factory.mktemp("served") / "runs"))
+
+
+@pytest.fixture(scope="session")
+def address(served: Path) -> Iterator[str]:
+    """The address of the explorer over `served`, started by its own command."""
+    with serving(served) as found:
+        yield found
 
 
 @pytest.fixture

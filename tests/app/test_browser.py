@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -14,29 +13,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import browsing, open_page, serving, settle
+from tests.app.browsing import choose, open_page, settle
 from workbench.instruments import attention_graph, projection
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser(require_chromium: None) -> Iterator[Any]:
-    with browsing() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def address(run_root: Path, browser: Any) -> Iterator[str]:
-    with serving(run_root) as found:
-        yield found
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    """Choose in a select box, as a person does."""
-    page.get_by_role("combobox", name=label).first.click()
-    page.get_by_role("option", name=option, exact=True).click()
-    settle(page)
 
 
 BARS = 'svg[aria-label^="Tokens at position"]'

@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
+from app.state import plain
 from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
@@ -92,7 +93,13 @@ def test_the_url_brings_back_run_input_head_and_cell(explorer: AppTest) -> None:
 @pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "", "\x00", "sort-tempered/../chaser"])
 def test_a_run_that_is_not_listed_cannot_be_named_by_the_url(explorer: AppTest, name: str) -> None:
     page(explorer, "canvas", run=name)
-    assert explorer.selectbox(key="run").value == "chain-chacal"
+    if not name:  # says nothing
+        assert explorer.selectbox(key="run").value == "chain-chacal"
+        return
+    assert explorer.selectbox(key="run").value is None and not drawings(explorer)
+    assert [error.value for error in explorer.error] == [
+        f"*{plain(name)}* is not in this folder any more. Choose a run."
+    ]
 
 
 def test_a_chosen_length_is_the_length_of_the_sample(explorer: AppTest) -> None:

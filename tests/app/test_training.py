@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.sidebar import right
 from tests.app.support import RUNS, charts, check_code, drawings, page, titles
 from workbench import timeline
 from workbench.runs import load_run
@@ -98,6 +99,24 @@ def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: Ap
     assert explorer.button(key="train_before").disabled
     explorer.button(key="train_after").click().run()
     assert explorer.select_slider(key="step").value == str(kept[1])
+
+
+def test_the_accuracy_beside_a_checkpoint_is_its_own_or_says_whose_it_is(run_root: Path) -> None:
+    run = load_run(run_root / "chain-chacal")
+    logged = run.metrics().dropna(subset="accuracy").set_index("step")["accuracy"]
+    measured, end = int(logged.index[0]), run.step()
+    assert measured < end == logged.index[-1]
+    assert right(run, measured) == f"**{logged[measured]:.1%} right at step {measured:,}**"
+    assert right(run, None) == f"**{logged[end]:.1%} right at the end**"
+    assert right(run, 1) == f"**accuracy not measured at step 1** ({logged[end]:.1%} right at the end)"
+
+
+def test_the_words_at_the_last_step_are_inside_the_figure(explorer: AppTest) -> None:
+    page(explorer, "training", run="chain-chacal")
+    (words,) = (
+        note for note in chart(explorer, "Learning curves")["layout"]["annotations"] if "the end, step" in note["text"]
+    )
+    assert words["xanchor"] == "right"
 
 
 def test_logged_transitions_are_marked_and_the_axis_can_be_logarithmic(explorer: AppTest) -> None:

@@ -95,6 +95,8 @@ def mark_step(figure: go.Figure, step: int, words: str = "") -> go.Figure:
     _line_at(figure, x, {"color": VERMILLION, "width": 2})
     if words and axis != "category":
         where = {"x": words_at(step, log), "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom"}
+        drawn = max((max(trace.x) for trace in figure.data if len(trace.x)), default=step)  # never beyond the edge
+        where["xanchor"] = "right" if words_at(step, log) > words_at(drawn, log) / 2 else "left"
         figure.add_annotation(text=words, showarrow=False, font={"color": VERMILLION, "size": 12}, **where)
     return figure
 

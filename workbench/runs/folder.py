@@ -83,7 +83,7 @@ class Run:
             ValueError: in one line, if the weights are damaged or there are none.
         """
         if step is not None:
-            return self._load(self.path / CHECKPOINTS / f"step-{step}.safetensors")
+            return self._load(self._checkpoint(step))
         return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
 
     def _load(self, path: Path, prefix: str = "") -> Decoder:
@@ -100,6 +100,17 @@ class Run:
             with suppress(FileNotFoundError):  # a run that trains replaces its states
                 return path.stat().st_mtime_ns
         return 0
+
+    def version_at(self, step: int | None) -> int:
+        """The same of `model(step)`: a checkpoint stays what it is while training goes on. 0 for none."""
+        if step is None:
+            return self.version
+        with suppress(OSError):
+            return self._checkpoint(step).stat().st_mtime_ns
+        return 0
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.path / CHECKPOINTS / f"step-{step}.safetensors"
 
     def _load_last_state(self) -> Decoder:
         problems = []
