@@ -7,7 +7,6 @@ browser has from there or sent itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +18,7 @@ from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")
 Width = int | Literal["stretch"]
+LARGEST = 2**53 - 1  # whole number that a browser tells from its neighbours
 
 OF_AN_EDIT = (
     *("edit_layer", "edit_head", "edit_by", "edit_query", "edit_key", "edit_point", "edit_position"),
@@ -290,7 +290,7 @@ def number(
     def fits(value: Any) -> bool:
         if value is None:
             return default is None
-        return type(value) is kind and math.isfinite(value) and low <= value and (high is None or value <= high)
+        return type(value) is kind and low <= value <= (LARGEST if high is None else high)  # no NaN is
 
     _settled(key, default, lambda text: kind(text[-1]), fits, (low, high, default is None))
     chosen = place.number_input(label, low, high, value=default, key=key, **how)
@@ -304,7 +304,7 @@ def slide(
     kind = type(low)
 
     def fits(value: Any) -> bool:
-        return type(value) is kind and math.isfinite(value) and low <= value <= high
+        return type(value) is kind and low <= value <= high  # no NaN is
 
     _settled(key, default, lambda text: kind(text[-1]), fits, (low, high, step))
     chosen = place.slider(label, low, high, default, step, key=key, **how)

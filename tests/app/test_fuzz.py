@@ -158,6 +158,20 @@ def test_infinite_numbers_in_a_link_are_left_out_and_the_rest_is_kept(explorer: 
     assert [explorer.number_input(key=key).value for key in ("sample", "sample2", "focus")] == [0, 0, None]
 
 
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 400, "9007199254740992", "nan", "inf", "-inf", "1e400"])
+def test_numbers_too_large_for_a_field_are_left_out(explorer: AppTest, number: str) -> None:
+    page(
+        explorer,
+        "canvas",
+        run="chaser",
+        edit_kind="patch from another input",
+        edit_other_position=number,
+        sample=number,
+    )
+    assert not explorer.error and explorer.number_input(key="edit_other_position").value is None
+    assert explorer.number_input(key="sample").value == 0 and "edit_other_position" not in explorer.query_params
+
+
 @pytest.mark.slow
 def test_a_thousand_hostile_links(run_root: Path, monkeypatch: pytest.MonkeyPatch, opened_files: list[str]) -> None:
     follow(range(1000, 2000), run_root, monkeypatch, opened_files)
