@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.fields import choose, position_in, put
-from app.panel import code, panel
-from app.state import Look
 from workbench import figures
+from workbench.app.fields import choose, position_in, put
+from workbench.app.panel import code, panel
+from workbench.app.state import Look
 from workbench.edits import point_in_words
 from workbench.instruments import projection
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import streamlit as st
 
-from app.heads import n_hops
-from app.state import Look, plain
 from workbench import claims
+from workbench.app.heads import n_hops
+from workbench.app.state import Look, plain
 from workbench.figures.style import SHORT_NULLS, place_in_words
 from workbench.inspection import Inspected
 from workbench.instruments import Measurement

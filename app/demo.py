@@ -158,7 +158,7 @@ class Slot:
             path = place(root, name)
             console = tempfile.TemporaryFile()  # noqa: SIM115 (it is read for as long as the run is shown)
             process = subprocess.Popen(
-                python("app.trainer", *arguments(path, preset, steps, seed)),
+                python("workbench.app.trainer", *arguments(path, preset, steps, seed)),
                 stdin=subprocess.PIPE,  # that it ends with the server
                 stdout=subprocess.DEVNULL,
                 stderr=console,

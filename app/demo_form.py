@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import demo, words
-from app.fields import choose
-from app.guard import may_write
-from app.state import plain
+from workbench.app import demo, words
+from workbench.app.fields import choose
+from workbench.app.guard import may_write
+from workbench.app.state import plain
 from workbench.training import preset_config
 
 NO_TOKEN = (

@@ -16,13 +16,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import address
-from app import fields as widgets
-from app.fields import OF_AN_EDIT, choose, first_drawn, put, start_anew
-from app.heads import Head, chosen_head
-from app.panel import code, panel
-from app.state import Look, plain
 from workbench import edits, figures
+from workbench.app import address
+from workbench.app import fields as widgets
+from workbench.app.fields import OF_AN_EDIT, choose, first_drawn, put, start_anew
+from workbench.app.heads import Head, chosen_head
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, plain
 from workbench.edits import CutEdge, Edit, Edited, Exchange, Patch, RemoveHead, RemoveWrite
 from workbench.edits.kinds import INSTEAD
 from workbench.figures.token_page import WIDEST

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 
 import streamlit as st
 
-from app.address import memory, note
-from app.state import plain
+from workbench.app.address import memory, note
+from workbench.app.state import plain
 from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")

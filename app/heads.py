@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.address import memory
-from app.fields import choose
-from app.state import Look
+from workbench.app.address import memory
+from workbench.app.fields import choose
+from workbench.app.state import Look
 from workbench.inspection import MOST_HOPS
 from workbench.instruments import attention_graph
 

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.heads import best_head
-from app.panel import Panel, code
-from app.sides import Sides
-from app.state import Opened, plain
 from workbench import figures
+from workbench.app.heads import best_head
+from workbench.app.panel import Panel, code
+from workbench.app.sides import Sides
+from workbench.app.state import Opened, plain
 from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import INSTRUMENTS, Instrument, Measurement, by_group
 from workbench.instruments.comparison import compare, difference, difference_by_group

@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import state
-from app.address import memory
-from app.fields import choose
-from app.state import Look, Opened, plain
+from workbench.app import state
+from workbench.app.address import memory
+from workbench.app.fields import choose
+from workbench.app.state import Look, Opened, plain
 from workbench.runs import Run
 
 NONE = (

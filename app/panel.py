@@ -12,9 +12,9 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.basket import Figure, Pinned, pin
-from app.clickable import clickable
-from app.state import Look, plain
+from workbench.app.basket import Figure, Pinned, pin
+from workbench.app.clickable import clickable
+from workbench.app.state import Look, plain
 from workbench.figures import Drawing
 from workbench.instruments import Measurement
 

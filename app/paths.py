@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import address, fields, other
-from app.cells import default_position
-from app.fields import position_in
-from app.heads import Head
-from app.panel import code, panel
-from app.state import Look, Opened, plain
 from workbench import figures
+from workbench.app import address, fields, other
+from workbench.app.cells import default_position
+from workbench.app.fields import position_in
+from workbench.app.heads import Head
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, Opened, plain
 from workbench.capture import Capture
 from workbench.instruments import attention_graph, rollout
 from workbench.instruments.strongest_paths import Path, across_layers, table, within_layer

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from app.guard import TOKEN, Door, Guard, stand_at
+from workbench.app.guard import TOKEN, Door, Guard, stand_at
 
 LIGHT, DARK = "#0072B2", "#56B4E9"  # of the palette of the figures
 SECONDS_TO_END = 3
@@ -87,10 +87,10 @@ def serve(
     import uvicorn
     from starlette.middleware import Middleware
 
-    import app.panel
-    import app.sidebar  # noqa: F401
+    import workbench.app.panel
+    import workbench.app.sidebar
     import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
-    from app.demo import slot
+    from workbench.app.demo import slot
 
     port = sockets[0].getsockname()[1]
     door = Door.made(port, hosts)

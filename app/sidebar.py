@@ -6,11 +6,11 @@ from typing import Any
 
 import streamlit as st
 
-from app import fields, state
-from app.fields import choose, choose_there, forget_other_run
-from app.state import Look, Opened, plain
-from app.words import attention
 from workbench import timeline
+from workbench.app import fields, state
+from workbench.app.fields import choose, choose_there, forget_other_run
+from workbench.app.state import Look, Opened, plain
+from workbench.app.words import attention
 from workbench.examples import WHICH, example
 from workbench.runs import Run
 from workbench.seeds import generator

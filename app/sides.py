@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import fields, sidebar, state
-from app.address import memory
-from app.fields import choose, choose_there, start_anew
-from app.state import Look, Opened, plain
+from workbench.app import fields, sidebar, state
+from workbench.app.address import memory
+from workbench.app.fields import choose, choose_there, start_anew
+from workbench.app.state import Look, Opened, plain
 from workbench.examples import example
 from workbench.runs import Run
 from workbench.tasks import Batch

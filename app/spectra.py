@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from app import fields
-from app.fields import choose
+from workbench.app import fields
+from workbench.app.fields import choose
 from workbench.instruments import Measurement, anisotropy, effective_rank, entropy, spectrum
 
 MEASURES: dict[str, tuple[str, Callable[..., Measurement]]] = {

@@ -1,4 +1,4 @@
-"""The command line in a process beside the explorer's server, with which it ends: `python -P -m app.trainer train`."""
+"""The command line in a process beside the explorer's server, with which it ends: `… -m workbench.app.trainer`."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ import plotly.io as pio
 import torch
 
 import workbench
-from probes import probe, verdict
 from workbench import claims, figures
 from workbench.inspection import inspect_run
 from workbench.instruments import attention_graph
+from workbench.probes import probe, verdict
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"

@@ -23,9 +23,9 @@ from pathlib import Path
 import plotly.io as pio
 
 import workbench
-from probes import PRESETS, ask, causal_test, description_length, probe, selectivity, verdict
 from workbench import figures
 from workbench.ground_truth import compile_run
+from workbench.probes import PRESETS, ask, causal_test, description_length, probe, selectivity, verdict
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"

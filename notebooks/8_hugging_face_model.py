@@ -27,7 +27,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 import workbench
-from probes import probe_capture, verdict
 from workbench import figures, tasks
 from workbench.capture import LOGITS, Subject, capture
 from workbench.claims import holding_in_words, needing_in_words
@@ -37,6 +36,7 @@ from workbench.interventions import cut_edges
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control, verdicts
 from workbench.models.attention import ATTENTION
+from workbench.probes import probe_capture, verdict
 from workbench.tasks import correct
 
 pio.renderers.default = "plotly_mimetype"

@@ -6,17 +6,17 @@ causal_test(run, "minimum", point="blocks.0.hook_resid_mid", positions="delimite
 ask(run, "minimum")                                        # both, as one of `PRESETS`
 """
 
-from probes.causal import causal_test
-from probes.conditions import CONDITIONS
-from probes.decoding import KINDS
-from probes.description import Description, description_length
-from probes.finding import Answer, Finding, Standing
-from probes.judgement import Judgement, Worth, judge, verdict
-from probes.labels import label_names, labels
-from probes.positions import RULES, rules_for
-from probes.presets import PRESETS, applicable, ask
-from probes.probing import probe, probe_capture, selectivity
-from probes.use import Told, Use
+from workbench.probes.causal import causal_test
+from workbench.probes.conditions import CONDITIONS
+from workbench.probes.decoding import KINDS
+from workbench.probes.description import Description, description_length
+from workbench.probes.finding import Answer, Finding, Standing
+from workbench.probes.judgement import Judgement, Worth, judge, verdict
+from workbench.probes.labels import label_names, labels
+from workbench.probes.positions import RULES, rules_for
+from workbench.probes.presets import PRESETS, applicable, ask
+from workbench.probes.probing import probe, probe_capture, selectivity
+from workbench.probes.use import Told, Use
 
 __all__ = [
     "CONDITIONS",

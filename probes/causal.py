@@ -20,20 +20,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from probes import features
-from probes.conditions import BASELINES, asked
-from probes.judgement import Judgement, Worth, judge
-from probes.labels import has_label
-from probes.positions import Rows, Rule
-from probes.probing import probe
-from probes.subspace import Subspace
-from probes.trial import Trial
-from probes.trial import run as answers
-from probes.use import EDITS, Told, Use, measured, untested
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
 from workbench.models import Decoder, nulls
 from workbench.models.hooked import hook
+from workbench.probes import features
+from workbench.probes.conditions import BASELINES, asked
+from workbench.probes.judgement import Judgement, Worth, judge
+from workbench.probes.labels import has_label
+from workbench.probes.positions import Rows, Rule
+from workbench.probes.probing import probe
+from workbench.probes.subspace import Subspace
+from workbench.probes.trial import Trial
+from workbench.probes.trial import run as answers
+from workbench.probes.use import EDITS, Told, Use, measured, untested
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, distinct, once_each

@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probes import decoding, features
-from probes.decoding import REGRESSION, Split
-from probes.labels import has_label, is_labelled, labels
-from probes.positions import Rows, Rule, rows
 from workbench.capture import Subject
 from workbench.instruments.projection import from_embedding
 from workbench.lookup import lookup
 from workbench.models import nulls
+from workbench.probes import decoding, features
+from workbench.probes.decoding import REGRESSION, Split
+from workbench.probes.labels import has_label, is_labelled, labels
+from workbench.probes.positions import Rows, Rule, rows
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Task, distinct

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probes.fitted import Kind
-from probes.kinds import PROBES, ridge_numbers
 from workbench.lookup import lookup
+from workbench.probes.fitted import Kind
+from workbench.probes.kinds import PROBES, ridge_numbers
 from workbench.ties import hit
 
 REGRESSION = "regression"  # of the label as a number; every other kind decodes classes

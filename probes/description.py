@@ -16,12 +16,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probes.conditions import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
-from probes.decoding import Split, columns, tried, varied, whole
-from probes.labels import is_labelled
-from probes.positions import Rule
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
+from workbench.probes.conditions import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
+from workbench.probes.decoding import Split, columns, tried, varied, whole
+from workbench.probes.labels import is_labelled
+from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.seeds import generator
 

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from probes.positions import Rows
 from workbench.capture import Capture, visit
 from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.models.hooked import hook
+from workbench.probes.positions import Rows
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:

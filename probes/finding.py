@@ -8,11 +8,11 @@ from enum import Enum
 
 import numpy as np
 
-from probes.conditions import TRAINED
-from probes.judgement import Judgement, Worth, judge
-from probes.use import Told, Use
 from workbench.figures.style import point_name
 from workbench.instruments import Measurement
+from workbench.probes.conditions import TRAINED
+from workbench.probes.judgement import Judgement, Worth, judge
+from workbench.probes.use import Told, Use
 
 
 class Standing(Enum):

@@ -7,10 +7,10 @@ from enum import Enum
 
 import numpy as np
 
-from probes.conditions import BASELINES, FREQUENT, PLACED, SHUFFLED, TOKEN, TRAINED, UNTRAINED
 from workbench.instruments import Measurement
 from workbench.instruments.measurement import SEED
 from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.probes.conditions import BASELINES, FREQUENT, PLACED, SHUFFLED, TOKEN, TRAINED, UNTRAINED
 
 
 class Worth(Enum):

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probes.fitted import NEVER, Kind, Linear, Network, Scale, absent, at_least, one_hot
-from probes.logistic import logistic
+from workbench.probes.fitted import NEVER, Kind, Linear, Network, Scale, absent, at_least, one_hot
+from workbench.probes.logistic import logistic
 
 
 def ridge(

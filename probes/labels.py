@@ -21,7 +21,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from probes.positions import asked_box, clause_ends
+from workbench.probes.positions import asked_box, clause_ends
 from workbench.seeds import generator
 from workbench.tasks import Task, Truth
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probes.fitted import Linear, Scale, absent, at_least, one_hot
+from workbench.probes.fitted import Linear, Scale, absent, at_least, one_hot
 
 
 def logistic(

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.causal import EDITED, NULL_DRAWS, Experiment
-from probes.conditions import CONDITIONS
-from probes.decoding import REGRESSION
-from probes.finding import Answer, Finding, decodable, decoded_at, finding
-from probes.labels import label_names
-from probes.positions import Rule
-from probes.probing import probe
-from probes.use import Use
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
+from workbench.probes.causal import EDITED, NULL_DRAWS, Experiment
+from workbench.probes.conditions import CONDITIONS
+from workbench.probes.decoding import REGRESSION
+from workbench.probes.finding import Answer, Finding, decodable, decoded_at, finding
+from workbench.probes.labels import label_names
+from workbench.probes.positions import Rule
+from workbench.probes.probing import probe
+from workbench.probes.use import Use
 from workbench.runs import Run
 from workbench.tasks import Task
 

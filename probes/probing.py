@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from probes import features
-from probes.conditions import (
+from workbench.capture import Capture
+from workbench.instruments import Measurement, statistics
+from workbench.instruments.measurement import SEED
+from workbench.lookup import lookup
+from workbench.probes import features
+from workbench.probes.conditions import (
     CONDITIONS,
     CONTROL,
     TRAINED,
@@ -22,12 +26,8 @@ from probes.conditions import (
     Asked,
     Source,
 )
-from probes.decoding import REGRESSION
-from probes.positions import Rule
-from workbench.capture import Capture
-from workbench.instruments import Measurement, statistics
-from workbench.instruments.measurement import SEED
-from workbench.lookup import lookup
+from workbench.probes.decoding import REGRESSION
+from workbench.probes.positions import Rule
 from workbench.runs import Run
 
 

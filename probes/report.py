@@ -16,15 +16,15 @@ from plotly.offline import get_plotlyjs
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from probes.conditions import BASELINES, TRAINED
-from probes.finding import Answer
-from probes.presets import PRESETS, ask, check
 from workbench import figures
 from workbench.figures.style import point_name
 from workbench.files import new_folder
 from workbench.inspection import labels
 from workbench.instruments import Measurement
 from workbench.lookup import lookup
+from workbench.probes.conditions import BASELINES, TRAINED
+from workbench.probes.finding import Answer
+from workbench.probes.presets import PRESETS, ask, check
 from workbench.runs import load_run
 from workbench.tasks import counted
 

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probes.labels import has_label
-from probes.positions import Rows
-from probes.subspace import Subspace
+from workbench.probes.labels import has_label
+from workbench.probes.positions import Rows
+from workbench.probes.subspace import Subspace
 from workbench.tasks import Batch, said
 from workbench.ties import clear
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from probes.judgement import Judgement, Worth
-from probes.trial import Edited
 from workbench.instruments import Measurement
 from workbench.instruments.statistics import LEAST_FOR_A_VERDICT, LEVEL
+from workbench.probes.judgement import Judgement, Worth
+from workbench.probes.trial import Edited
 
 CHANGED, MOVED, FOLLOWED = "answers changed", "probability moved", "answers that follow"
 OUTCOMES = (CHANGED, MOVED, FOLLOWED)

@@ -131,3 +131,17 @@ def test_the_explorer_and_what_it_trains_import_nothing_from_the_current_folder(
         server.send_signal(signal.SIGTERM)
     mark = trapped.parent / "mark"
     assert not mark.exists(), mark.read_text()
+
+
+def test_an_own_app_and_own_probes_beside_a_script_are_no_matter(tmp_path: Path) -> None:
+    """As beside a notebook, whose folder comes first."""
+    (tmp_path / "app.py").write_text("mine = 1\n", encoding="utf-8")
+    (tmp_path / "probes").mkdir()
+    (tmp_path / "probes" / "__init__.py").write_text("mine = 2\n", encoding="utf-8")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import app, probes, workbench\nfrom workbench.app import server\nfrom workbench.probes import PRESETS, probe\n"
+        "assert app.mine + probes.mine == 3 and workbench.probes.probe is probe and server.listen and PRESETS\n",
+        encoding="utf-8",
+    )
+    subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path, timeout=120)

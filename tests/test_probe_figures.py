@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes import CONDITIONS
 from workbench import figures
 from workbench.instruments import Measurement
+from workbench.probes import CONDITIONS
 
 SHARES = np.array([0.97, 0.3, 0.25, 0.28, 0.1, 0.2, 0.9])
 SETTINGS: dict[str, Any] = {

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from probes.decoding import Split, decode
 from workbench.capture import LOGITS, Capture, Subject, capture
 from workbench.figures.token_page import answer_rows
 from workbench.instruments import (
@@ -28,6 +27,7 @@ from workbench.instruments import (
 from workbench.instruments.trajectory import ranks
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
+from workbench.probes.decoding import Split, decode
 from workbench.seeds import generator
 from workbench.tasks import TASKS, Batch, Task, correct, make, said, whole
 from workbench.ties import agreement, clear, exactly, hit, named, on_top

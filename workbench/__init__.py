@@ -44,6 +44,7 @@ _ROOMS = (
     "mechanisms",
     "models",
     "objectives",
+    "probes",
     "runs",
     "tasks",
     "training",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import address, cells, fields
-from app.edit import from_click, try_an_edit
-from app.fields import first_drawn, position_in
-from app.heads import choose_head, choose_matrix
-from app.panel import code, panel
-from app.state import Look, current
 from workbench import figures
+from workbench.app import address, cells, fields
+from workbench.app.edit import from_click, try_an_edit
+from workbench.app.fields import first_drawn, position_in
+from workbench.app.heads import choose_head, choose_matrix
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, current
 from workbench.instruments import attention_graph, projection
 
 

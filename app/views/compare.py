@@ -7,14 +7,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import address, fields
-from app.fields import choose, first_drawn, position_in
-from app.heads import choose_head, choose_matrix
-from app.measured import compared, pair, show, why_not
-from app.panel import Panel, code, panel
-from app.sides import Sides, choose_sides
-from app.state import Look, current
 from workbench import figures
+from workbench.app import address, fields
+from workbench.app.fields import choose, first_drawn, position_in
+from workbench.app.heads import choose_head, choose_matrix
+from workbench.app.measured import compared, pair, show, why_not
+from workbench.app.panel import Panel, code, panel
+from workbench.app.sides import Sides, choose_sides
+from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST
 from workbench.instruments import Measurement, attention_graph, lens_difference, projection
 from workbench.instruments.comparison import ABOUT_P

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import address, fields, state
-from app.held_out import SEED, HeldOut, held_out, line, n_each
-from app.panel import code, panel
-from app.spectra import MEASURES, choose_measure, python
-from app.state import Look, current, plain
 from workbench import figures
+from workbench.app import address, fields, state
+from workbench.app.held_out import SEED, HeldOut, held_out, line, n_each
+from workbench.app.panel import code, panel
+from workbench.app.spectra import MEASURES, choose_measure, python
+from workbench.app.state import Look, current, plain
 from workbench.figures.style import NULLS_IN_WORDS
 from workbench.instruments import Measurement, by_group
 from workbench.instruments.grouped import conditions_as_groups

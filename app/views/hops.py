@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import address, fields, other, paths
-from app.fields import first_drawn, start_anew
-from app.heads import Head, choose_head, n_hops
-from app.held_out import held_out, line
-from app.panel import code, panel
-from app.state import Look, Opened, current, plain
 from workbench import figures
+from workbench.app import address, fields, other, paths
+from workbench.app.fields import first_drawn, start_anew
+from workbench.app.heads import Head, choose_head, n_hops
+from workbench.app.held_out import held_out, line
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, Opened, current, plain
 from workbench.inspection import MOST_HOPS
 from workbench.instruments import Measurement, attention_graph, path_mass, resolvent, rollout
 

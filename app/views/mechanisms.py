@@ -9,14 +9,14 @@ from urllib.parse import urlencode
 import numpy as np
 import streamlit as st
 
-from app import address, claim_card, fields
-from app.claim_card import title
-from app.edit import try_an_edit
-from app.fields import choose
-from app.heads import choose_head
-from app.panel import code, panel
-from app.state import Look, Opened, current, plain
 from workbench import claims, figures
+from workbench.app import address, claim_card, fields
+from workbench.app.claim_card import title
+from workbench.app.edit import try_an_edit
+from workbench.app.fields import choose
+from workbench.app.heads import choose_head
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, Opened, current, plain
 from workbench.figures.style import point_name
 from workbench.inspection import UNTRAINED, Inspected, inspect_run
 from workbench.instruments import Measurement

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import address, demo_form, fields, state, words
-from app.panel import panel
-from app.state import plain
 from workbench import figures
+from workbench.app import address, demo_form, fields, state, words
+from workbench.app.panel import panel
+from workbench.app.state import plain
 from workbench.collection import status
 from workbench.learning import learning_curves
 from workbench.runs import CONFIG, METRICS, Run

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import address, fields
-from app.fields import choose, position_in
-from app.panel import code, panel
-from app.state import Look, Opened, current, plain
-from probes import (
+from workbench import figures
+from workbench.app import address, fields
+from workbench.app.fields import choose, position_in
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, Opened, current, plain
+from workbench.edits import point_in_words
+from workbench.figures.probes import positions_in_words
+from workbench.instruments import Measurement
+from workbench.instruments.projection import from_embedding
+from workbench.probes import (
     KINDS,
     PRESETS,
     Description,
@@ -27,13 +32,8 @@ from probes import (
     probe,
     rules_for,
 )
-from probes.description import CODES
-from probes.use import EDITS
-from workbench import figures
-from workbench.edits import point_in_words
-from workbench.figures.probes import positions_in_words
-from workbench.instruments import Measurement
-from workbench.instruments.projection import from_embedding
+from workbench.probes.description import CODES
+from workbench.probes.use import EDITS
 from workbench.seeds import generator
 
 COUNTS = (64, 128, 256, 512, 1024, 2048)
@@ -100,7 +100,7 @@ def _decoded(look: Look) -> tuple[Asked, Measurement] | None:
                     look,
                     f"found = probe(run, {list(question.together)}, {question.settings(look.opened)})",
                     f"figure = figures.{draw}(found.select(label={question.label!r}))",
-                    imports=("from probes import probe", FIGURES),
+                    imports=("from workbench.probes import probe", FIGURES),
                     inputs=False,
                 ),
                 f"{found.caption} The same probe is fitted anew at every point. What an untrained model holds too is "
@@ -131,7 +131,7 @@ def _card(look: Look, question: Asked, found: Measurement) -> tuple[str, str | N
                 look,
                 f"found = probe(run, {list(question.together)}, {question.settings(look.opened)})",
                 f"figure = figures.probe_card(found.select({chosen}))",
-                imports=("from probes import probe", FIGURES),
+                imports=("from workbench.probes import probe", FIGURES),
                 inputs=False,
             ),
             "It counts as decodable where its whole interval lies above that of every baseline; before attention there "
@@ -170,7 +170,7 @@ def _used(look: Look, question: Asked, point: str, place: str | None, worth: Jud
                     look,
                     f"uses = causal_test(run, {question.label!r}, {options}{wanted})",
                     "figure = figures.probe_use(next(iter(uses.values())).effect)",
-                    imports=("from probes import causal_test", FIGURES),
+                    imports=("from workbench.probes import causal_test", FIGURES),
                     inputs=False,
                 ),
                 use.effect.caption,
@@ -202,7 +202,7 @@ def _learnt(look: Look, question: Asked, point: str, place: str | None) -> None:
                     f"found = description_length(run, {question.label!r}, points={point!r}, "
                     f"{question.settings(look.opened)})",
                     f"figure = figures.probe_learning(found.curve{chosen}, found.bits{chosen})",
-                    imports=("from probes import description_length", FIGURES),
+                    imports=("from workbench.probes import description_length", FIGURES),
                     inputs=False,
                 ),
                 f"{found.curve.caption} Knowing nothing costs {found.uniform:.2f} bits a label. What is held plainly "

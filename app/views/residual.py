@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import address, cells, fields
-from app.fields import choose, first_drawn
-from app.panel import code, panel
-from app.state import Look, current
 from workbench import figures
+from workbench.app import address, cells, fields
+from workbench.app.fields import choose, first_drawn
+from workbench.app.panel import code, panel
+from workbench.app.state import Look, current
 from workbench.instruments import projection, unexplained
 from workbench.instruments.trajectory import ranks, trajectory
 

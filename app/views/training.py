@@ -7,13 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import address, fields, words
-from app.fields import first_drawn
-from app.heads import choose_matrix
-from app.panel import code, panel
-from app.sidebar import END, last, last_step
-from app.state import Look, current, plain
 from workbench import figures, learning, timeline
+from workbench.app import address, fields, words
+from workbench.app.fields import first_drawn
+from workbench.app.heads import choose_matrix
+from workbench.app.panel import code, panel
+from workbench.app.sidebar import END, last, last_step
+from workbench.app.state import Look, current, plain
 from workbench.instruments import Measurement, attention_graph, projection
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run

@@ -12,9 +12,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from app.spectra import MEASURES, python
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, numbers, page, titles
+from workbench.app.spectra import MEASURES, python
 from workbench.inspection import inspect_run
 from workbench.instruments import entropy
 from workbench.timeline import follow

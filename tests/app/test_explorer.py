@@ -10,10 +10,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from app.state import plain
 from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
+from workbench.app.state import plain
 
 
 def words(explorer: AppTest) -> list[str]:
@@ -179,8 +179,8 @@ def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) ->
 def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(explorer: AppTest) -> None:
     import nbformat
 
-    from app.basket import notebook
-    from app.basket import page as as_page
+    from workbench.app.basket import notebook
+    from workbench.app.basket import page as as_page
 
     page(explorer, "residual", run="sort-tempered", how="Type", input="3 1 2")
     explorer.button(key="residual-pin").click().run()

@@ -262,8 +262,8 @@ def test_a_click_on_an_edge_fills_the_fields() -> None:
     def script() -> None:
         import streamlit as st
 
-        from app.edit import from_click
-        from app.fields import choose
+        from workbench.app.edit import from_click
+        from workbench.app.fields import choose
 
         st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3))
         standing = 9 if "edit_kind" not in st.session_state else 5

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import demo
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, page, titles
+from workbench.app import demo
 from workbench.learning import learning_curves
 from workbench.runs import load_run
 from workbench.training import PRESETS, SECONDS

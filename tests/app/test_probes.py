@@ -10,9 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from probes import ask, verdict
 from tests.app.support import RUNS, charts, check_code, numbers, page, titles
 from workbench.cli import main
+from workbench.probes import ask, verdict
 
 OWN = "a question of your own"
 

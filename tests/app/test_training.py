@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.sidebar import right
 from tests.app.support import RUNS, charts, check_code, drawings, page, titles
 from workbench import timeline
+from workbench.app.sidebar import right
 from workbench.runs import load_run
 
 KEPT = ("chain-chacal", "sort-tempered")

@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import workbench
-from probes import probe
-from probes.conditions import Asked, Source
+from workbench.probes import probe
+from workbench.probes.conditions import Asked, Source
 from workbench.runs import Run
 
 LABELS = ["root", "root_position", "parent", "token", *(f"ancestor_{hop}" for hop in range(2, 8))]

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from probes import causal_test
-from probes.decoding import Split, decode
-from probes.use import CHANGED
 from tests.mechanisms import planted
 from tests.mechanisms.planted import CHAINS, PLANTED, Planted
 from workbench.capture import Subject, capture
@@ -19,6 +16,9 @@ from workbench.instruments import attention_graph
 from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
+from workbench.probes import causal_test
+from workbench.probes.decoding import Split, decode
+from workbench.probes.use import CHANGED
 from workbench.seeds import generator
 from workbench.tasks import correct, make, whole
 

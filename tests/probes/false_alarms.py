@@ -32,12 +32,12 @@ import torch
 from scipy import stats
 
 import workbench
-from probes import PRESETS, Standing, Worth, applicable, ask, judge
-from probes.conditions import BASELINES, Asked, Source
-from probes.probing import measure
 from workbench import tasks
 from workbench.ground_truth import compile_run
 from workbench.models import Decoder, nulls
+from workbench.probes import PRESETS, Standing, Worth, applicable, ask, judge
+from workbench.probes.conditions import BASELINES, Asked, Source
+from workbench.probes.probing import measure
 from workbench.runs import Run, save_run
 from workbench.seeds import generator
 from workbench.tasks import Task

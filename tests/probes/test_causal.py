@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from probes import Answer, Standing, Told, Use, ask, causal_test
-from probes.conditions import BASELINES
-from probes.trial import Edited, as_large
-from probes.use import CHANGED, EDITS, FOLLOWED, measured
 from workbench.ground_truth import compile_run
 from workbench.instruments import Measurement
+from workbench.probes import Answer, Standing, Told, Use, ask, causal_test
+from workbench.probes.conditions import BASELINES
+from workbench.probes.trial import Edited, as_large
+from workbench.probes.use import CHANGED, EDITS, FOLLOWED, measured
 from workbench.runs import Run
 
 MID = "blocks.0.hook_resid_mid"

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 import workbench
-from probes import Standing, Told, Worth, ask, causal_test, judge, probe, verdict
-from probes.conditions import BASELINES
 from workbench.models import Decoder, DecoderConfig, nulls
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
+from workbench.probes import Standing, Told, Worth, ask, causal_test, judge, probe, verdict
+from workbench.probes.conditions import BASELINES
 from workbench.runs import Run, RunConfig, parse_config, save_run
 from workbench.seeds import generator
 from workbench.tasks import Batch, Truth

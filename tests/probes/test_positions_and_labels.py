@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from probes.labels import DERIVED, is_labelled, label_names, labels
-from probes.positions import RULES, rows, rules_for
+from workbench.probes.labels import DERIVED, is_labelled, label_names, labels
+from workbench.probes.positions import RULES, rows, rules_for
 from workbench.seeds import generator
 from workbench.tasks import TASKS, Batch, make
 from workbench.tasks.boxes_world import OBJECTS

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import workbench
-from probes import PRESETS, applicable, ask
-from probes.presets import Finding
-from probes.report import text
 from workbench.cli import main
+from workbench.probes import PRESETS, applicable, ask
+from workbench.probes.presets import Finding
+from workbench.probes.report import text
 from workbench.runs import Run
 from workbench.tasks import TASKS
 

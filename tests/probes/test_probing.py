@@ -9,16 +9,16 @@ import pytest
 import torch
 
 import workbench
-from probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
-from probes.causal import _others
-from probes.conditions import Asked, Source
-from probes.decoding import Split, by_token, decode, majority
-from probes.judgement import before_attention
-from probes.positions import Rows
 from workbench.capture import Subject, capture
 from workbench.ground_truth import compile_run
 from workbench.instruments import Measurement
 from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
+from workbench.probes.causal import _others
+from workbench.probes.conditions import Asked, Source
+from workbench.probes.decoding import Split, by_token, decode, majority
+from workbench.probes.judgement import before_attention
+from workbench.probes.positions import Rows
 from workbench.runs import Run
 from workbench.seeds import generator
 from workbench.tasks import Batch

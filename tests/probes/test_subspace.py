@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from probes.subspace import Subspace
+from workbench.probes.subspace import Subspace
 
 
 def chance() -> torch.Generator:

@@ -128,9 +128,9 @@ def _meant(paths: Sequence[Path]) -> list[Path]:
 
 
 def probe(options: argparse.Namespace, fields: list[str]) -> None:
-    from probes import ask
-    from probes.report import ask_all, save, text
     from workbench.files import check_can_make
+    from workbench.probes import ask
+    from workbench.probes.report import ask_all, save, text
 
     settings = parse_fields(fields)
     own = next((name for name in settings if name in {**signature(ask).parameters, **NOT_SETTINGS}), None)
@@ -158,7 +158,7 @@ def explore(options: argparse.Namespace, _: list[str]) -> None:
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
 
-    from app.server import listen, serve
+    from workbench.app.server import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
     print(f"opening {options.root} …", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ def list_names(options: argparse.Namespace, _: list[str]) -> None:
         say("\n".join(f"workbench list {what:{width}}  {words}" for what, words in LISTED.items()))
         return
     if options.what == "probes":
-        from probes import PRESETS
+        from workbench.probes import PRESETS
 
         for name, preset in PRESETS.items():
             say(f"{name:17} {', '.join(preset.tasks) or 'any task'}: {preset.question}")
