@@ -16,6 +16,7 @@ from workbench.training.data import held_out
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
 
 
+@pytest.mark.alone
 def test_help_answers_without_importing_torch() -> None:
     start = time.perf_counter()
     code = """

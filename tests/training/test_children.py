@@ -13,6 +13,7 @@ import pytest
 
 from tests.training.histories import Forked, Typed, warm
 from tests.training.test_processes import launched
+from workbench.ground_truth import compile_run
 from workbench.runs import load_run
 
 SECONDS = 3.0  # to save what there is, and end: PyTorch's own workers look for their parent every 5
@@ -112,3 +113,12 @@ def test_processes_of_a_killed_torchrun_save_and_end(tmp_path: Path) -> None:
         left.kill()
     assert not alive
     assert load_run(run).step() % 50, "they saved where they were"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_an_export_leaves_no_browser(number: int, tmp_path: Path) -> None:
+    """Pictures are made by a browser, which a command that is killed cannot close."""
+    compile_run("sorter", tmp_path / "run", {"q": 9})
+    command = ["inspect", str(tmp_path / "run"), "--only", "entropy", "--n", "16", "--export", "png", "--quiet"]
+    end(Typed(command, tmp_path / "said"), number, 8, seconds=20.0)

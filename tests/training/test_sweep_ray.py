@@ -21,6 +21,8 @@ from workbench.training.member import Member
 from workbench.training.sweeps.cluster import attempt_elsewhere, to_bytes
 from workbench.training.sweeps.plan import read_plan
 
+pytestmark = pytest.mark.alone
+
 SETTINGS: dict[str, Any] = {
     "task": {"n": 8, "k": 2},
     "model": {"d_model": 16, "n_heads": 2},
