@@ -59,9 +59,9 @@ for run in (runs["vanilla"][0], paused["vanilla, pause"]):
 # ## Entropy by layer
 #
 # The entropy is that of the spectrum of Z Zᵀ, Z the residuals of one sequence: von Neumann's (α → 1), natural
-# logarithm, rows neither centred nor scaled, all positions, before the final norm, on the distinct ones of 256 held-out sequences. Its
-# control is the mean of eight models of the same shape with fresh weights, for each seed anew, on 32 of the sequences.
-# Means over three seeds, with Student's intervals over seeds.
+# logarithm, rows neither centred nor scaled, all positions, before the final norm, on the distinct ones of 256 held-out
+# sequences. Its control is the mean of eight models of the same shape with fresh weights, for each seed anew, on 32 of
+# the sequences. Means over three seeds, with Student's intervals over seeds.
 
 # %%
 only, settings = ["overall", "accuracy", "entropy"], {"entropy": {"alpha": 1.0}}
