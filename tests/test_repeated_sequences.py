@@ -17,6 +17,7 @@ from workbench.capture import Capture, Subject
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.causes import sets_of_heads
 from workbench.instruments import INSTRUMENTS, Measurement
+from workbench.probes.causal import Experiment
 from workbench.report import inspect
 from workbench.runs import Run, save_run
 from workbench.tasks import Batch, Task, make
@@ -182,3 +183,13 @@ def test_an_instrument_of_the_weights_has_no_interval_over_sequences(
     assert "interval" not in drawn.layout.title.subtitle.text
     page = report.html.read_text(encoding="utf-8")
     assert "Size of the bases" in page and "weights alone, so that there is no interval over sequences" in page
+
+
+def test_a_causal_test_of_a_probe_edits_no_question_twice(runs: dict[str, Run]) -> None:
+    run = runs["arithmetic"]
+    how = {"how": "interchange", "n": 60, "seed": 0, "step": None, "rank": None}
+    made = Experiment.of(run, "value", "labelled", **how)  # type: ignore[arg-type]
+    tried = [question(run.task(), row) for row in made.tried.tokens]
+    assert len(set(tried)) == len(tried) < 60
+    assert (made.settings["drawn"], made.settings["distinct"]) == (60, len(tried))
+    assert not set(tried) & {question(run.task(), row) for row in made.fitted.tokens}
