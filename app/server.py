@@ -20,14 +20,14 @@ TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
 # Streamlit's: nothing phoned home, no watching of source files, and no errors' insides shown.
 SETTINGS = {
-    "BROWSER_GATHER_USAGE_STATS": "false",
-    "CLIENT_SHOW_ERROR_DETAILS": "none",
-    "CLIENT_TOOLBAR_MODE": "viewer",
-    "GLOBAL_DISABLE_WIDGET_STATE_DUPLICATION_WARNING": "true",  # a click moves a field that has a default
-    "LOGGER_LEVEL": "warning",  # not every request, among them the one with the token
-    "SERVER_FILE_WATCHER_TYPE": "none",
-    "THEME_LIGHT_PRIMARY_COLOR": LIGHT,
-    "THEME_DARK_PRIMARY_COLOR": DARK,
+    "browser.gatherUsageStats": False,
+    "client.showErrorDetails": "none",
+    "client.toolbarMode": "viewer",
+    "global.disableWidgetStateDuplicationWarning": True,  # a click moves a field that has a default
+    "logger.level": "warning",  # not every request, among them the one with the token
+    "server.fileWatcherType": "none",
+    "theme.light.primaryColor": LIGHT,
+    "theme.dark.primaryColor": DARK,
 }
 
 
@@ -80,12 +80,14 @@ def serve(
     root = root.resolve()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
-    os.environ.update({f"STREAMLIT_{name}": value for name, value in SETTINGS.items()})
     sys.argv = [str(script), "--root", str(root)]  # what `state.root` reads
 
     import streamlit as st
     import uvicorn
     from starlette.middleware import Middleware
+    from streamlit.web.bootstrap import load_config_options
+
+    load_config_options(SETTINGS)
 
     import workbench.app.panel
     import workbench.app.sidebar
