@@ -74,6 +74,10 @@ class Kill:
             with suppress(ProcessLookupError, PermissionError):
                 send(pid, number)
             time.sleep(self.apart)
+        if self.signals[-1] == signal.SIGCONT:  # a process forked at that very moment may stop after the first
+            time.sleep(0.1)
+            with suppress(ProcessLookupError, PermissionError):
+                send(pid, signal.SIGCONT)
 
 
 class Forked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -15,6 +16,8 @@ from tests.training.histories import Forked, Typed, warm
 from tests.training.test_processes import launched
 from workbench.ground_truth import compile_run
 from workbench.runs import load_run
+from workbench.tasks import stream
+from workbench.tasks.stream import in_order
 
 SECONDS = 3.0  # to save what there is, and end: PyTorch's own workers look for their parent every 5
 TINY = ["--task.n=8", "--task.k=2", "--model.d_model=8", "--model.n_heads=2", "--batch_size=4", "--eval_size=8"]
@@ -66,6 +69,23 @@ def warmed(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_killed_command_leaves_no_process(command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     end(Forked(command(tmp_path), tmp_path / "said"), signal.SIGKILL, COMMANDS[command])
+
+
+def _end_without_telling_the_workers() -> None:
+    drawn = in_order(str, range(1000), 2)
+    assert next(drawn) == "0"
+    drawn._shutdown = True  # type: ignore[attr-defined]  # as where a second Ctrl-C came while it told them
+
+
+def test_workers_that_were_not_told_to_end_do_not_keep_python_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python sends them SIGTERM as it ends, and waits for them."""
+    monkeypatch.setattr(stream, "SECONDS_TO_END", 1)
+    process = multiprocessing.get_context("fork").Process(target=_end_without_telling_the_workers)
+    process.start()
+    process.join(20)
+    ended = process.exitcode
+    process.kill()
+    assert ended == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

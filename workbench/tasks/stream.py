@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+SECONDS_TO_END = 5  # after SIGTERM: what this process draws for finishes its step and saves meanwhile
+
 Asked = TypeVar("Asked")
 Drawn = TypeVar("Drawn")
 
@@ -52,10 +54,12 @@ def _only_while_wanted(_: int) -> None:
     """Leave Ctrl-C and its like, which reach workers too, to the process that draws for; end as soon as it is gone.
 
     A worker that ends by itself would leave that process waiting for a batch instead of saving. One that goes on, as
-    PyTorch's do for seconds, keeps open what it had from that process: the lock on a run folder.
+    PyTorch's do for seconds, keeps open what it had from that process: the lock on a run folder. SIGTERM is also how
+    that process ends a worker which it could not tell to end, interrupted twice: it is obeyed, but later.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(SECONDS_TO_END))
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
