@@ -22,6 +22,7 @@ preset = "chain-chacal"
 settings = {steps = 4, eval_size = 8, batch_size = 4, task = {n = 8, k = 2}, model = {d_model = 16}}
 grid = {seed = [0, 1]}
 """
+PLAIN = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 SCRIPT = Path(sys.executable).with_name("workbench")
 
 
@@ -46,7 +47,7 @@ def trapped(tmp_path: Path) -> Path:
 def run(folder: Path, *arguments: str, first: list[str] | None = None) -> str:
     """What a command says that is typed there; it must go well, and nothing there may have been run."""
     command = [*(first or [str(SCRIPT)]), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=300)
     mark = folder.parent / "mark"
     assert not mark.exists(), f"{' '.join(command)} ran {mark.read_text()}"
     assert done.returncode == 0, done.stderr[-2000:]
@@ -97,7 +98,7 @@ def test_no_command_imports_from_the_current_folder(trapped: Path) -> None:
             cwd=trapped,
             capture_output=True,
             timeout=300,
-            env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "x"},
+            env={**PLAIN, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "x"},
         )
         assert done.returncode in (1, 2) and not (trapped.parent / "mark").exists()
 
@@ -111,7 +112,7 @@ def test_the_explorer_and_what_it_trains_import_nothing_from_the_current_folder(
     assert chromium()
     run(trapped, "train", "chain-chacal", "--out", "runs/one", *TINY)
     command = [*first, "explore", "--root", "runs", "--port", "8655", "--headless"]
-    with subprocess.Popen(command, cwd=trapped, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, cwd=trapped, env=PLAIN, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = next((part for part in server.stdout.readline().split() if part.startswith("http")), "")
         assert address, (trapped.parent / "mark").read_text()
@@ -144,4 +145,4 @@ def test_an_own_app_and_own_probes_beside_a_script_are_no_matter(tmp_path: Path)
         "assert app.mine + probes.mine == 3 and workbench.probes.probe is probe and server.listen and PRESETS\n",
         encoding="utf-8",
     )
-    subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path, timeout=120)
+    subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path, env=PLAIN, timeout=120)

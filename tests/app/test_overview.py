@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, page, titles
-from workbench.app import demo
+from workbench.app import demo, demo_form
 from workbench.learning import learning_curves
 from workbench.runs import load_run
 from workbench.training import PRESETS, SECONDS
@@ -24,6 +24,7 @@ from workbench.training import PRESETS, SECONDS
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     """The explorer over a folder without runs; what it trains ends with the test."""
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    monkeypatch.setattr(demo_form, "may_write", lambda: True)  # as a browser that has the token; see test_guard
     demo.slot().demo = None
     yield AppTest.from_file(str(APP), default_timeout=60)
     demo.slot().end()

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Generic, TypeVar
@@ -14,7 +15,8 @@ from typing import Generic, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-SECONDS_TO_END = 5  # after SIGTERM: what this process draws for finishes its step and saves meanwhile
+FOR_ALL = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # what a terminal or a cluster sends to all of a job
+SECONDS_TO_END = 5  # after a SIGTERM of an unknown sender: meanwhile what a worker draws for saves
 
 Asked = TypeVar("Asked")
 Drawn = TypeVar("Drawn")
@@ -47,7 +49,18 @@ def in_order(draw: Callable[[Asked], Drawn], asked: Iterable[Asked], workers: in
         worker_init_fn=_only_while_wanted,
         generator=torch.Generator(),  # its workers' seeds, which nothing uses, would be drawn from PyTorch's own
     )
-    return iter(loader)
+    with _held_back():  # a worker that is only starting would obey
+        return iter(loader)
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Signals wait meanwhile; for good in a process that is started here, until it says otherwise."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_ALL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _only_while_wanted(_: int) -> None:
@@ -55,12 +68,23 @@ def _only_while_wanted(_: int) -> None:
 
     A worker that ends by itself would leave that process waiting for a batch instead of saving. One that goes on, as
     PyTorch's do for seconds, keeps open what it had from that process: the lock on a run folder. SIGTERM is also how
-    that process ends a worker which it could not tell to end, interrupted twice: it is obeyed, but later.
+    that process ends a worker which it could not tell to end, interrupted twice: from it, it is obeyed.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(SECONDS_TO_END))
+    if hasattr(signal, "sigwaitinfo"):
+        threading.Thread(target=_end_when_told, daemon=True).start()
+    else:  # macOS does not say who sent a signal
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(SECONDS_TO_END))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_ALL - {signal.SIGTERM})
+
+
+def _end_when_told() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass  # sent to all processes of a terminal or a job
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _end_with_the_parent() -> None:
