@@ -13,10 +13,7 @@ from workbench.app.guard import may_write
 from workbench.app.state import plain
 from workbench.training import preset_config
 
-NO_TOKEN = (
-    "Only who has the address that `workbench explore` printed, with its token, may train: open that address once "
-    "in this browser."
-)
+NO_TOKEN = "To train from here, open the address that `workbench explore` printed, once. On the command line it is:"
 
 
 def trains(path: Path) -> bool:
@@ -111,9 +108,9 @@ def form(root: Path) -> None:
             type="primary",
             key="demo_start",
             disabled=wrong is not None or not may_write(),
-            help=None if may_write() else NO_TOKEN,
         )
-        st.caption(f"About {expected} on one core, beside this server. On the command line it is:", width="content")
+        beside = f"About {expected} on one core, beside this server. On the command line it is:"
+        st.caption(beside if may_write() else NO_TOKEN, width="stretch")
     if started and may_write():
         try:
             demo.slot().start(root, name, preset, steps, seed)
