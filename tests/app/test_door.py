@@ -141,6 +141,12 @@ def test_only_the_printed_address_may_train_and_a_server_that_ends_leaves_nothin
     assert not left and len(gone) == 2
 
 
+def test_ctrl_c_ends_the_server_at_once_and_quietly(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+
+
 @pytest.mark.parametrize("ending", [signal.SIGHUP, signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_the_server_trains_ends_with_it_however_it_ends(ending: signal.Signals, tmp_path: Path) -> None:
     """Without a browser: a process that starts a demo run as the server does."""
