@@ -135,7 +135,7 @@ def follow(seeds: range, run_root: Path, monkeypatch: pytest.MonkeyPatch, opened
     for seed in seeds:
         draws = random.Random(seed)
         link, name = a_link(draws, runs), draws.choice(PAGES)
-        explorer = AppTest.from_file(str(APP), default_timeout=120)
+        explorer = AppTest.from_file(str(APP), default_timeout=400)  # the first probes of a run take minutes
         try:
             page(explorer, name, **link)
         except BaseException:
