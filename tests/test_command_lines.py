@@ -40,7 +40,7 @@ COMMANDS = [
 PATHS = {RUN, FILE, NEW, f"{NEW}.jsonl", "SWEEP", "ZIP", "ROOT"}
 NO_NUMBERS = ["nan", "inf", "-inf", "1e400", "-1", "-0.5", "x", "[]", "{}", "true", "٣x", "1_0x", "0x1g", "", " "]
 HUGE = "9" * 50  # as a count it would be obeyed, for as long as the machine lasts
-TEXTS = ["", " ", "x" * 5000, "../..", "\n", "\x1b[2J", "💥", "a.b.c", "=", "--", "%s%n", "{}", "$(id)", "\udcff"]
+TEXTS = ["", " ", "x" * 5000, "../..", "\n", "\x1b[2J", "💥", "a.b.c", "=", "%s%n", "{}", "$(id)", "\udcff"]
 COUNTS = ["steps", "batch_size", "accumulate", "workers", "log_every", "eval_every", "eval_size", "save_every"]
 COUNTS += [
     "checkpoint_every",
