@@ -87,14 +87,14 @@ def serve(
     from starlette.middleware import Middleware
     from streamlit.web.bootstrap import load_config_options
 
-    load_config_options(SETTINGS)
+    port = sockets[0].getsockname()[1]
+    load_config_options({**SETTINGS, "server.port": port})
 
     import workbench.app.panel
     import workbench.app.sidebar
     import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
     from workbench.app.demo import slot
 
-    port = sockets[0].getsockname()[1]
     door = Door.made(port, hosts)
     stand_at(door)
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -189,6 +190,8 @@ def test_pins_outlive_a_reload_and_are_the_browsers_own(
     evidence = page.get_by_role("button", name="Evidence (1)")
     expect(evidence).to_be_visible(timeout=30_000)
     settle(page)
+    kept = f"workbench-evidence-{urlparse(address).port}"  # or explorers on two ports would take each other's
+    assert kept in [cookie["name"] for cookie in page.context.cookies()]
     page.reload()
     expect(evidence).to_be_visible(timeout=30_000)
     evidence.click()
