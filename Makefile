@@ -32,7 +32,7 @@ bench: .venv/installed
 
 # The table in docs/inspecting.md of how often each interval holds the truth: two minutes.
 coverage: .venv/installed
-	$(BIN)/python -m tests.instruments.coverage --write
+	$(BIN)/python -m tests.measurement.coverage --write
 
 # The pictures of docs/explorer, from runs trained for them: about ten minutes.
 screenshots: .venv/installed

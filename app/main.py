@@ -8,7 +8,9 @@ from time import perf_counter
 
 import streamlit as st
 
-from workbench.app import address, basket, sidebar, state, watch
+from workbench.app import sidebar, state, watch
+from workbench.app.fields import address
+from workbench.app.panels import basket
 
 PAGES = ("overview", "canvas", "residual", "entropy", "hops", "mechanisms", "training", "probes", "compare")
 STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))

@@ -6,15 +6,16 @@ from typing import Any
 
 import streamlit as st
 
-from workbench import timeline
-from workbench.app import fields, state
-from workbench.app.fields import choose, choose_there, forget_other_run
+from workbench.app import state
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose, choose_there, forget_other_run
 from workbench.app.state import Look, Opened, plain
 from workbench.app.words import attention
-from workbench.examples import WHICH, example
+from workbench.inspection import over_training
+from workbench.inspection.examples import WHICH, example
 from workbench.runs import Run
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task
+from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 END = "the end"
@@ -39,7 +40,7 @@ def show(found: dict[str, Run]) -> None:
 
 def checkpoint(run: Run, key: str = "step") -> int | None:
     """A field for the run's checkpoint; None for the end, or the latest weights, and where there are none."""
-    kept = timeline.checkpoints(run)
+    kept = over_training.checkpoints(run)
     if not kept:
         return None
     chosen = fields.along(

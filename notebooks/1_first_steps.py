@@ -25,9 +25,9 @@ import plotly.io as pio
 import torch
 
 import workbench
-from workbench import claims, figures
-from workbench.inspection import inspect_run
-from workbench.instruments import attention_graph
+from workbench import figures
+from workbench.inspection import claims, inspect_run
+from workbench.instruments.attention import attention_graph
 from workbench.probes import probe, verdict
 
 pio.renderers.default = "plotly_mimetype"

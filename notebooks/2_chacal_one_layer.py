@@ -27,12 +27,12 @@ import pandas as pd
 import plotly.io as pio
 
 import workbench
-from workbench import claims, figures
-from workbench.figures.style import NULLS_IN_WORDS
-from workbench.ground_truth import compile_run
-from workbench.inspection import inspect_run
-from workbench.instruments import attention_graph, path_mass, rollout
-from workbench.instruments.draws import over_draws
+from workbench import figures
+from workbench.inspection import claims, inspect_run
+from workbench.instruments.attention import attention_graph, path_mass, rollout
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.draws import over_draws
+from workbench.runs.compiled import compile_run
 from workbench.training import train_seeds
 
 pio.renderers.default = "plotly_mimetype"
@@ -129,7 +129,8 @@ for name, one in looked.items():
     kinds = {"the model": one.measured["attention_graph"], **one.controls["attention_graph"]}
     best = {what: claims.of_head(one, m).select(matrix="resolvent") for what, m in kinds.items()}
     best["untrained"] = over_draws(one.draws["gold_mass"])
-    table[name] = {NULLS_IN_WORDS.get(w, w): f"{m.values:.1%} [{m.low:.1%}, {m.high:.1%}]" for w, m in best.items()}
+    words = {what: CONTROLS[what].words if what in CONTROLS else what for what in best}
+    table[name] = {words[what]: f"{m.values:.1%} [{m.low:.1%}, {m.high:.1%}]" for what, m in best.items()}
 pd.DataFrame(table)
 
 # %% [markdown]
@@ -164,7 +165,7 @@ figures.hops(lines)
 
 # %%
 controls = {
-    f"{name}, {NULLS_IN_WORDS[null]}": m for name, one in looked.items() for null, m in one.controls["rollout"].items()
+    f"{name}, {CONTROLS[null].words}": m for name, one in looked.items() for null, m in one.controls["rollout"].items()
 }
 figures.hop_ladder({name: one.measured["rollout"] for name, one in looked.items()}, controls)[0]
 
@@ -218,7 +219,7 @@ inspected = {**looked, "chaser": known["chaser"]}
 told = {name: claims.verdicts_on(one, "chain_following") for name, one in inspected.items()}
 said = {
     name: {
-        f"hop {v.place['hop']}": f"{v.rate:.1%} ({NULLS_IN_WORDS[v.strongest.null]} {v.strongest.value:.1%})"
+        f"hop {v.place['hop']}": f"{v.rate:.1%} ({CONTROLS[v.strongest.null].words} {v.strongest.value:.1%})"
         for v in of
     }
     for name, of in told.items()

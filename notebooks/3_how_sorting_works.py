@@ -25,12 +25,12 @@ import pandas as pd
 import plotly.io as pio
 
 import workbench
-from workbench import claims, figures
-from workbench.figures.style import NULLS_IN_WORDS
-from workbench.ground_truth import compile_run
-from workbench.inspection import inspect_run
-from workbench.instruments import projection
-from workbench.instruments.trajectory import trajectory
+from workbench import figures
+from workbench.inspection import claims, inspect_run
+from workbench.instruments.residual import projection
+from workbench.instruments.residual.trajectory import trajectory
+from workbench.measurement.controls import CONTROLS
+from workbench.runs.compiled import compile_run
 from workbench.training import train_seeds
 
 pio.renderers.default = "plotly_mimetype"
@@ -144,7 +144,7 @@ pd.options.display.max_colwidth = 80
 pd.DataFrame(
     {
         name: {
-            claim: f"{v.rate:.1%} ({NULLS_IN_WORDS[v.strongest.null]} {v.strongest.value:.1%})"
+            claim: f"{v.rate:.1%} ({CONTROLS[v.strongest.null].words} {v.strongest.value:.1%})"
             for claim, v in of.items()
         }
         for name, of in told.items()

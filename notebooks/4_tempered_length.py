@@ -27,10 +27,11 @@ import plotly.io as pio
 import torch
 
 import workbench
-from workbench import claims, figures
-from workbench.inspection import inspect_run
-from workbench.instruments import attention_graph, by_group
-from workbench.instruments.comparison import difference, over_seeds
+from workbench import figures
+from workbench.inspection import claims, inspect_run
+from workbench.instruments.attention import attention_graph
+from workbench.measurement import by_group
+from workbench.measurement.comparison import difference, over_seeds
 from workbench.models.attention import Attention
 from workbench.training import train_seeds
 

@@ -28,9 +28,9 @@ import pandas as pd
 import plotly.io as pio
 
 import workbench
-from workbench import figures, timeline
-from workbench.inspection import inspect_run
-from workbench.instruments.comparison import difference, over_seeds
+from workbench import figures
+from workbench.inspection import inspect_run, over_training
+from workbench.measurement.comparison import difference, over_seeds
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"
@@ -119,12 +119,13 @@ figures.distributions_by_layer(first, {})[0]
 
 # %%
 followed = {
-    kind: timeline.measure(of[0], n=128, seed=0, name=kind, only=["overall", "entropy"]) for kind, of in runs.items()
+    kind: over_training.measure(of[0], n=128, seed=0, name=kind, only=["overall", "entropy"])
+    for kind, of in runs.items()
 }
-timeline.draw(followed["vanilla"], "entropy")
+figures.timeline(followed["vanilla"], "entropy")
 
 # %%
-timeline.draw(followed["Seq-VCR"], "entropy")
+figures.timeline(followed["Seq-VCR"], "entropy")
 
 # %% [markdown]
 # ## Accuracy by digit

@@ -24,8 +24,8 @@ import plotly.io as pio
 
 import workbench
 from workbench import figures
-from workbench.ground_truth import compile_run
 from workbench.probes import PRESETS, ask, causal_test, description_length, probe, selectivity, verdict
+from workbench.runs.compiled import compile_run
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"

@@ -218,7 +218,7 @@ import torch
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention_graph import needs, pattern, unit_rows
-from workbench.instruments.measurement import Measurement
+from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "measure", "needs", "why_not"]
 
@@ -361,7 +361,7 @@ import plotly.io as pio
 import workbench
 from workbench import figures
 from workbench.inspection import inspect_run
-from workbench.instruments import attention_graph
+from workbench.instruments.attention import attention_graph
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"

@@ -29,10 +29,15 @@ from transformers.utils import logging
 import workbench
 from workbench import figures, tasks
 from workbench.capture import LOGITS, Subject, capture
-from workbench.claims import holding_in_words, needing_in_words
-from workbench.instruments import NULLS, Measurement, accuracy, attention_graph, entropy, over_batches
-from workbench.instruments.draws import DRAW, over_draws
+from workbench.inspection.claims import holding_in_words, needing_in_words
+from workbench.instruments import over_batches
+from workbench.instruments.answers import accuracy
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import entropy
 from workbench.interventions import cut_edges
+from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control, verdicts
 from workbench.models.attention import ATTENTION
@@ -121,7 +126,7 @@ found = over_batches(entropy, hooked, subject, [test], points=points[:1] + point
 figures.FIGURES["entropy"]({"gpt2-sorter": found}, {})[0]
 
 # %%
-mismatched = NULLS["mismatched"](seen, workbench.generator(0, "null"))
+mismatched = CONTROLS["mismatched"].of_capture(seen, workbench.generator(0, "null"))
 mass, control = (attention_graph.measure(one).mean().select(matrix="pattern") for one in (seen, mismatched))
 print("on true edges, by layer and head:", mass.values.round(2).tolist())
 print("control: edges of other sequences:", control.values.round(2).tolist())

@@ -9,7 +9,7 @@ ask(run, "minimum")                                        # both, as one of `PR
 from workbench.probes.causal import causal_test
 from workbench.probes.conditions import CONDITIONS
 from workbench.probes.decoding import KINDS
-from workbench.probes.description import Description, description_length
+from workbench.probes.description_length import Description, description_length
 from workbench.probes.finding import Answer, Finding, Standing
 from workbench.probes.judgement import Judgement, Worth, judge, verdict
 from workbench.probes.labels import label_names, labels

@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from workbench.instruments import Measurement
-from workbench.lookup import lookup
-from workbench.models import Decoder, nulls
+from workbench.measurement import Measurement
+from workbench.measurement.controls import untrained as nulls
+from workbench.models import Decoder
 from workbench.models.hooked import hook
 from workbench.probes import features
 from workbench.probes.conditions import BASELINES, asked
@@ -35,8 +35,9 @@ from workbench.probes.trial import Trial
 from workbench.probes.trial import run as answers
 from workbench.probes.use import EDITS, Told, Use, measured, untested
 from workbench.runs import Run
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, distinct, once_each
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
 
 FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
 MOST_ROWS = 8192  # rows of the label, which are enough for directions of a residual of some hundred

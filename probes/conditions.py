@@ -12,16 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.projection import from_embedding
-from workbench.lookup import lookup
-from workbench.models import nulls
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement.controls import untrained as nulls
 from workbench.probes import decoding, features
 from workbench.probes.decoding import REGRESSION, Split
 from workbench.probes.labels import has_label, is_labelled, labels
 from workbench.probes.positions import Rows, Rule, rows
 from workbench.runs import Run
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, distinct
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
 
 TRAINED, UNTRAINED, TOKEN, PLACED = "trained", "untrained model", "current token", "token and position"
 SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.lookup import lookup
 from workbench.probes.fitted import Kind
 from workbench.probes.kinds import PROBES, ridge_numbers
-from workbench.ties import hit
+from workbench.util.lookup import lookup
+from workbench.util.ties import hit
 
 REGRESSION = "regression"  # of the label as a number; every other kind decodes classes
 KINDS = (*PROBES, REGRESSION)
@@ -230,7 +230,7 @@ def by_token(
 def whole(rows: Float[Tensor, "column *place test"], found: Sequence[Column]) -> Float[Tensor, "label *place test"]:
     """Whether all columns of each label are right; NaN at places where none has two classes to tell apart.
 
-    Where columns tie (`workbench.ties`), how likely all are, each tie broken on its own.
+    Where columns tie (`workbench.util.ties`), how likely all are, each tie broken on its own.
     """
     parts = []
     for label in dict.fromkeys(column.label for column in found):

@@ -10,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, visit
-from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.models.hooked import hook
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch
+from workbench.util.memory import check_memory
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge

@@ -8,8 +8,8 @@ from enum import Enum
 
 import numpy as np
 
-from workbench.figures.style import point_name
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 from workbench.probes.conditions import TRAINED
 from workbench.probes.judgement import Judgement, Worth, judge
 from workbench.probes.use import Told, Use

@@ -7,9 +7,9 @@ from enum import Enum
 
 import numpy as np
 
-from workbench.instruments import Measurement
-from workbench.instruments.measurement import SEED
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.measurement import Measurement
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
+from workbench.measurement.measurement import SEED
 from workbench.probes.conditions import BASELINES, FREQUENT, PLACED, SHUFFLED, TOKEN, TRAINED, UNTRAINED
 
 

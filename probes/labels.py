@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from workbench.probes.positions import asked_box, clause_ends
-from workbench.seeds import generator
 from workbench.tasks import Task, Truth
+from workbench.util.seeds import generator
 
 Labels = dict[str, Int[Tensor, "batch pos *class"]]
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.instruments import Measurement
-from workbench.lookup import lookup
+from workbench.measurement import Measurement
 from workbench.probes.causal import EDITED, NULL_DRAWS, Experiment
 from workbench.probes.conditions import CONDITIONS
 from workbench.probes.decoding import REGRESSION
@@ -21,6 +20,7 @@ from workbench.probes.probing import probe
 from workbench.probes.use import Use
 from workbench.runs import Run
 from workbench.tasks import Task
+from workbench.util.lookup import lookup
 
 EACH_BOX = "box *"
 HOW = "interchange"  # what a preset's causal test does

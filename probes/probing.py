@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from workbench.capture import Capture
-from workbench.instruments import Measurement, statistics
-from workbench.instruments.measurement import SEED
-from workbench.lookup import lookup
+from workbench.measurement import Measurement
+from workbench.measurement import intervals as statistics
+from workbench.measurement.measurement import SEED
 from workbench.probes import features
 from workbench.probes.conditions import (
     CONDITIONS,
@@ -29,6 +29,7 @@ from workbench.probes.conditions import (
 from workbench.probes.decoding import REGRESSION
 from workbench.probes.positions import Rule
 from workbench.runs import Run
+from workbench.util.lookup import lookup
 
 
 def probe(

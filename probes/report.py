@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from workbench import figures
-from workbench.figures.style import point_name
-from workbench.files import new_folder
 from workbench.inspection import labels
-from workbench.instruments import Measurement
-from workbench.lookup import lookup
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 from workbench.probes.conditions import BASELINES, TRAINED
 from workbench.probes.finding import Answer
 from workbench.probes.presets import PRESETS, ask, check
 from workbench.runs import load_run
 from workbench.tasks import counted
+from workbench.util.files import new_folder
+from workbench.util.lookup import lookup
 
 
 def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **how: Any) -> list[Answer]:

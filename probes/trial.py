@@ -19,7 +19,7 @@ from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
 from workbench.probes.subspace import Subspace
 from workbench.tasks import Batch, said
-from workbench.ties import clear
+from workbench.util.ties import clear
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge

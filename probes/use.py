@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from workbench.instruments import Measurement
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT, LEVEL
+from workbench.measurement import Measurement
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, LEVEL
 from workbench.probes.judgement import Judgement, Worth
 from workbench.probes.trial import Edited
 

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
-from workbench.figures.style import NULLS_IN_WORDS
-from workbench.ground_truth import compile_run
-from workbench.inspection import UNTRAINED, inspect_run
-from workbench.instruments import INSTRUMENTS, NULLS, tuned_lens
+from workbench.inspection import inspect_run
+from workbench.instruments import INSTRUMENTS
+from workbench.instruments.lens import tuned_lens
+from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
-from workbench.seeds import generator
+from workbench.runs.compiled import compile_run
+from workbench.util.seeds import generator
 
 EVERYTHING: dict[str, Any] = {**INSTRUMENTS, **MECHANISMS}
 
@@ -58,8 +59,7 @@ def test_its_text_says_what_it_does_not_show_and_what_its_control_is(name: str) 
 def test_its_nulls_exist_and_have_words(name: str) -> None:
     assert EVERYTHING[name].CONTROLS
     for null in EVERYTHING[name].CONTROLS:
-        assert null in NULLS or null == UNTRAINED
-        assert null in NULLS_IN_WORDS
+        assert CONTROLS[null].words and CONTROLS[null].short
 
 
 @pytest.mark.parametrize("model", ["sorter", "chaser"])

@@ -12,11 +12,13 @@ import pytest
 from torch import Tensor
 
 import workbench
-from workbench import claims, examples, figures, inspection, pairs, timeline
+from workbench import figures, inspection
 from workbench.capture import Capture, Subject
-from workbench.inspection import Inspected, inspect_run
+from workbench.inspection import Inspected, claims, examples, inspect_run, over_training
+from workbench.inspection import two_runs as pairs
 from workbench.inspection.causes import sets_of_heads
-from workbench.instruments import INSTRUMENTS, Measurement
+from workbench.instruments import INSTRUMENTS
+from workbench.measurement import Measurement
 from workbench.probes.causal import Experiment
 from workbench.report import inspect
 from workbench.runs import Run, save_run
@@ -141,7 +143,7 @@ def test_two_runs_and_training_are_measured_on_the_same_distinct_sequences(
     run, n = runs["arithmetic"], len(inspected["arithmetic"].sequences)
     apart = pairs.lens_differences(run, run, n=DRAWN, seed=0)
     assert len(apart.coords["example"]) == n
-    seen = timeline.moment(run, n=DRAWN, seed=0, only=["overall"])
+    seen = over_training.moment(run, n=DRAWN, seed=0, only=["overall"])
     assert seen.measured["overall"].n is not None and seen.measured["overall"].n.max() == n
 
 

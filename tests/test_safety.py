@@ -26,15 +26,15 @@ from hypothesis import strategies as st
 
 import workbench
 from workbench.cli import main
-from workbench.collection import table
-from workbench.files import load_tensors, save_tensors
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.runs import Run, list_runs, load_run, scan_runs
+from workbench.runs.table import table
 from workbench.tasks import TEXTS
 from workbench.training import TrainingError
 from workbench.training.step import Step
-from workbench.validation import brief, harmless
+from workbench.util.files import load_tensors, save_tensors
+from workbench.util.messages import brief, harmless
 
 ROOT = Path(__file__).parents[1]
 TINY: dict[str, Any] = {

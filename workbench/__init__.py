@@ -12,19 +12,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from workbench.examples import example
     from workbench.inspection import see
+    from workbench.inspection.examples import example
     from workbench.models import Decoder, DecoderConfig
     from workbench.models.hooked import hook
     from workbench.runs import load_run
-    from workbench.seeds import generator
     from workbench.training import resume, sweep, train
+    from workbench.util.seeds import generator
 
 _HOMES = {
     "Decoder": "workbench.models",
     "DecoderConfig": "workbench.models",
-    "example": "workbench.examples",
-    "generator": "workbench.seeds",
+    "example": "workbench.inspection.examples",
+    "generator": "workbench.util.seeds",
     "hook": "workbench.models.hooked",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
@@ -35,16 +35,16 @@ _HOMES = {
 
 _ROOMS = (
     "capture",
-    "capture_store",
-    "claims",
-    "edits",
     "figures",
+    "inspection",
     "instruments",
     "interventions",
+    "measurement",
     "mechanisms",
     "models",
     "objectives",
     "probes",
+    "report",
     "runs",
     "tasks",
     "training",

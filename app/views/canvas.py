@@ -5,13 +5,16 @@ from __future__ import annotations
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, cells, fields
-from workbench.app.edit import from_click, try_an_edit
-from workbench.app.fields import first_drawn, position_in
-from workbench.app.heads import choose_head, choose_matrix
-from workbench.app.panel import code, panel
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import choose_head, choose_matrix
+from workbench.app.fields.widgets import first_drawn, position_in
+from workbench.app.panels import cell as cells
+from workbench.app.panels.edit import from_click, try_an_edit
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, current
-from workbench.instruments import attention_graph, projection
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import projection
 
 
 @address.fragment

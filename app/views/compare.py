@@ -8,18 +8,22 @@ import pandas as pd
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, fields
-from workbench.app.fields import choose, first_drawn, position_in
-from workbench.app.heads import choose_head, choose_matrix
-from workbench.app.measured import compared, pair, show, why_not
-from workbench.app.panel import Panel, code, panel
-from workbench.app.sides import Sides, choose_sides
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import choose_head, choose_matrix
+from workbench.app.fields.sides import Sides, choose_sides
+from workbench.app.fields.widgets import choose, first_drawn, position_in
+from workbench.app.panels.measured import compared, pair, show, why_not
+from workbench.app.panels.panel import Panel, code, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST
-from workbench.instruments import Measurement, attention_graph, lens_difference, projection
-from workbench.instruments.comparison import ABOUT_P
+from workbench.inspection.two_runs import lens_differences
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.lens import lens_difference
+from workbench.instruments.residual import projection
+from workbench.measurement import Measurement
+from workbench.measurement.comparison import ABOUT_P
 from workbench.mechanisms import MECHANISMS
-from workbench.pairs import lens_differences
 from workbench.report.compared import comparison_heading, difference_rows
 
 FIGURES = "from workbench import figures"
@@ -180,7 +184,7 @@ def _between(p: Panel, sides: Sides, how: str) -> None:
             sides.first,
             f"found = lens_differences(run, run_b, n={sides.n}, seed=0, how={how!r}{given})",
             "figure = figures.lens_difference_by_layer(found.mean('example'))",
-            imports=(FIGURES, "from workbench.pairs import lens_differences"),
+            imports=(FIGURES, "from workbench.inspection.two_runs import lens_differences"),
             beside=sides.second,
             inputs=False,
         ),

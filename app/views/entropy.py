@@ -8,14 +8,16 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, fields, state
-from workbench.app.held_out import SEED, HeldOut, held_out, line, n_each
-from workbench.app.panel import code, panel
-from workbench.app.spectra import MEASURES, choose_measure, python
+from workbench.app import state
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.spectra import MEASURES, choose_measure, python
+from workbench.app.panels.held_out import SEED, HeldOut, held_out, line, n_each
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, current, plain
-from workbench.figures.style import NULLS_IN_WORDS
-from workbench.instruments import Measurement, by_group
-from workbench.instruments.grouped import conditions_as_groups
+from workbench.measurement import Measurement, by_group
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.groups import conditions_as_groups
 from workbench.runs import Run
 
 IMPORTS = ("from workbench import figures", "from workbench.inspection import inspect_run")
@@ -113,7 +115,7 @@ def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
                 st.warning(f"{plain(label)} is left out: {plain(str(error))}")
                 continue
             runs[label] = held.measured[name]
-            controls[f"{label}, {NULLS_IN_WORDS['untrained']}"] = held.controls[name]["untrained"]
+            controls[f"{label}, {CONTROLS['untrained'].words}"] = held.controls[name]["untrained"]
             each.append((label, str(run.path), n_each(run.task()), step))
         if not runs:
             return
@@ -159,7 +161,7 @@ def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -
                 f"groups = [condition[{dim!r}] for condition in held.conditions]",
                 f"grouped = by_group(held.examples[{name!r}], groups, {dim!r})",
                 f"figure = figures.by_layer_and_group({{{own!r}: grouped}}, {{}})[0]",
-                imports=(*instrument(name), "from workbench.instruments import by_group"),
+                imports=(*instrument(name), "from workbench.measurement import by_group"),
             ),
             "The same sequences apart by the condition that they were drawn under. Longer sequences have more "
             "directions to spread over, trained or not: a rise alone says nothing of what was learnt.",
@@ -197,7 +199,7 @@ def training(look: Look, name: str, settings: dict[str, Any]) -> None:
                 f"last = inspect_run(run, causal=False, {how})",
                 f"history = follow(last, {how}).measured[{name!r}]",
                 f"figure = figures.by_layer_over_training({{{run.name!r}: history}}, {{}})[{index}]",
-                imports=(*IMPORTS, "from workbench.timeline import follow"),
+                imports=(*IMPORTS, "from workbench.inspection.over_training import follow"),
             ),
             "The same held-out sequences at every checkpoint. Step 0 is the model before training. What changes "
             "together need not be cause and effect.",

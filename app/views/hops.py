@@ -7,14 +7,18 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, fields, other, paths
-from workbench.app.fields import first_drawn, start_anew
-from workbench.app.heads import Head, choose_head, n_hops
-from workbench.app.held_out import held_out, line
-from workbench.app.panel import code, panel
+from workbench.app.fields import address
+from workbench.app.fields import other_run as other
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import Head, choose_head, n_hops
+from workbench.app.fields.widgets import first_drawn, start_anew
+from workbench.app.panels import strongest_paths as paths
+from workbench.app.panels.held_out import held_out, line
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, Opened, current, plain
 from workbench.inspection import MOST_HOPS
-from workbench.instruments import Measurement, attention_graph, path_mass, resolvent, rollout
+from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
+from workbench.measurement import Measurement
 
 GAMMA = 0.9  # where the layer has none of its own
 GOLD = "attention_graph.gold_edges(seen, 0)"
@@ -104,7 +108,7 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
                 "parts = {name: m.select(matrix='resolvent') for name, m in found.items()}",
                 f"gold = {GOLD}",
                 f"figure = figures.side_by_side(parts, gold, title={title!r}, start={start})",
-                imports=(FIGURES, "from workbench.instruments import attention_graph, resolvent"),
+                imports=(FIGURES, "from workbench.instruments.attention import attention_graph, resolvent"),
             ),
             what_it_says(own, one_step=attention.takes_one_step),
         )

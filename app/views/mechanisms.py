@@ -9,18 +9,21 @@ from urllib.parse import urlencode
 import numpy as np
 import streamlit as st
 
-from workbench import claims, figures
-from workbench.app import address, claim_card, fields
-from workbench.app.claim_card import title
-from workbench.app.edit import try_an_edit
-from workbench.app.fields import choose
-from workbench.app.heads import choose_head
-from workbench.app.panel import code, panel
+from workbench import figures
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import choose_head
+from workbench.app.fields.widgets import choose
+from workbench.app.panels import claim_card
+from workbench.app.panels.claim_card import title
+from workbench.app.panels.edit import try_an_edit
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, Opened, current, plain
-from workbench.figures.style import point_name
-from workbench.inspection import UNTRAINED, Inspected, inspect_run
-from workbench.instruments import Measurement
+from workbench.inspection import Inspected, claims, inspect_run
 from workbench.interventions import Head
+from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS
 
 SEED = 0
@@ -28,7 +31,7 @@ MOST, NUMBERS = 256, 2**22  # held-out sequences drawn, and numbers in one head'
 TESTED = 64  # sequences of each test condition that a causal test is made on
 LISTED = 10  # failing sequences
 EVERY = "every hop"
-IMPORTS = ("from workbench import claims, figures", "from workbench.inspection import inspect_run")
+IMPORTS = ("from workbench import figures", "from workbench.inspection import claims, inspect_run")
 HAVE_CLAIMS = (
     "sorting (copy, minimum, successor, identity removed), pointer chains and other tasks with paths of several hops "
     "(chain following), boxes (entity state), multiplication (partial products, carry)"

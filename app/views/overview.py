@@ -10,12 +10,15 @@ import pandas as pd
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, demo_form, fields, state, words
-from workbench.app.panel import panel
+from workbench.app import state, words
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.panels import demo_form
+from workbench.app.panels.panel import panel
 from workbench.app.state import plain
-from workbench.collection import status
-from workbench.learning import learning_curves
+from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import CONFIG, METRICS, Run
+from workbench.runs.table import status
 
 ROW, MOST_ROWS = 35, 15  # pixels; rows shown before the table scrolls
 MOST_POINTS = 60  # of a sparkline
@@ -156,7 +159,7 @@ def curves(chosen: list[Run]) -> None:
         lines = [
             "import workbench",
             "from workbench import figures",
-            "from workbench.learning import learning_curves",
+            "from workbench.inspection.learning_curves import learning_curves",
             "",
             "runs = [",
             *(f"    workbench.load_run({path!r})," for path in paths),

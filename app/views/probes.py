@@ -9,14 +9,15 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, fields
-from workbench.app.fields import choose, position_in
-from workbench.app.panel import code, panel
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose, position_in
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, Opened, current, plain
-from workbench.edits import point_in_words
 from workbench.figures.probes import positions_in_words
-from workbench.instruments import Measurement
-from workbench.instruments.projection import from_embedding
+from workbench.instruments.residual.projection import from_embedding
+from workbench.interventions import point_in_words
+from workbench.measurement import Measurement
 from workbench.probes import (
     KINDS,
     PRESETS,
@@ -32,9 +33,9 @@ from workbench.probes import (
     probe,
     rules_for,
 )
-from workbench.probes.description import CODES
+from workbench.probes.description_length import CODES
 from workbench.probes.use import EDITS
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 COUNTS = (64, 128, 256, 512, 1024, 2048)
 OWN, AT = "a question of your own", "at one position"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from workbench import figures
-from workbench.app import address, cells, fields
-from workbench.app.fields import choose, first_drawn
-from workbench.app.panel import code, panel
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose, first_drawn
+from workbench.app.panels import cell as cells
+from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, current
-from workbench.instruments import projection, unexplained
-from workbench.instruments.trajectory import ranks, trajectory
+from workbench.instruments.residual import projection, unexplained
+from workbench.instruments.residual.trajectory import ranks, trajectory
 
 FINAL_NORM = (
     "The decoder basis is read as the model reads its last residual, so that the last row says what the model says. "
@@ -66,7 +68,7 @@ def maps(look: Look) -> None:
                 "figure = figures.token_trajectory(path)",
                 imports=(
                     "from workbench import figures",
-                    f"from workbench.instruments.trajectory import {follow.__name__}",
+                    f"from workbench.instruments.residual.trajectory import {follow.__name__}",
                 ),
             ),
             f"{path.caption} What wrote a token (attention or MLP) is told apart by the points only.",

@@ -7,18 +7,24 @@ from typing import Any
 
 import streamlit as st
 
-from workbench import figures, learning, timeline
-from workbench.app import address, fields, words
-from workbench.app.fields import first_drawn
-from workbench.app.heads import choose_matrix
-from workbench.app.panel import code, panel
+from workbench import figures
+from workbench.app import words
+from workbench.app.fields import address
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import choose_matrix
+from workbench.app.fields.widgets import first_drawn
+from workbench.app.panels.panel import code, panel
 from workbench.app.sidebar import END, last, last_step
 from workbench.app.state import Look, current, plain
-from workbench.instruments import Measurement, attention_graph, projection
+from workbench.inspection import learning_curves as learning
+from workbench.inspection import over_training
+from workbench.inspection.over_training import Moment, Timeline
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import projection
+from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.tasks import Task
-from workbench.timeline import Moment, Timeline
 from workbench.training import PRESETS
 
 N = 64  # sequences of each condition
@@ -34,7 +40,7 @@ MEASURES = ("overall", "attention_graph", *MECHANISMS, "entropy")
 
 def training(look: Look) -> None:
     run = look.opened.run
-    kept = timeline.checkpoints(run)
+    kept = over_training.checkpoints(run)
     if kept:
         walk(look, kept)
     curves(look)
@@ -113,7 +119,15 @@ def curves(look: Look) -> None:
             f"figure = figures.learning_curves({{run.name: curves}}, {marked})",
             f"figures.mark_step(figure, {step}, {in_words(look)!r})",
         ]
-        made = code(look, *lines, imports=("from workbench import figures, learning",), inputs=False)
+        made = code(
+            look,
+            *lines,
+            imports=(
+                "from workbench import figures",
+                "from workbench.inspection import learning_curves as learning",
+            ),
+            inputs=False,
+        )
         p.show(figures.mark_step(figure, step, in_words(look)), found, made, AS_LOGGED + of_rise(rise))
 
 
@@ -186,12 +200,12 @@ def entropy(look: Look, end: Moment, kept: list[int]) -> None:
     ) as p:
         shown = {f"step {other:,}": here.measured["entropy"], now: end.measured["entropy"]}
         lines = [
-            f"here = timeline.moment(run, {other}, {settings(look, 'entropy')})",
-            f"end = timeline.moment(run, {settings(look, 'entropy')})",
+            f"here = over_training.moment(run, {other}, {settings(look, 'entropy')})",
+            f"end = over_training.moment(run, {settings(look, 'entropy')})",
             f"shown = {{{f'step {other:,}'!r}: here.measured['entropy'], {now!r}: end.measured['entropy']}}",
             "figure = figures.by_layer(shown, {})[0]",
         ]
-        imports = ("from workbench import figures, timeline",)
+        imports = ("from workbench import figures", "from workbench.inspection import over_training")
         says = f"{end.measured['entropy'].caption} {sequences(look)}"
         p.show(figures.by_layer(shown, {})[0], shown, code(look, *lines, imports=imports, inputs=False), says)
 
@@ -199,17 +213,17 @@ def entropy(look: Look, end: Moment, kept: list[int]) -> None:
 def measure(look: Look, followed: Timeline, name: str, rise: learning.Rise | None) -> None:
     own, step = followed.measured[name], chosen_step(look)
     with panel(own.name, f"train-of-{name}") as p:
-        figure = figures.mark_step(timeline.draw(followed, name), step)
+        figure = figures.mark_step(figures.timeline(followed, name), step)
         of = "attention_graph" if name == "gold_mass" else name
         lines = [
-            f"followed = timeline.measure(run, {settings(look, of)}, head={followed.head})",
-            f"figure = figures.mark_step(timeline.draw(followed, {name!r}), {step})",
+            f"followed = over_training.measure(run, {settings(look, of)}, head={followed.head})",
+            f"figure = figures.mark_step(figures.timeline(followed, {name!r}), {step})",
         ]
         if rise is not None:
             figures.shade_steps(figure, rise.start, rise.end)
             lines.append(f"figures.shade_steps(figure, {rise.start}, {rise.end})")
         numbers = {name: own} | ({f"{name} control": followed.controls[name]} if name in followed.controls else {})
-        imports = ("from workbench import figures, timeline",)
+        imports = ("from workbench import figures", "from workbench.inspection import over_training")
         controlled = any((trace.name or "").endswith(", control") for trace in figure.data)
         dotted = " Dotted: beside the truth of other examples." if controlled else ""
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
@@ -233,7 +247,7 @@ def follow(look: Look, end: Moment, kept: list[int]) -> Timeline | None:
             left = words.seconds(seconds * (len(kept) - number))
             place.progress(number / len(kept), f"Measured {number} of {len(kept)} checkpoints; about {left} left")
     place.empty()
-    return timeline.join(run, [*moments, end])
+    return over_training.join(run, [*moments, end])
 
 
 def moment(look: Look, step: int | None, head: tuple[int, int] | None = None) -> tuple[Moment, float]:
@@ -246,7 +260,7 @@ def moment(look: Look, step: int | None, head: tuple[int, int] | None = None) ->
 def _moment(path: str, version: int, step: int | None, head: tuple[int, int] | None, _run: Run) -> tuple[Moment, float]:
     began = perf_counter()
     how: dict[str, Any] = {"n": N, "seed": 0, "only": MEASURES, "head": head}
-    return timeline.moment(_run, step, **how, conditions=some(_run.task())), perf_counter() - began
+    return over_training.moment(_run, step, **how, conditions=some(_run.task())), perf_counter() - began
 
 
 def some(task: Task) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.browsing import browsing, chromium, serving
-from workbench.ground_truth import compile_run
+from workbench.runs.compiled import compile_run
 
 APP = Path(__file__).parents[2] / "app" / "main.py"
 

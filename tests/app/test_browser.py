@@ -14,7 +14,8 @@ from playwright.sync_api import Page, expect
 
 import workbench
 from tests.app.browsing import choose, open_page, settle
-from workbench.instruments import attention_graph, projection
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import projection
 
 pytestmark = pytest.mark.browser
 

@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.support import charts, check_code, drawings, page, titles
 from workbench.inspection import inspect_run
-from workbench.instruments.comparison import difference
-from workbench.pairs import lens_differences
+from workbench.inspection.two_runs import lens_differences
+from workbench.measurement.comparison import difference
 
 PANELS = [
     "Right answers over all",

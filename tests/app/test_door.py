@@ -151,7 +151,7 @@ def test_ctrl_c_ends_the_server_at_once_and_quietly(tmp_path: Path) -> None:
 def test_a_run_that_the_server_trains_ends_with_it_however_it_ends(ending: signal.Signals, tmp_path: Path) -> None:
     """Without a browser: a process that starts a demo run as the server does."""
     code = f"""
-import sys, time; from pathlib import Path; from workbench.app.demo import Slot
+import sys, time; from pathlib import Path; from workbench.app.server.demo import Slot
 slot = Slot(); slot.start(Path({str(tmp_path)!r}), "begun", "chain-chacal", 20_000, 0)
 print(slot.demo.process.pid, flush=True); time.sleep(600)
 """

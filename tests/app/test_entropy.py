@@ -14,10 +14,10 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, numbers, page, titles
-from workbench.app.spectra import MEASURES, python
+from workbench.app.fields.spectra import MEASURES, python
 from workbench.inspection import inspect_run
-from workbench.instruments import entropy
-from workbench.timeline import follow
+from workbench.inspection.over_training import follow
+from workbench.instruments.residual import entropy
 
 FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING = (
     "This input beside the mean",

@@ -179,8 +179,8 @@ def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) ->
 def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(explorer: AppTest) -> None:
     import nbformat
 
-    from workbench.app.basket import notebook
-    from workbench.app.basket import page as as_page
+    from workbench.app.panels.basket import notebook
+    from workbench.app.panels.basket import page as as_page
 
     page(explorer, "residual", run="sort-tempered", how="Type", input="3 1 2")
     explorer.button(key="residual-pin").click().run()

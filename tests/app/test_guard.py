@@ -14,9 +14,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from workbench.app import guard
-from workbench.app.guard import Door, Guard
-from workbench.app.server import listen
+from workbench.app.server import guard
+from workbench.app.server.guard import Door, Guard
+from workbench.app.server.serve import listen
 
 OURS = ("localhost:8501", "LOCALHOST:8501", "127.0.0.1:8501", "[::1]:8501", "tunnel.example", "localhost")
 THEIRS = (

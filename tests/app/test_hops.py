@@ -16,8 +16,8 @@ from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, numbers, page, titles
 from workbench.capture import Capture
 from workbench.inspection import inspect_run
-from workbench.instruments import attention_graph, path_mass, resolvent, rollout
-from workbench.instruments.strongest_paths import across_layers, within_layer
+from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
+from workbench.instruments.attention.strongest_paths import across_layers, within_layer
 
 PANELS = [
     "Hop ladder of this head",

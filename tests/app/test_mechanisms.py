@@ -15,11 +15,10 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app import support
 from tests.app.conftest import APP
-from workbench import claims
-from workbench.edits import CutEdge, try_edit
-from workbench.ground_truth import compile_run
-from workbench.inspection import inspect_run
+from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
+from workbench.interventions import CutEdge, try_edit
+from workbench.runs.compiled import compile_run
 
 HERE, HELD, FAILS, CAUSAL, EDIT = (
     "What is claimed, and whether it holds on this input",
@@ -262,8 +261,8 @@ def test_a_click_on_an_edge_fills_the_fields() -> None:
     def script() -> None:
         import streamlit as st
 
-        from workbench.app.edit import from_click
-        from workbench.app.fields import choose
+        from workbench.app.fields.widgets import choose
+        from workbench.app.panels.edit import from_click
 
         st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3))
         standing = 9 if "edit_kind" not in st.session_state else 5

@@ -14,8 +14,9 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, page, titles
-from workbench.app import demo, demo_form
-from workbench.learning import learning_curves
+from workbench.app.panels import demo_form
+from workbench.app.server import demo
+from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import load_run
 from workbench.training import PRESETS, SECONDS
 

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.support import RUNS, charts, check_code, drawings, page, titles
-from workbench import timeline
 from workbench.app.sidebar import right
+from workbench.inspection import over_training
 from workbench.runs import load_run
 
 KEPT = ("chain-chacal", "sort-tempered")
@@ -54,7 +54,7 @@ def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str)
 @pytest.mark.parametrize("run", KEPT)
 def test_the_chosen_checkpoint_drives_every_panel(explorer: AppTest, run_root: Path, run: str) -> None:
     opened = load_run(run_root / run)
-    step = timeline.checkpoints(opened)[1]
+    step = over_training.checkpoints(opened)[1]
     page(explorer, "training", run=run)
     at_the_end = drawings(explorer)
     assert {marked(one) for one in charts(explorer) if one["layout"].get("shapes")} == {opened.step()}
@@ -69,7 +69,7 @@ def test_the_chosen_checkpoint_drives_every_panel(explorer: AppTest, run_root: P
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
     run = load_run(run_root / "chain-chacal")
     page(explorer, "training", run="chain-chacal", step="0")
-    followed = timeline.measure(run, n=64, seed=0, only=["overall", "attention_graph"])
+    followed = over_training.measure(run, n=64, seed=0, only=["overall", "attention_graph"])
     line = next(trace for trace in chart(explorer, "Accuracy")["data"] if trace.get("name") == "per position")
     assert values(line) == followed.measured["overall"].select(unit="position").values.tolist()
     line = next(t for t in chart(explorer, "Attention on gold")["data"] if t.get("name") == "Attention on gold paths")
@@ -80,14 +80,14 @@ def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path)
 
 def test_the_head_best_at_the_end_is_followed_through_all_checkpoints(explorer: AppTest, run_root: Path) -> None:
     run = load_run(run_root / "chain-chacal")
-    layer, head = timeline.moment(run, n=64, seed=0, only=["attention_graph"]).head
+    layer, head = over_training.moment(run, n=64, seed=0, only=["attention_graph"]).head
     for step in ("0", "the end"):
         page(explorer, "training", run="chain-chacal", step=step)
         assert any(rf"**Layer {layer}, head {head}\: " in text.value for text in explorer.markdown)
 
 
 def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: AppTest, run_root: Path) -> None:
-    kept = timeline.checkpoints(load_run(run_root / "sort-tempered"))
+    kept = over_training.checkpoints(load_run(run_root / "sort-tempered"))
     page(explorer, "training", run="sort-tempered")
     assert explorer.button(key="train_after").disabled
     seen = []
@@ -132,7 +132,7 @@ def test_logged_transitions_are_marked_and_the_axis_can_be_logarithmic(explorer:
 def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     import streamlit as st
 
-    from workbench.timeline import moment
+    from workbench.inspection.over_training import moment
 
     def slow(*given: Any, **how: Any) -> Any:
         clock[0] += 30
@@ -141,7 +141,7 @@ def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monke
     clock = [0.0]
     st.cache_data.clear()
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr("workbench.timeline.moment", slow)
+    monkeypatch.setattr("workbench.inspection.over_training.moment", slow)
     page(explorer, "training", run="sort-tempered")
     assert "Accuracy" not in titles(explorer) and "Matrix entropy by layer" in titles(explorer)
     toggle = explorer.toggle(key="train_all")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, chacal_attention
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 Form = Callable[[Tensor, Tensor, Tensor], Tensor]
 HEADS, D_HEAD, ROUNDS, CONTEXT, TOKENS = 8, 64, 11, 2048, 200

@@ -16,12 +16,12 @@ import torch
 from harness import Table, grew, main, peak_megabytes, ratios, rounds, spread
 
 from workbench.capture import Subject
-from workbench.instruments import entropy
+from workbench.instruments.residual import entropy
 from workbench.instruments.streaming import over_batches
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
-from workbench.seeds import generator
 from workbench.tasks import Batch, make
+from workbench.util.seeds import generator
 
 HERE = __file__.rsplit("/", 1)[0]
 SEQUENCES, BATCH, ROUNDS = 20_000, 64, 5

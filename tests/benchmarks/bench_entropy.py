@@ -17,8 +17,8 @@ from harness import Table, grew, main, milliseconds, peak_megabytes, ratios, rou
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.instruments.entropy import EntropyStream
-from workbench.seeds import generator
+from workbench.instruments.residual.entropy import EntropyStream
+from workbench.util.seeds import generator
 
 HERE = __file__.rsplit("/", 1)[0]
 
@@ -98,7 +98,8 @@ def stream() -> Table:
     """Vectors of 256 features pooled over a test set: the memory does not grow with their number."""
     table = Table("entropy-stream", "vectors", "at once", "streamed", "memory at once", "memory streamed", "apart")
     setup = (
-        "from workbench.instruments import matrix_entropy\nfrom workbench.instruments.entropy import EntropyStream\n"
+        "from workbench.instruments import matrix_entropy\n"
+        "from workbench.instruments.residual.stream import EntropyStream\n"
     )
     for n in (10_000, 100_000, 400_000):
         z = torch.randn(n, 256, generator=generator(0))

@@ -14,7 +14,7 @@ from harness import Table, grew, main, milliseconds, peak_megabytes, ratios, rou
 from torch import Tensor
 
 from workbench.objectives import seq_vcr
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 HERE = __file__.rsplit("/", 1)[0]
 POSITIONS = 30

@@ -18,8 +18,8 @@ from harness import Table, main, rounds
 from workbench import tasks
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES
-from workbench.seeds import generator
 from workbench.tasks import Task
+from workbench.util.seeds import generator
 
 SMALL = {"d_model": 512, "n_heads": 8}
 HINTING = {"d_model": 1024, "n_heads": 16, "d_mlp": 2048, "positions": "none"}

@@ -21,9 +21,9 @@ from harness import Table, main, milliseconds, ratios, rounds, spread
 
 import workbench
 from workbench.models import Decoder
-from workbench.seeds import generator
 from workbench.training import loop, preset_config, train_seeds
 from workbench.training.data import Batches, training_batches
+from workbench.util.seeds import generator
 
 STEPS, ROUNDS, BLOCK = 240, 9, 24
 SEEDS, STACK_STEPS, STACK_ROUNDS = 8, 60, 5

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.models.attention import ATTENTION
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth, Vocabulary
 from workbench.tasks.pointer_chain import PointerChain
+from workbench.util.seeds import generator
 
 
 class StageTask(Task):

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import basis_overlap, projection, unexplained
+from workbench.instruments.residual import projection, unexplained
+from workbench.instruments.weights import basis_overlap
 from workbench.models.compiled import sorter
-from workbench.seeds import generator
 from workbench.tasks import make
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.instruments.entropy import EntropyStream, measure, needs
-from workbench.seeds import generator
+from workbench.instruments.residual.entropy import EntropyStream, measure, needs
+from workbench.util.seeds import generator
 
 ALPHAS = [0.5, 1.0, 1.5, 2.0, 3.0, 3.5, 8.0, 9.0, 50.0, math.inf]
 

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from workbench.capture import LOGITS, Capture
-from workbench.instruments import INSTRUMENTS, attention_graph, attention_hops, mismatched
-from workbench.seeds import generator
+from workbench.instruments import INSTRUMENTS
+from workbench.instruments.attention import attention_graph, attention_hops
+from workbench.measurement.controls.mismatched import mismatched
 from workbench.tasks import Truth
 from workbench.tasks.pointer_chain import PointerChain
+from workbench.util.seeds import generator
 
 TASK = PointerChain(n=16, k=4)
 Stage = Callable[..., Capture]

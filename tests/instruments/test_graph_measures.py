@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tests.models.toys import SilentTwoStepAttention, TwoStepAttention
 from workbench.capture import Capture
-from workbench.instruments import graph_measures, rollout
-from workbench.instruments.graph_measures import gini, reach
+from workbench.instruments.attention import graph_measures, rollout
+from workbench.instruments.attention.graph_measures import gini, reach
 from workbench.models.attention import ATTENTION
 
 Chained = Callable[..., Capture]

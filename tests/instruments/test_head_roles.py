@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import head_roles, mismatched
-from workbench.instruments.control import random_graph
-from workbench.seeds import generator
+from workbench.instruments.attention import head_roles
+from workbench.measurement.controls.mismatched import mismatched
+from workbench.measurement.controls.random_graph import random_graph
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 Pattern = Callable[..., Tensor]

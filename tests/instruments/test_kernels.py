@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 KERNELS = ["gaussian", "laplacian", "laplacian_l1"]
 ALPHAS = [0.5, 1.0, 1.5, 2.0, 3.0, 9.0, math.inf]

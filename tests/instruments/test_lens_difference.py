@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import lens_difference, logit_lens
+from workbench.instruments.lens import lens_difference, logit_lens
 from workbench.models import Decoder, DecoderConfig
-from workbench.seeds import generator
 from workbench.tasks import make
+from workbench.util.seeds import generator
 
 TASK = make("sorting", q=8, max_length=6)
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from workbench.capture import LOGITS, Capture, Subject, capture
-from workbench.files import save_tensors
-from workbench.instruments import lens_agreement, logit_lens, tuned_lens
-from workbench.instruments.tuned_lens import TunedLens, train_lens
+from workbench.instruments.lens import lens_agreement, logit_lens, tuned_lens
+from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
+from workbench.measurement.controls.untrained import untrained
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
-from workbench.models.nulls import untrained
-from workbench.seeds import generator
 from workbench.tasks import make
+from workbench.util.files import save_tensors
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 TASK = make("sorting", q=8, max_length=6)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import attention_graph, path_mass
-from workbench.instruments.control import random_graph
-from workbench.seeds import generator
+from workbench.instruments.attention import attention_graph, path_mass
+from workbench.measurement.controls.random_graph import random_graph
 from workbench.tasks import Truth
+from workbench.util.seeds import generator
 
 Chained = Callable[..., Capture]
 Pattern = Callable[..., Tensor]

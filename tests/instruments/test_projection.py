@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from workbench.capture import LOGITS, Capture, Subject, capture
-from workbench.instruments import accuracy, overall, projection
+from workbench.instruments.answers import accuracy, overall
+from workbench.instruments.residual import projection
 from workbench.models import Decoder
-from workbench.seeds import generator
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.training import preset_config
 from workbench.training.presets import PRESETS
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import attention_graph
-from workbench.instruments.resolvent import chacal, matrices, resolvent
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.attention.resolvent import chacal, matrices, resolvent
 
 NUMERICS = json.loads((Path(__file__).parents[1] / "data" / "numerics.json").read_text(encoding="utf-8"))
 Patterns = Callable[..., Tensor]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import rollout
-from workbench.instruments.flow import flow
+from workbench.instruments.attention import rollout
+from workbench.instruments.attention.flow import flow
 from workbench.models.attention import ATTENTION
 from workbench.tasks import Truth
 

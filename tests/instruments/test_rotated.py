@@ -10,10 +10,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments.projection import How, components, from_embedding, real_positions
+from workbench.instruments.residual.projection import How, components, from_embedding, real_positions
 from workbench.models.compiled import sorter
-from workbench.seeds import generator
 from workbench.tasks import make
+from workbench.util.seeds import generator
 
 TASK = make("sorting", q=10, max_length=16)
 

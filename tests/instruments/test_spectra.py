@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import anisotropy, effective_rank, entropy, matrix_entropy, over_batches, spectrum
-from workbench.instruments.anisotropy import mean_cosine
+from workbench.instruments import matrix_entropy, over_batches
+from workbench.instruments.residual import anisotropy, effective_rank, entropy, spectrum
+from workbench.instruments.residual.anisotropy import mean_cosine
+from workbench.measurement.controls.untrained import untrained
 from workbench.models import Decoder, DecoderConfig
-from workbench.models.nulls import untrained
-from workbench.seeds import generator
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 ALPHAS = [0.5, 1.0, 2.0, 3.0, math.inf]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import rollout
-from workbench.instruments.resolvent import resolvent
-from workbench.instruments.strongest_paths import Path, across_layers, table, within_layer
+from workbench.instruments.attention import rollout
+from workbench.instruments.attention.resolvent import resolvent
+from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer
 
 Patterns = Callable[..., Tensor]
 

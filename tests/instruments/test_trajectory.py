@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import projection
-from workbench.instruments.trajectory import ranks, trajectory
+from workbench.instruments.residual import projection
+from workbench.instruments.residual.trajectory import ranks, trajectory
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.tasks import make

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from workbench.mechanisms.editing import Edit
+from workbench.interventions import SpanEdit
 
 
 class StandIn:
@@ -23,13 +23,13 @@ class StandIn:
         self.residual, self.answer = residual, answer
         self.hook_dict, self.cfg = {point}, SimpleNamespace(n_layers=1)
         self.runs: list[Tensor] = []
-        self.edits: list[Edit] = []
+        self.edits: list[SpanEdit] = []
         self._waiting: list[Any] = []
 
     @contextmanager
     def hooks(self, fwd_hooks: list[tuple[str, Any]]) -> Iterator[None]:
         self._waiting = [function for _, function in fwd_hooks]
-        self.edits += [function for function in self._waiting if isinstance(function, Edit)]
+        self.edits += [function for function in self._waiting if isinstance(function, SpanEdit)]
         try:
             yield
         finally:

@@ -19,17 +19,17 @@ from rich.progress import track
 from scipy.stats import binom
 
 from tests.mechanisms.planted import CHAINS, Planted
-from workbench.claims import verdicts_on
 from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.claims import verdicts_on
+from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
-from workbench.models.nulls import shuffled, untrained
 from workbench.runs import Run, save_run
-from workbench.seeds import generator
 from workbench.tasks import Task, make
+from workbench.util.seeds import generator
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "false-alarms.md"

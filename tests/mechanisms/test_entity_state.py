@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 from workbench.mechanisms import entity_state
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.hooked import hook
-from workbench.seeds import generator
 from workbench.tasks.boxes import OBJECTS, Boxes
+from workbench.util.seeds import generator
 
 TASK = Boxes(n_boxes=3, n_objects=20, capacity=2, min_operations=1, max_operations=4)
 BATCH = TASK.sample(64, generator(0, "boxes"))

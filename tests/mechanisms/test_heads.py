@@ -11,14 +11,14 @@ import torch
 
 from tests.mechanisms import planted
 from tests.mechanisms.planted import CHAINS
+from workbench import interventions
 from workbench.inspection import Inspected, inspect_run
-from workbench.mechanisms import editing
-from workbench.mechanisms.editing import Edit, ReadBy
+from workbench.interventions import ReadBy, SpanEdit
 from workbench.mechanisms.heads import smallest_set, where_in_words
 from workbench.mechanisms.verdict import Holds, Needed, verdicts
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 Heads = Sequence[tuple[int, int]]
 FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -140,10 +140,10 @@ def test_an_edit_that_all_heads_of_a_layer_read_is_the_edit_of_its_input_elsewhe
     hooked, tokens = hook(model), torch.randint(0, 9, (5, 10), generator=generator(1))
     span = torch.zeros(5, 10, dtype=torch.bool)
     span[:, 3] = True
-    values = editing.activation(hooked, tokens.flip(0), "blocks.1.hook_resid_pre")
-    edit = Edit("blocks.1.hook_resid_pre", span, values, tokens[:, 0])
+    values = interventions.activation(hooked, tokens.flip(0), "blocks.1.hook_resid_pre")
+    edit = SpanEdit("blocks.1.hook_resid_pre", span, values, tokens[:, 0])
 
-    def logits(edit: Edit | ReadBy) -> torch.Tensor:
+    def logits(edit: SpanEdit | ReadBy) -> torch.Tensor:
         with hooked.hooks(fwd_hooks=edit.hooks(hooked, tokens)):
             found: torch.Tensor = hooked(tokens)
         return found

@@ -14,8 +14,8 @@ from workbench.mechanisms.knockout import Answers, Knockout, knockout_by_hop
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import chaser
 from workbench.models.hooked import hook
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth, make
+from workbench.util.seeds import generator
 
 
 def stage(n: int = 64, rotate_seed: int | None = None, **task: Any) -> tuple[Any, Subject, Batch]:

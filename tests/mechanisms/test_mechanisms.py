@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import mismatched
+from workbench.measurement.controls.mismatched import mismatched
 from workbench.mechanisms import (
     MECHANISMS,
     carry,
@@ -25,12 +25,12 @@ from workbench.mechanisms import (
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.hooked import hook
-from workbench.seeds import generator
 from workbench.tasks import Task
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 SORTING = Sorting(q=20, max_length=6)
 CHAIN = PointerChain(n=16, k=4)

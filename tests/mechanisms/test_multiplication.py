@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import mismatched
+from workbench.measurement.controls.mismatched import mismatched
 from workbench.mechanisms import MECHANISMS, carry, partial_product
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.hooked import HookedDecoder, hook
-from workbench.seeds import generator
 from workbench.tasks.multiplication import Multiplication
+from workbench.util.seeds import generator
 
 TASK = Multiplication(digits=3)
 BATCH = TASK.sample(300, generator(0, "multiplication"))

@@ -11,14 +11,14 @@ import torch
 from scipy.stats import t
 
 from workbench.capture import Subject, capture
-from workbench.instruments import mismatched
+from workbench.measurement.controls.mismatched import mismatched
+from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
-from workbench.models.nulls import shuffled, untrained
-from workbench.seeds import generator
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 TASK = Sorting(q=6, max_length=8)
 SEEDS = 24

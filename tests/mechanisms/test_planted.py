@@ -12,15 +12,15 @@ import torch
 from tests.mechanisms import planted
 from tests.mechanisms.planted import CHAINS, PLANTED, Planted
 from workbench.capture import Subject, capture
-from workbench.instruments import attention_graph
+from workbench.instruments.attention import attention_graph
 from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.probes import causal_test
 from workbench.probes.decoding import Split, decode
 from workbench.probes.use import CHANGED
-from workbench.seeds import generator
 from workbench.tasks import correct, make, whole
+from workbench.util.seeds import generator
 
 each_chain = pytest.mark.parametrize("name", CHAINS)
 

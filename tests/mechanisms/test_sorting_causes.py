@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from workbench import interventions
 from workbench.capture import Subject, capture
-from workbench.mechanisms import MECHANISMS, editing
+from workbench.mechanisms import MECHANISMS
 from workbench.models.compiled import sorter
 from workbench.models.hooked import HookedDecoder, hook
-from workbench.seeds import generator
 from workbench.tasks import Batch
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 TASK = Sorting(q=10, max_length=20)
 CLAIMS = ("minimum", "copy", "successor", "identity_removed")
@@ -62,7 +63,7 @@ def test_edits_of_what_is_claimed_decide_the_answer_and_edits_elsewhere_do_nothi
 def test_without_its_last_mlp_the_sorter_puts_its_own_token_above_the_next() -> None:
     model, subject, batch = compiled("plain")
     labels = TASK.truth(batch.tokens).labels
-    logits = editing.activation(model, batch.tokens, "blocks.1.hook_resid_mid") @ subject.decoder.T
+    logits = interventions.activation(model, batch.tokens, "blocks.1.hook_resid_mid") @ subject.decoder.T
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
     own, following = (
         logits.gather(-1, labels[name].clamp(min=0)[..., None])[..., 0][differs] for name in ("identity", "successor")
@@ -100,8 +101,8 @@ def test_exchanging_coordinates_twice_changes_nothing_and_once_leaves_what_is_or
     rng = generator(0, "exchange")
     residual, basis = torch.randn(5, 3, 16, generator=rng).double(), torch.randn(7, 16, generator=rng).double()
     first, second = torch.tensor([0, 1, 2, 3, 4]), torch.tensor([1, 2, 3, 4, 4])
-    once = editing.exchanged(residual, basis, first, second)
-    twice = editing.exchanged(once, basis, first, second)
+    once = interventions.exchanged(residual, basis, first, second)
+    twice = interventions.exchanged(once, basis, first, second)
     torch.testing.assert_close(twice, residual)
     assert torch.equal(once[4], residual[4])  # a token with itself
     for i in range(4):
@@ -114,7 +115,7 @@ def test_exchanging_coordinates_twice_changes_nothing_and_once_leaves_what_is_or
 def test_exchanging_coordinates_of_orthonormal_vectors_exchanges_inner_products() -> None:
     basis = torch.linalg.qr(torch.randn(16, 16, generator=generator(1))).Q
     residual = torch.randn(2, 3, 16, generator=generator(2))
-    once = editing.exchanged(residual, basis, torch.tensor([3, 5]), torch.tensor([4, 6]))
+    once = interventions.exchanged(residual, basis, torch.tensor([3, 5]), torch.tensor([4, 6]))
     expected = residual @ basis.T
     expected[0][:, [3, 4]] = expected[0][:, [4, 3]]
     expected[1][:, [5, 6]] = expected[1][:, [6, 5]]
@@ -123,6 +124,6 @@ def test_exchanging_coordinates_of_orthonormal_vectors_exchanges_inner_products(
 
 def test_an_allowed_option_is_chosen_wherever_there_is_one() -> None:
     allowed = torch.rand(500, 6, generator=generator(0)) < 0.3
-    option, there = editing.choose(allowed, generator(1))
+    option, there = interventions.choose(allowed, generator(1))
     assert torch.equal(there, allowed.any(-1)) and allowed[there, option[there]].all()
     assert (option[~there] == 0).all() and len(option[there].unique()) == 6

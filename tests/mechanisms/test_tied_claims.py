@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.test_ties import each_task, seen, small, zeroed
+from tests.util.test_ties import each_task, seen, small, zeroed
+from workbench import interventions
 from workbench.capture import LOGITS, Subject
-from workbench.instruments import overall, projection
-from workbench.mechanisms import MECHANISMS, chain_following, editing, minimum
+from workbench.instruments.answers import overall
+from workbench.instruments.residual import projection
+from workbench.mechanisms import MECHANISMS, chain_following, minimum
 from workbench.mechanisms.entity_state import _read
 from workbench.models.compiled import sorter
 from workbench.tasks import make
@@ -90,10 +92,12 @@ def test_an_edit_that_leaves_a_tie_is_never_as_claimed_and_a_tie_before_is_not_t
     predicted = torch.tensor([1, 0, 0])
     put = torch.stack([eye[[1, 1]], torch.ones(2, 3), eye[[2, 2]]])  # as claimed, a tie, as before
     subject = type("S", (), {"name": "stage"})()
-    edits = {"claimed": editing.Edit(point, span, put, predicted)}
-    question = editing.Question(start, answers)
-    found = editing.outcomes(model, subject, tokens, question, edits, name="x", caption="y").values[0]
+    edits = {"claimed": interventions.SpanEdit(point, span, put, predicted)}
+    question = interventions.Question(start, answers)
+    found = interventions.outcomes(model, subject, tokens, question, edits, name="x", caption="y").values[0]
     assert found.tolist() == [[1, 0, 0], [1, 1, 0]]
     flat = stand_in(point, lambda t: torch.zeros(*t.shape, 3), lambda x: x)
-    found = editing.outcomes(flat, subject, tokens, editing.Question(start, start), edits, name="x", caption="y").values
+    found = interventions.outcomes(
+        flat, subject, tokens, interventions.Question(start, start), edits, name="x", caption="y"
+    ).values
     assert np.isnan(found).all()

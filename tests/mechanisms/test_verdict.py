@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workbench import claims
-from workbench.ground_truth import compile_run
-from workbench.inspection import Inspected, inspect_run
-from workbench.instruments import Measurement
-from workbench.instruments.draws import limit, over_draws
+from workbench.inspection import Inspected, claims, inspect_run
+from workbench.measurement import Measurement
+from workbench.measurement.draws import limit, over_draws
 from workbench.mechanisms.verdict import Holds, Needed, strongest_control, verdicts
 from workbench.report import inspect
+from workbench.runs.compiled import compile_run
 
 
 def rates(values: Mapping[str, list[float]] | list[float]) -> Measurement:

@@ -10,7 +10,7 @@ import torch
 
 from workbench.models.attention import ATTENTION, chacal_attention, tempered_attention
 from workbench.models.attention.standard import StandardAttention
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 PRECISIONS = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 

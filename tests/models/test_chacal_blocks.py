@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.models.attention import ATTENTION, chacal_attention
 from workbench.models.attention.chacal_blocks import chacal_blocks
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 EVERY_FORM = pytest.mark.parametrize("form", ["eq5", "eq7"])
 EITHER_DIAGONAL = pytest.mark.parametrize("diagonal", [False, True])

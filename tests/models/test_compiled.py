@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.models import Decoder
 from workbench.models.compiled import chaser, rotation, sorter
-from workbench.models.nulls import shuffled, untrained
-from workbench.seeds import generator
 from workbench.tasks import correct, make
+from workbench.util.seeds import generator
 
 FORMS: list[dict[str, Any]] = [
     {},

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 12, "n_heads": 3, "d_vocab": 7, "n_ctx": 8}
 

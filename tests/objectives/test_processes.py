@@ -14,8 +14,8 @@ import torch
 
 from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES
-from workbench.seeds import generator
 from workbench.tasks import Batch
+from workbench.util.seeds import generator
 
 BATCH, POS, D_VOCAB = 12, 4, 9
 

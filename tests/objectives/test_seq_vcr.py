@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.objectives import covariance_floor, seq_vcr
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 
 def textbook(x: torch.Tensor, variance_weight: float, covariance_weight: float, eta: float = 1e-3) -> torch.Tensor:

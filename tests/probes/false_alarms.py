@@ -33,14 +33,15 @@ from scipy import stats
 
 import workbench
 from workbench import tasks
-from workbench.ground_truth import compile_run
-from workbench.models import Decoder, nulls
+from workbench.measurement.controls import untrained as nulls
+from workbench.models import Decoder
 from workbench.probes import PRESETS, Standing, Worth, applicable, ask, judge
 from workbench.probes.conditions import BASELINES, Asked, Source
 from workbench.probes.probing import measure
 from workbench.runs import Run, save_run
-from workbench.seeds import generator
+from workbench.runs.compiled import compile_run
 from workbench.tasks import Task
+from workbench.util.seeds import generator
 
 DOCS = Path(__file__).parents[2] / "docs" / "probing.md"
 DRAWS = 20  # null models of each task

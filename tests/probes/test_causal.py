@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.ground_truth import compile_run
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 from workbench.probes import Answer, Standing, Told, Use, ask, causal_test
 from workbench.probes.conditions import BASELINES
 from workbench.probes.trial import Edited, as_large
 from workbench.probes.use import CHANGED, EDITS, FOLLOWED, measured
 from workbench.runs import Run
+from workbench.runs.compiled import compile_run
 
 MID = "blocks.0.hook_resid_mid"
 

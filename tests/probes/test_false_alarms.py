@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.probes.false_alarms import DOCS, ERROR, KINDS, SMALL, beyond, elsewhere, false_alarms, power
-from workbench.ground_truth import compile_run
 from workbench.probes.conditions import Asked, Source
+from workbench.runs.compiled import compile_run
 
 
 def test_more_false_alarms_than_a_rate_explains_are_told_from_those_it_does() -> None:

@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 import workbench
-from workbench.models import Decoder, DecoderConfig, nulls
+from workbench.measurement.controls import untrained as nulls
+from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.probes import Standing, Told, Worth, ask, causal_test, judge, probe, verdict
 from workbench.probes.conditions import BASELINES
 from workbench.runs import Run, RunConfig, parse_config, save_run
-from workbench.seeds import generator
 from workbench.tasks import Batch, Truth
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 MID = "blocks.0.hook_resid_mid"
 

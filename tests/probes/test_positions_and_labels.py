@@ -10,9 +10,9 @@ from torch import Tensor
 
 from workbench.probes.labels import DERIVED, is_labelled, label_names, labels
 from workbench.probes.positions import RULES, rows, rules_for
-from workbench.seeds import generator
 from workbench.tasks import TASKS, Batch, make
 from workbench.tasks.boxes_world import OBJECTS
+from workbench.util.seeds import generator
 
 SORT = make("sorting", q=9, min_length=2, max_length=4)
 ITEMS = OBJECTS[:3]

@@ -10,9 +10,8 @@ import torch
 
 import workbench
 from workbench.capture import Subject, capture
-from workbench.ground_truth import compile_run
-from workbench.instruments import Measurement
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.measurement import Measurement
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
 from workbench.probes.causal import _others
 from workbench.probes.conditions import Asked, Source
@@ -20,8 +19,9 @@ from workbench.probes.decoding import Split, by_token, decode, majority
 from workbench.probes.judgement import before_attention
 from workbench.probes.positions import Rows
 from workbench.runs import Run
-from workbench.seeds import generator
+from workbench.runs.compiled import compile_run
 from workbench.tasks import Batch
+from workbench.util.seeds import generator
 
 MID = "blocks.0.hook_resid_mid"
 

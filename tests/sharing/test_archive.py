@@ -20,9 +20,9 @@ import torch
 
 import workbench
 from workbench import runs
-from workbench.files import load_tensors
 from workbench.runs import Run
 from workbench.sharing import contents, export, unpack
+from workbench.util.files import load_tensors
 
 NAMES = ["README.md", *(f"checkpoints/step-{step}.safetensors" for step in (0, 10, 20)), "config.json"]
 NAMES += ["metrics.jsonl", "weights.safetensors"]

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.files import load_tensors, save_tensors
 from workbench.models import Decoder
 from workbench.models.attention import ATTENTION
 from workbench.runs import Run, create, load_run, parse_config, save_weights
 from workbench.sharing import export, unpack
 from workbench.tasks import TASKS
 from workbench.training.presets import merge
+from workbench.util.files import load_tensors, save_tensors
 
 
 @pytest.fixture

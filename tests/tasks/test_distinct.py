@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.seeds import generator
 from workbench.tasks import TASKS, Task, counted, distinct, make, once_each
+from workbench.util.seeds import generator
 
 FEW: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 6, "k": 2},

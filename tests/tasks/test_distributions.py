@@ -16,11 +16,11 @@ import torch
 from scipy import stats
 
 from workbench import tasks
-from workbench.seeds import generator
 from workbench.tasks import Task
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.boxes_story import read
 from workbench.tasks.expressions import OPERATORS, split
+from workbench.util.seeds import generator
 
 ALARM = 1e-4
 

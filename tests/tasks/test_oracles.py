@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from workbench import tasks
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, boxes
+from workbench.util.seeds import generator
 
 N = 10_000
 DATA = Path(__file__).parents[1] / "data"

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from workbench import tasks
-from workbench.seeds import generator
 from workbench.tasks import TASKS, Batch, Task, correct
+from workbench.util.seeds import generator
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "pointer_chain": [{"n": 12, "k": 3}, {"n": 12, "k": 3, "reading": "root"}],
@@ -69,7 +69,7 @@ def test_the_generator_alone_decides_the_batch(task: Task) -> None:
 
 def test_batches_are_the_same_in_every_process() -> None:
     code = (
-        "from workbench import tasks; from workbench.seeds import generator\n"
+        "from workbench import tasks; from workbench.util.seeds import generator\n"
         f"made = [tasks.make(n, **({{'path': {__file__!r}}} if n == 'text' else {{}})) for n in sorted(tasks.TASKS)]\n"
         "print([int((t.sample(9, generator(3, t.name), split='train').tokens * 7919).sum()) for t in made])"
     )

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from workbench.seeds import generator
 from workbench.tasks import correct, make
 from workbench.tasks.multiplication import row
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
+from workbench.util.seeds import generator
 
 ROWS = [
     line

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from workbench import tasks
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 PROSE = "The quick brown fox jumps over the lazy dog — über Bäume. " * 40
 

@@ -29,8 +29,8 @@ import torch
 
 from tests.training.settings import Setting
 from workbench.cli import main
-from workbench.files import load_tensors
 from workbench.training.sweeps import local
+from workbench.util.files import load_tensors
 
 SECONDS_TO_END = 120.0
 SECONDS_TO_BE_GONE = 10.0

@@ -14,8 +14,8 @@ import pytest
 
 from tests.training.histories import Forked, Typed, warm
 from tests.training.test_processes import launched
-from workbench.ground_truth import compile_run
 from workbench.runs import load_run
+from workbench.runs.compiled import compile_run
 from workbench.tasks import stream
 from workbench.tasks.stream import in_order
 

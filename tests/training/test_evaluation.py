@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench
-from workbench.files import load_tensors
 from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
 from workbench.tasks.answers import Answers, edit_distance
@@ -23,6 +22,7 @@ from workbench.training import preset_config
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.schedule import is_checkpoint, learning_rate, turns
+from workbench.util.files import load_tensors
 
 SORT: dict[str, Any] = {
     "task": {"q": 8, "max_length": 4, "test_max_length": 6},

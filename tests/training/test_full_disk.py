@@ -15,9 +15,9 @@ import torch
 
 import workbench
 from workbench.cli import main
-from workbench.files import load_tensors
 from workbench.runs import load_run, states
 from workbench.training import TrainingError
+from workbench.util.files import load_tensors
 
 SMALL: dict[str, Any] = {
     "task": {"n": 8, "k": 2},

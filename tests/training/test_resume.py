@@ -18,15 +18,15 @@ import pytest
 import torch
 
 import workbench
-from workbench import files
 from workbench.cli import main
-from workbench.files import load_tensors
 from workbench.runs import load_run, scan_runs, states
 from workbench.tasks import Batch
 from workbench.training import TrainingError, preset_config
 from workbench.training.member import make_learner
 from workbench.training.processes import Processes
 from workbench.training.step import Step
+from workbench.util import files
+from workbench.util.files import load_tensors
 
 # Dropout and a projection make every kind of state matter: random numbers, and parameters beside the model's.
 SMALL: dict[str, Any] = {

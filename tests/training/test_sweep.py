@@ -20,12 +20,12 @@ import torch
 
 import workbench
 from workbench.cli import main
-from workbench.files import load_tensors
 from workbench.runs import load_run, states
 from workbench.training import preset_config, sweeps
 from workbench.training.sweeps import attempt, driver, local
 from workbench.training.sweeps.jobs import Job, results, survey
 from workbench.training.sweeps.plan import LONGEST_NAME, read_plan
+from workbench.util.files import load_tensors
 
 TINY: dict[str, Any] = {
     "task": {"n": 8, "k": 2},

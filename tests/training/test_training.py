@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
-from workbench.collection import table
 from workbench.runs import list_runs, load_run
+from workbench.runs.table import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
 

@@ -95,7 +95,7 @@ def sweep(options: argparse.Namespace, _: list[str]) -> int:
 
 
 def compile_model(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.ground_truth import compile_run
+    from workbench.runs.compiled import compile_run
 
     run = compile_run(options.model, options.out, parse_fields(fields))
     say(f"made {run.path}: {run.config.preset}, {run.config.task['name']}\nnext: workbench inspect {run.path}")
@@ -128,9 +128,9 @@ def _meant(paths: Sequence[Path]) -> list[Path]:
 
 
 def probe(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.files import check_can_make
     from workbench.probes import ask
     from workbench.probes.report import ask_all, save, text
+    from workbench.util.files import check_can_make
 
     settings = parse_fields(fields)
     own = next((name for name in settings if name in {**signature(ask).parameters, **NOT_SETTINGS}), None)
@@ -158,7 +158,7 @@ def explore(options: argparse.Namespace, _: list[str]) -> None:
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
 
-    from workbench.app.server import listen, serve
+    from workbench.app.server.serve import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
     print(f"opening {options.root} …", file=sys.stderr, flush=True)
@@ -175,7 +175,7 @@ def explore(options: argparse.Namespace, _: list[str]) -> None:
 
 
 def data(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench import data as sequences
+    from workbench.tasks import export as sequences
     from workbench.tasks import make
 
     if options.count < 1:
@@ -201,7 +201,7 @@ def _write_data(recipe: Any, options: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from workbench.data import write
+    from workbench.tasks.export import write
 
     progress = write(recipe, options.out, workers=options.workers)
     with Progress(console=Console(stderr=True), disable=options.quiet) as bar:
@@ -241,8 +241,8 @@ def _say_taken(run: Any) -> None:
 
 def runs(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.cli.table import SHOWN, SPARE, print_table
-    from workbench.collection import compare, filtered, in_order, table
     from workbench.runs import load_run
+    from workbench.runs.table import compare, filtered, in_order, table
 
     if not options.root.is_dir():
         raise ValueError(f"there is no folder {options.root}; give the folder that holds your runs with --root")
@@ -274,7 +274,7 @@ def runs(options: argparse.Namespace, _: list[str]) -> None:
 
 
 def _delete(folders: Sequence[Path], yes: bool) -> None:
-    from workbench.collection import Doomed, delete
+    from workbench.runs.table import Doomed, delete
 
     if not folders:
         raise ValueError("no run was named to be deleted, and none meets the conditions")

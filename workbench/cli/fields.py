@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.settings import place, value_of
+from workbench.util.settings import place, value_of
 
 
 def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:

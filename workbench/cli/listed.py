@@ -31,6 +31,6 @@ def list_names(options: argparse.Namespace, _: list[str]) -> None:
         for name, preset in PRESETS.items():
             say(f"{name:17} {', '.join(preset.tasks) or 'any task'}: {preset.question}")
         return
-    from workbench.catalogue import describe
+    from workbench.cli.catalogue import describe
 
     say(describe(options.what))

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from workbench.validation import brief, harmless
+from workbench.util.messages import brief, harmless
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 

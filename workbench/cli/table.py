@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from workbench.validation import harmless
+from workbench.util.messages import harmless
 
 SHOWN = {"accuracy": "{:.1%}", "loss": "{:.4f}", "seconds": "{:.0f}", "tokens_per_second": "{:,.0f}"}
 SPARE = ("tokens_per_second", "seconds", "loss", "step", "variants", "seed")

@@ -35,6 +35,7 @@ from workbench.figures.paper import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import lens_map, projection_bars, projection_map
+from workbench.figures.run_over_training import timeline
 from workbench.figures.training import line_name, map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.trajectory import token_trajectory
 
@@ -131,6 +132,7 @@ __all__ = [
     "shade_steps",
     "side_by_side",
     "spectrum",
+    "timeline",
     "token_trajectory",
     "with_difference",
 ]

@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
-from workbench.instruments import Measurement
-from workbench.instruments.attention_graph import Edge
+from workbench.instruments.attention.attention_graph import Edge
+from workbench.measurement import Measurement
 
 ARC = np.linspace(0, np.pi, 25)
 

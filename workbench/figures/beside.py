@@ -12,9 +12,11 @@ from plotly.subplots import make_subplots
 from workbench.figures.curves import Runs, sample_size
 from workbench.figures.generic import place_name, places
 from workbench.figures.seeds import dots
-from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union, point_name
-from workbench.instruments import Measurement, lens_difference
-from workbench.instruments.comparison import ROUNDING
+from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
+from workbench.instruments.lens import lens_difference
+from workbench.measurement import Measurement
+from workbench.measurement.comparison import ROUNDING
+from workbench.measurement.places import point_name
 
 POINTS = ("layer", "point")  # dims whose labels are hook names of the residual
 

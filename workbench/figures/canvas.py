@@ -10,9 +10,12 @@ import numpy as np
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.projection import normed
-from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, point_name
+from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, label_rows, part_drawn, window
-from workbench.instruments import Measurement, attention_graph, projection
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import projection
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 CELL = 24  # height of a row of the residual, in pixels
 STRONGEST = 160  # arcs drawn at most, of each kind

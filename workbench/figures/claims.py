@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.graph import knockout
 from workbench.figures.mechanisms import causal_tests
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 
 Tests = Mapping[str, Mapping[str, Measurement]]
 """Run -> mechanism -> its causal test, averaged over examples."""

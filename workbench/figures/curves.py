@@ -9,8 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.seeds import dots
-from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union, point_name
-from workbench.instruments import Measurement
+from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 from workbench.tasks import counted
 
 Runs = Mapping[str, Measurement]

@@ -10,9 +10,12 @@ import plotly.graph_objects as go
 
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element
-from workbench.figures.style import BLUE, GREY, ORANGE, faint, framed, point_name, thinned
+from workbench.figures.style import BLUE, GREY, ORANGE, faint, framed, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
-from workbench.instruments import Measurement, lens_difference, projection
+from workbench.instruments.lens import lens_difference
+from workbench.instruments.residual import projection
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 # More in the first, nothing, more in the second: the two sides' own colours; zero is the page itself, light or dark.
 BETWEEN = [[0.0, BLUE], [0.5, faint(BLUE, 0.0)], [0.5, faint(ORANGE, 0.0)], [1.0, ORANGE]]

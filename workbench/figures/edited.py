@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from workbench.edits import CutEdge, Edited
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
+from workbench.interventions import CutEdge, Edited
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
 MOST_ARCS = 160

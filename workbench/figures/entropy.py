@@ -15,20 +15,10 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
 from workbench.figures.seeds import dots
-from workbench.figures.style import (
-    DASHES,
-    GREY,
-    PALETTE,
-    SYMBOLS,
-    VERMILLION,
-    faint,
-    framed,
-    in_order,
-    ordered_union,
-    point_name,
-)
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
 from workbench.figures.training import over_training
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 MOST_STEPS = 8  # checkpoints in one figure by layer
 SMALLEST = 1e-12  # share of the trace that is drawn; smaller ones are near the rounding of single precision, squared

@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
 from workbench.figures.seeds import dots
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed, point_name
-from workbench.instruments import Measurement
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 IN_ORDER = ("step", "length", "depth", "hop", "digit", "rank", "point", "layer", "position")
 MOST_LINES = 8

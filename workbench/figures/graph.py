@@ -15,9 +15,10 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.curves import Runs, interval, own_controls, sample_size
 from workbench.figures.seeds import dots
-from workbench.figures.style import DASHES, GREY, NULLS_IN_WORDS, PALETTE, SYMBOLS, VERMILLION, framed
-from workbench.instruments import Measurement
-from workbench.instruments.path_mass import REST
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
+from workbench.instruments.attention.path_mass import REST
+from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS
 
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 BESIDE = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
@@ -94,7 +95,7 @@ def head_roles(runs: Runs, controls: Runs) -> list[go.Figure]:
         roles, heads = list(m.coords["role"]), _heads(m)
         shares = m.values.reshape(len(roles), -1).T
         nulls = {c: n.values.reshape(len(roles), -1).T for c, n in _controls(run, controls)}
-        chance = nulls.get(NULLS_IN_WORDS["random_graph"])
+        chance = nulls.get(CONTROLS["random_graph"].words)
         words = [[_percent(v) for v in row] for row in shares]
         if chance is not None:
             words = [
@@ -240,7 +241,7 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
 
 def _controls(run: str, controls: Runs) -> list[tuple[str, Measurement]]:
     """A run's controls, in words."""
-    return [(NULLS_IN_WORDS.get(name, name), m) for name, m in own_controls(run, controls).items()]
+    return [(CONTROLS[name].words, m) for name, m in own_controls(run, controls).items()]
 
 
 def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, Measurement]]:

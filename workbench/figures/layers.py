@@ -10,8 +10,9 @@ from plotly.subplots import make_subplots
 from workbench.figures.curves import Runs, interval, sample_size
 from workbench.figures.projection import normed
 from workbench.figures.seeds import dots
-from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union, point_name
-from workbench.instruments import Measurement
+from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 BASIS_NAMES = {"encoder": "encoder basis", "decoder": "decoder basis", "both": "both together"}
 AGAINST_NAMES = {"final": "with the final output", "target": "with the target"}

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.figures.training import mark_events, shade_steps, step_axis, steps_drawn, words_at
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 
 Curves = Mapping[str, Measurement]
 ROWS = {"accuracy": "right answers", "loss": "loss"}
@@ -25,7 +25,7 @@ def learning_curves(
     """Learning curves of one run or several: accuracy above, loss below.
 
     Args:
-        runs: name -> its curves (`workbench.learning.learning_curves`).
+        runs: name -> its curves (`workbench.inspection.learning_curves.learning_curves`).
         log: a logarithmic axis of steps.
         events: (step, words), marked by a dotted line.
         spans: (first step, last step, words), shaded.

@@ -9,19 +9,10 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, own_controls, sample_size
 from workbench.figures.seeds import dots
-from workbench.figures.style import (
-    BLUE,
-    DASHES,
-    GREY,
-    ORANGE,
-    PALETTE,
-    SHORT_NULLS,
-    SYMBOLS,
-    framed,
-    place_in_words,
-    point_name,
-)
-from workbench.instruments import Measurement
+from workbench.figures.style import BLUE, DASHES, GREY, ORANGE, PALETTE, SYMBOLS, framed
+from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.places import place_in_words, point_name
 
 STRONGEST = "the strongest at each place, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
@@ -75,7 +66,7 @@ def _control_names(m: Measurement) -> list[tuple[str, float, str]]:
         return []
     names = [str(name) for name in m.labels.reshape(-1)[~np.isnan(m.values.reshape(-1))]]
     ends = [(label, value + above) for label, value, _, above in bars(m)]
-    return [(label, end, SHORT_NULLS.get(name, name)) for (label, end), name in zip(ends, names, strict=True)]
+    return [(label, end, CONTROLS[name].short) for (label, end), name in zip(ends, names, strict=True)]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:

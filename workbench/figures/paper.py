@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.projection import normed
 from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, framed, thinned
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 
 COLUMNS = (
     ("encoder", "mid", "encoder, before the MLP"),

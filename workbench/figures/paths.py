@@ -13,9 +13,9 @@ from plotly.subplots import make_subplots
 from workbench.figures.attention import ARC
 from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, thinned
 from workbench.figures.token_page import part_drawn, window
-from workbench.instruments import Measurement
-from workbench.instruments.attention_graph import Edge, hop_of
-from workbench.instruments.strongest_paths import Path
+from workbench.instruments.attention.attention_graph import Edge, hop_of
+from workbench.instruments.attention.strongest_paths import Path
+from workbench.measurement import Measurement
 
 MOST_NAMED = 10  # steps of a path in the legend
 

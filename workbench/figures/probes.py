@@ -23,9 +23,9 @@ from workbench.figures.style import (
     SYMBOLS,
     VERMILLION,
     framed,
-    point_name,
 )
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 COLOURS = (BLUE, PURPLE, ORANGE, VERMILLION, GREEN, GREY, SKY)
 HATCHES = ("", ".", "/", "|", "-", "x", "\\")

@@ -7,8 +7,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, point_name, thinned
-from workbench.instruments import Measurement
+from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, thinned
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 HALF, WORDS, NUMBERS = 440, 96, 64  # pixels: each basis, its words, the numbers behind its bars
 TOP, BAR = 26, 24  # pixels above the bars, and of each

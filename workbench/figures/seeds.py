@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
 
 
 def dots(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,23 +67,6 @@ def framed(figure: go.Figure, title: str, subtitle: str = "", height: int = 420,
     return figure
 
 
-def point_name(point: Any) -> str:
-    """A residual's hook name for an axis: `blocks.1.hook_resid_mid` is `1 · mid`, what enters layer 0 the embedding."""
-    text = str(point)
-    if text == "blocks.0.hook_resid_pre":
-        return "embedding"
-    if not text.startswith("blocks."):
-        return text
-    _, layer, hook = text.split(".", 2)
-    words = {"hook_attn_out": "attention's write", "hook_mlp_out": "MLP's write"}
-    return f"{layer} · {words.get(hook, hook.removeprefix('hook_').removeprefix('resid_'))}"
-
-
-def place_in_words(place: Mapping[str, Any]) -> str:
-    """Where a value is, dim -> label: `0 · mid`, `layer 0, head 1`."""
-    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in place.items())
-
-
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """Every entry once, numbers in order of size, names in the order of the longest list that has them."""
     entries = list(dict.fromkeys(entry for entries in sorted(lists, key=len, reverse=True) for entry in entries))
@@ -95,12 +78,3 @@ def thinned(labels: Sequence[str], most: int) -> dict[str, list[Any]]:
     step = -(-len(labels) // most)
     kept = range(0, len(labels), step)
     return {"tickvals": list(kept), "ticktext": [labels[i] for i in kept]}
-
-
-NULLS_IN_WORDS = {
-    "mismatched": "against other examples' truth",
-    "untrained": "untrained models",
-    "random_graph": "random graph",
-}
-SHORT_NULLS = {"mismatched": "others' truth", "untrained": "untrained", "random_graph": "random graph"}
-"""The same for narrow columns."""

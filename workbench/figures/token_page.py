@@ -9,9 +9,9 @@ from typing import Any
 from workbench.capture import Capture
 from workbench.figures.drawing import element, text
 from workbench.figures.style import GREEN, GREY, ORANGE, SKY, VERMILLION
-from workbench.instruments import attention_graph
+from workbench.instruments.attention import attention_graph
 from workbench.tasks import correct
-from workbench.ties import named
+from workbench.util.ties import named
 
 GUTTER = 118  # pixels for the names of the rows
 ARCS = 92  # pixels for the arcs on either side of the tokens

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, VERMILLION, faint, framed, point_name
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, VERMILLION, faint, framed
 from workbench.figures.style import in_order as colours_in_order
-from workbench.instruments import Measurement
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 MOST_NAMED = 2  # lines whose controls have a place in the legend
 SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic

@@ -6,8 +6,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.projection import normed
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed, point_name
-from workbench.instruments import Measurement
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 
 
 def token_trajectory(measurement: Measurement) -> go.Figure:

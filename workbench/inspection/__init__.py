@@ -16,19 +16,20 @@ from torch import Tensor
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import averages
 from workbench.inspection.causes import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
-from workbench.inspection.measures import MOST_HOPS, UNTRAINED, Measure, Settings, bound
+from workbench.inspection.measures import MOST_HOPS, Measure, Settings, bound
 from workbench.inspection.models import Model, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.result import Inspected
-from workbench.instruments import NULLS, attention_graph
-from workbench.instruments.basis_overlap import basis_overlap
-from workbench.instruments.projection import from_embedding
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.projection import from_embedding
+from workbench.instruments.weights.basis_overlap import basis_overlap
 from workbench.interventions import Head
-from workbench.lookup import tell_apart
+from workbench.measurement.controls import CONTROLS, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, once_each
-from workbench.validation import harmless
+from workbench.util.lookup import tell_apart
+from workbench.util.messages import harmless
+from workbench.util.seeds import generator
 
 BATCH = 64
 TESTED = 64  # sequences of each condition that causal tests are made on
@@ -37,7 +38,6 @@ MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
 
 __all__ = [
     "MOST_HOPS",
-    "UNTRAINED",
     "Inspected",
     "Settings",
     "hook_names",
@@ -59,7 +59,7 @@ def inspect_run(
     settings: Settings | None = None,
     step: int | None = None,
     head: Head | None = None,
-    nulls: Sequence[str] = (*NULLS, UNTRAINED),
+    nulls: Sequence[str] = tuple(CONTROLS),
     causal: bool = True,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     progress: bool = False,
@@ -118,7 +118,9 @@ def inspect_run(
         digest.update(batch.tokens.numpy().tobytes())
         seen = capture(own.hooked, subject, batch, names)
         under = {
-            null: make(seen, control_draws) for null, make in NULLS.items() if any(null in m.controls for m in measures)
+            null: control.of_capture(seen, control_draws)
+            for null, control in CONTROLS.items()
+            if control.of_capture is not None and any(null in m.controls for m in measures)
         }
         for one in measures:
             one.found.append(one.measure(seen))

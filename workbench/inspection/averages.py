@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.inspection.measures import UNTRAINED, Measure
+from workbench.inspection.measures import Measure
 from workbench.inspection.models import Model
-from workbench.instruments import Measurement, attention_graph
-from workbench.instruments.draws import DRAW, over_draws
+from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
+from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import NeededHeads
 

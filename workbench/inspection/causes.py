@@ -9,7 +9,7 @@ from typing import Any
 from workbench.capture import Subject, capture
 from workbench.inspection.measures import Measure, hops_measured
 from workbench.inspection.models import Model
-from workbench.instruments import attention_graph
+from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set

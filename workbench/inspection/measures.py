@@ -9,13 +9,14 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import INSTRUMENTS, Instrument, Measurement
+from workbench.instruments import INSTRUMENTS, Instrument
 from workbench.interventions import Head
-from workbench.lookup import lookup
+from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import Decoder
-from workbench.seeds import generator
 from workbench.tasks import Batch
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from workbench.inspection.models import Model

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.capture import Subject, capture
-from workbench.inspection.measures import UNTRAINED, Measure
-from workbench.instruments import attention_graph
+from workbench.inspection.measures import Measure
+from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder
-from workbench.models.nulls import shuffled, untrained
-from workbench.seeds import generator
 from workbench.tasks import Batch
+from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from workbench.models.hooked import HookedDecoder

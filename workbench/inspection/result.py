@@ -9,9 +9,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments import Measurement
-from workbench.instruments.projection import top_tokens
+from workbench.instruments.residual.projection import top_tokens
 from workbench.interventions import Head
+from workbench.measurement import Measurement
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import counted

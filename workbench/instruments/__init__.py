@@ -5,34 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import torch
-
-from workbench.capture import Capture, Subject
-from workbench.instruments import (
-    accuracy,
-    anisotropy,
+from workbench.capture import Subject
+from workbench.instruments.answers import accuracy, overall
+from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
-    effective_rank,
-    entropy,
     graph_measures,
     head_roles,
-    lens_agreement,
-    logit_lens,
-    overall,
     path_mass,
-    projection,
     rollout,
-    spectrum,
-    tuned_lens,
-    unexplained,
 )
-from workbench.instruments.control import mismatched, random_graph
-from workbench.instruments.entropy import matrix_entropy
-from workbench.instruments.grouped import by_group, group_of
-from workbench.instruments.measurement import Measurement
+from workbench.instruments.lens import lens_agreement, logit_lens, tuned_lens
+from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
+from workbench.instruments.residual import anisotropy, effective_rank, entropy, projection, spectrum, unexplained
+from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.instruments.streaming import over_batches
-from workbench.instruments.tuned_lens import TunedLens, train_lens
+from workbench.measurement import Measurement
 
 
 class Instrument(Protocol):
@@ -46,9 +34,7 @@ class Instrument(Protocol):
 
     @property
     def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """What tells whether a number means something: names in `NULLS`, or `untrained`, the same measure on a model of
-        the same shape with fresh weights.
-        """
+        """What tells whether a number means something: names in `measurement.controls.CONTROLS`."""
 
     def why_not(self, subject: Subject) -> str | None:
         """Why this cannot be measured on this model and task, in one line; None if it can."""
@@ -84,23 +70,11 @@ INSTRUMENTS: dict[str, Instrument] = {
     "head_roles": head_roles,
 }
 
-NULLS: dict[str, Callable[[Capture, torch.Generator], Capture]] = {
-    "mismatched": mismatched,
-    "random_graph": random_graph,
-}
-"""What leaves a capture as it is but for the one thing that is claimed of it."""
-
 __all__ = [
     "INSTRUMENTS",
-    "NULLS",
     "Instrument",
-    "Measurement",
     "TunedLens",
-    "by_group",
-    "group_of",
     "matrix_entropy",
-    "mismatched",
     "over_batches",
-    "random_graph",
     "train_lens",
 ]

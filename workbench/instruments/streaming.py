@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from workbench.capture import Capture, Subject, visit
-from workbench.instruments.measurement import Measurement
+from workbench.measurement import Measurement
 from workbench.models import Decoder
 from workbench.tasks import Batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.measurement import Measurement
+from workbench.measurement import Measurement
 from workbench.mechanisms import (
     carry,
     chain_following,

@@ -17,14 +17,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import projection
-from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import editing
-from workbench.mechanisms.editing import Edit, Question
+from workbench.instruments.residual import projection
+from workbench.interventions import Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.partial_product import why_not
 from workbench.tasks import Batch, Truth
-from workbench.ties import hit
+from workbench.util.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -103,34 +103,36 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     batch); `residual` puts there the residual of another example with another carry and a column equal modulo 10, whose
     digit it must give; `elsewhere` adds as long a vector in a random direction.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_mid", batch.tokens
     truth, n, n_pos = subject.task.truth(tokens), *tokens.shape
     digit = truth.labels["digit"]
-    position, there = editing.choose(digit > 0, generator)
-    place, rows = editing.at(digit, position), torch.arange(n)
-    residual = editing.activation(model, tokens, point).cpu()
+    position, there = interventions.choose(digit > 0, generator)
+    place, rows = interventions.at(digit, position), torch.arange(n)
+    residual = interventions.activation(model, tokens, point).cpu()
     carries, digits = (by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
     own, right = carries[rows, place], digits[rows, place]
 
     means = means_of_the_other_half(by_place(residual.float(), truth), carries)[rows % 2, place]
     known = ~means.isnan().any(-1)
-    other, has_other = editing.choose(editing.but(known & known.gather(1, own[:, None]), own), generator)
+    other, has_other = interventions.choose(interventions.but(known & known.gather(1, own[:, None]), own), generator)
     change = (means[rows, other] - means[rows, own])[:, None].nan_to_num()
     aside = torch.nn.functional.normalize(torch.randn(change.shape, generator=generator), dim=-1)
 
     column = (digits - carries) % 10
     is_twin = (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])
-    twin, has_twin = editing.choose(is_twin, generator)
-    here = editing.only(position, n_pos, there & has_other)
+    twin, has_twin = interventions.choose(is_twin, generator)
+    here = interventions.only(position, n_pos, there & has_other)
     moved = (right + other - own) % 10
     edits = {
-        "claimed": Edit(point, here, residual + change, moved),
-        "residual": Edit(point, editing.only(position, n_pos, there & has_twin), residual[twin], digits[twin, place]),
-        "elsewhere": Edit(point, here, residual + aside * change.norm(dim=-1, keepdim=True), moved),
+        "claimed": SpanEdit(point, here, residual + change, moved),
+        "residual": SpanEdit(
+            point, interventions.only(position, n_pos, there & has_twin), residual[twin], digits[twin, place]
+        ),
+        "elsewhere": SpanEdit(point, here, residual + aside * change.norm(dim=-1, keepdim=True), moved),
     }
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         tokens,

@@ -20,10 +20,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
-from workbench.instruments import attention_graph
-from workbench.instruments.measurement import Measurement
-from workbench.interventions import Head, cut_edges
-from workbench.mechanisms.editing import OUTCOMES
+from workbench.instruments.attention import attention_graph
+from workbench.interventions import OUTCOMES, Head, cut_edges
+from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.knockout import Answers, Knockout, hops_of, share
 from workbench.tasks import Batch

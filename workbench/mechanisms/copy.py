@@ -18,14 +18,14 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import projection
-from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import editing
+from workbench.instruments.residual import projection
+from workbench.interventions import Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch, Truth
-from workbench.ties import hit
+from workbench.util.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -79,33 +79,33 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     above a in the edited multiset must follow. `elsewhere` does as `residual` at an input below a, which becomes
     another one below a, so that the answer must stay.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     before, labels = inputs(truth), truth.labels
-    position, there = editing.choose(_single_successors(tokens, truth), generator)
-    own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
-    symbols = editing.among(labels["identity"][labels["identity"] >= 0], len(subject.encoder))[None]
+    position, there = interventions.choose(_single_successors(tokens, truth), generator)
+    own, following = (interventions.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    symbols = interventions.among(labels["identity"][labels["identity"] >= 0], len(subject.encoder))[None]
 
     source = (before & (tokens == following[:, None])).long().argmax(-1)
-    other, has_other = editing.choose(editing.but(symbols, own, following), generator)
+    other, has_other = interventions.choose(interventions.but(symbols, own, following), generator)
     replaced = tokens.scatter(1, source[:, None], other[:, None])
     larger = torch.where(before & (replaced > own[:, None]), replaced, len(subject.encoder)).amin(-1)
-    residual = editing.activation(model, tokens, point)
-    here = editing.only(source, tokens.shape[1], there & has_other & (larger < len(subject.encoder)))
+    residual = interventions.activation(model, tokens, point)
+    here = interventions.only(source, tokens.shape[1], there & has_other & (larger < len(subject.encoder)))
 
-    below, has_below = editing.choose(before & (tokens < own[:, None]), generator)
+    below, has_below = interventions.choose(before & (tokens < own[:, None]), generator)
     smaller = symbols & (torch.arange(symbols.shape[1]) < own[:, None])
-    another, has_another = editing.choose(editing.but(smaller, editing.at(tokens, below)), generator)
+    another, has_another = interventions.choose(interventions.but(smaller, interventions.at(tokens, below)), generator)
     unrelated = tokens.scatter(1, below[:, None], another[:, None])
-    there_too = editing.only(below, tokens.shape[1], there & has_below & has_another)
+    there_too = interventions.only(below, tokens.shape[1], there & has_below & has_another)
     edits = {
-        "claimed": Edit(point, here, editing.exchanged(residual, subject.encoder, following, other), larger),
-        "residual": Edit(point, here, editing.activation(model, replaced, point), larger),
-        "elsewhere": Edit(point, there_too, editing.activation(model, unrelated, point), larger),
+        "claimed": SpanEdit(point, here, interventions.exchanged(residual, subject.encoder, following, other), larger),
+        "residual": SpanEdit(point, here, interventions.activation(model, replaced, point), larger),
+        "elsewhere": SpanEdit(point, there_too, interventions.activation(model, unrelated, point), larger),
     }
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         tokens,

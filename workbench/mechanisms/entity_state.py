@@ -20,17 +20,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import attention_graph
-from workbench.instruments.measurement import Measurement
-from workbench.interventions import Head
-from workbench.mechanisms import editing
+from workbench.instruments.attention import attention_graph
+from workbench.interventions import Head, Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.editing import Edit, Question
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth
 from workbench.tasks.boxes import OBJECTS
-from workbench.ties import hit
+from workbench.util.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -114,7 +113,7 @@ def causal(
         generator: draws the answers that are tested, and the other objects.
         heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     tokens = batch.tokens
     truth = subject.task.truth(tokens)
@@ -122,23 +121,23 @@ def causal(
     following = tokens.roll(-1, dims=1)
     free = _free_neighbours(tokens, subject.task.vocabulary.words)
     rows = torch.arange(len(tokens))[:, None]
-    position, there = editing.choose((gold >= 0) & free[rows, following].any(-1), generator)
-    named = editing.at(following, position)
-    side, has_side = editing.choose(editing.at(free, named), generator)
+    position, there = interventions.choose((gold >= 0) & free[rows, following].any(-1), generator)
+    named = interventions.at(following, position)
+    side, has_side = interventions.choose(interventions.at(free, named), generator)
     other = named + 2 * side - 1
     text = (clause >= 0) & (there & has_side)[:, None]
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
-    of_gold = clause == editing.at(gold, position)[:, None]
-    values = cache(lambda layer: editing.activation(model, retold, f"blocks.{layer}.hook_resid_pre"))
+    of_gold = clause == interventions.at(gold, position)[:, None]
+    values = cache(lambda layer: interventions.activation(model, retold, f"blocks.{layer}.hook_resid_pre"))
 
-    def taken(where: Bool[Tensor, "batch pos"]) -> Edit | editing.ReadBy:
-        def of_layer(layer: int) -> Edit:
-            return Edit(f"blocks.{layer}.hook_resid_pre", where, values(layer), other)
+    def taken(where: Bool[Tensor, "batch pos"]) -> SpanEdit | interventions.ReadBy:
+        def of_layer(layer: int) -> SpanEdit:
+            return SpanEdit(f"blocks.{layer}.hook_resid_pre", where, values(layer), other)
 
-        return editing.read_by(of_layer, heads, subject.n_layers)
+        return interventions.read_by(of_layer, heads, subject.n_layers)
 
     reader = "the last layer" if heads is None else where_in_words(heads)
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         tokens,

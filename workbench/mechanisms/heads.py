@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.instruments.measurement import Measurement
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
 from workbench.interventions import Head, in_layers
+from workbench.measurement import Measurement
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 
 KEPT = 0.9  # of what the edit in every head loses: a set that loses as much is enough
 LEAST_LOST = 0.1  # of the right answers: an edit that changes fewer shows no need

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import projection
-from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import editing
+from workbench.instruments.residual import projection
+from workbench.interventions import Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
-from workbench.ties import hit, on_top
+from workbench.util.ties import hit, on_top
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -69,24 +69,26 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     out the wrong one; `ablated` writes nothing; `elsewhere` exchanges those of two tokens that are neither. Ablation
     alone decides less: without the MLP the two peaks may be as good as equal, and then anything decides between them.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     point = f"blocks.{subject.n_layers - 1}.hook_mlp_out"
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
-    position, there = editing.choose(differs, generator)
-    own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    position, there = interventions.choose(differs, generator)
+    own, following = (interventions.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
     symbols = labels["identity"][labels["identity"] >= 0]
-    (third, _), (fourth, has_fourth) = editing.two_others(symbols, len(subject.decoder), (own, following), generator)
-    written = editing.activation(model, batch.tokens, point)
-    here = editing.only(position, n_pos, there)
-    elsewhere = editing.exchanged(written, subject.decoder, third, fourth)
+    (third, _), (fourth, has_fourth) = interventions.two_others(
+        symbols, len(subject.decoder), (own, following), generator
+    )
+    written = interventions.activation(model, batch.tokens, point)
+    here = interventions.only(position, n_pos, there)
+    elsewhere = interventions.exchanged(written, subject.decoder, third, fourth)
     edits = {
-        "claimed": Edit(point, here, editing.exchanged(written, subject.decoder, own, following), own),
-        "ablated": Edit(point, here, torch.zeros_like(written), own),
-        "elsewhere": Edit(point, here & has_fourth[:, None], elsewhere, own),
+        "claimed": SpanEdit(point, here, interventions.exchanged(written, subject.decoder, own, following), own),
+        "ablated": SpanEdit(point, here, torch.zeros_like(written), own),
+        "elsewhere": SpanEdit(point, here & has_fourth[:, None], elsewhere, own),
     }
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         batch.tokens,

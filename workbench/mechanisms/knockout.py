@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import Subject, sample_truth
-from workbench.instruments.measurement import Measurement
 from workbench.interventions import Head, cut_edges
+from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth, correct
 

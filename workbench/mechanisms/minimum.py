@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import projection
-from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import editing
+from workbench.instruments.residual import projection
+from workbench.interventions import Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
-from workbench.ties import hit
+from workbench.util.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -65,25 +65,27 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     example's minimum, at ⊥; `residual` puts there the whole residual of another example of equal length; `elsewhere`
     adds the change of `claimed` at a random position before ⊥ instead.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     n_pos = batch.tokens.shape[1]
     minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
     there = minimum >= 0
     different = (minimum[:, None] != minimum) & there[:, None] & there
-    other, found = editing.choose(different, generator)
-    twin, has_twin = editing.choose(different & (delimiter[:, None] == delimiter), generator)
-    before, has_before = editing.choose(torch.arange(n_pos) < delimiter[:, None], generator)
-    residual = editing.activation(model, batch.tokens, POINT)
-    pointed = editing.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
-    change = editing.at(pointed - residual, delimiter)[:, None]
-    at_delimiter = editing.only(delimiter, n_pos, found)
+    other, found = interventions.choose(different, generator)
+    twin, has_twin = interventions.choose(different & (delimiter[:, None] == delimiter), generator)
+    before, has_before = interventions.choose(torch.arange(n_pos) < delimiter[:, None], generator)
+    residual = interventions.activation(model, batch.tokens, POINT)
+    pointed = interventions.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
+    change = interventions.at(pointed - residual, delimiter)[:, None]
+    at_delimiter = interventions.only(delimiter, n_pos, found)
     edits = {
-        "claimed": Edit(POINT, at_delimiter, pointed, minimum[other]),
-        "residual": Edit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
-        "elsewhere": Edit(POINT, editing.only(before, n_pos, found & has_before), residual + change, minimum[other]),
+        "claimed": SpanEdit(POINT, at_delimiter, pointed, minimum[other]),
+        "residual": SpanEdit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
+        "elsewhere": SpanEdit(
+            POINT, interventions.only(before, n_pos, found & has_before), residual + change, minimum[other]
+        ),
     }
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         batch.tokens,

@@ -19,16 +19,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import attention_graph
-from workbench.instruments.measurement import Measurement
-from workbench.interventions import Head
-from workbench.mechanisms import editing
-from workbench.mechanisms.editing import Edit, Question
+from workbench.instruments.attention import attention_graph
+from workbench.interventions import Head, Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch
 from workbench.tasks.multiplication import Multiplication
-from workbench.ties import hit
+from workbench.util.ties import hit
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -95,40 +94,40 @@ def causal(
         generator: draws the places that are tested, and the other digits.
         heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     assert isinstance(subject.task, Multiplication)
     tokens, d = batch.tokens, subject.task.digits
     digit = subject.task.truth(tokens).labels["digit"]
-    position, there = editing.choose((digit >= 0) & (digit < d), generator)
-    place = editing.at(digit, position).clamp(min=0)
+    position, there = interventions.choose((digit >= 0) & (digit < d), generator)
+    place = interventions.at(digit, position).clamp(min=0)
     operand = torch.randint(0, 2, place.shape, generator=generator)
     source, partner = operand * (d + 1) + place, (1 - operand) * (d + 1)
     replaced = _with_another_digit(tokens, source, generator)
-    right = editing.at(tokens.roll(-1, dims=1), position)
-    added = editing.at(replaced, source) - editing.at(tokens, source)
-    predicted = (right + added * editing.at(tokens, partner)) % 10
-    higher, has_higher = editing.choose(torch.arange(d) > place[:, None], generator)
+    right = interventions.at(tokens.roll(-1, dims=1), position)
+    added = interventions.at(replaced, source) - interventions.at(tokens, source)
+    predicted = (right + added * interventions.at(tokens, partner)) % 10
+    higher, has_higher = interventions.choose(torch.arange(d) > place[:, None], generator)
     unrelated = operand * (d + 1) + higher
     n_pos = tokens.shape[1]
     runs = {"claimed": replaced, "elsewhere": _with_another_digit(tokens, unrelated, generator)}
     spans = {
-        "claimed": editing.only(source, n_pos, there),
-        "elsewhere": editing.only(unrelated, n_pos, there & has_higher),
+        "claimed": interventions.only(source, n_pos, there),
+        "elsewhere": interventions.only(unrelated, n_pos, there & has_higher),
     }
 
     @cache
-    def taken(name: str, layer: int) -> Edit:
+    def taken(name: str, layer: int) -> SpanEdit:
         point = f"blocks.{layer}.hook_resid_pre"
-        return Edit(point, spans[name], editing.activation(model, runs[name], point), predicted)
+        return SpanEdit(point, spans[name], interventions.activation(model, runs[name], point), predicted)
 
     reader = "the last layer" if heads is None else where_in_words(heads)
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         tokens,
         Question(position, right),
-        {name: editing.read_by(partial(taken, name), heads, subject.n_layers) for name in runs},
+        {name: interventions.read_by(partial(taken, name), heads, subject.n_layers) for name in runs},
         name="Partial products",
         caption=f"Whether a digit of the product changes by what an operand digit adds to its column that {reader} "
         "finds replaced (claimed), and whether replacing a digit that enters only higher columns leaves it alone "
@@ -141,6 +140,6 @@ def _with_another_digit(
     tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], generator: torch.Generator
 ) -> Int[Tensor, "batch pos"]:
     """The sequences with another digit at one position, drawn from 1 to 9, as any place of an operand may have."""
-    digits = editing.among(torch.arange(1, 10), 10)[None]
-    drawn, _ = editing.choose(editing.but(digits, editing.at(tokens, position)), generator)
+    digits = interventions.among(torch.arange(1, 10), 10)[None]
+    drawn, _ = interventions.choose(interventions.but(digits, interventions.at(tokens, position)), generator)
     return tokens.scatter(1, position[:, None], drawn[:, None])

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments import projection
-from workbench.instruments.measurement import Measurement
-from workbench.mechanisms import editing
+from workbench.instruments.residual import projection
+from workbench.interventions import Question, SpanEdit
+from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.editing import Edit, Question
 from workbench.tasks import Batch
-from workbench.ties import exactly
+from workbench.util.ties import exactly
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -66,23 +66,23 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     Edits at `blocks.1.hook_resid_mid`, at one random output position of each example but the last: `claimed` exchanges
     the decoder coordinates of the next token and of a third; `elsewhere` those of the third and of a fourth.
 
-    Returns dims `edit`, `outcome`, `example`; see `editing.outcomes`.
+    Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
-    position, there = editing.choose(labels["successor"] >= 0, generator)
-    own, following = (editing.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    position, there = interventions.choose(labels["successor"] >= 0, generator)
+    own, following = (interventions.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
     symbols = labels["identity"][labels["identity"] >= 0]
-    (third, has_third), (fourth, has_fourth) = editing.two_others(
+    (third, has_third), (fourth, has_fourth) = interventions.two_others(
         symbols, len(subject.decoder), (own, following), generator
     )
-    residual = editing.activation(model, batch.tokens, POINT)
-    claimed = editing.exchanged(residual, subject.decoder, following, third)
-    elsewhere = editing.exchanged(residual, subject.decoder, third, fourth)
+    residual = interventions.activation(model, batch.tokens, POINT)
+    claimed = interventions.exchanged(residual, subject.decoder, following, third)
+    elsewhere = interventions.exchanged(residual, subject.decoder, third, fourth)
     edits = {
-        "claimed": Edit(POINT, editing.only(position, n_pos, there & has_third), claimed, third),
-        "elsewhere": Edit(POINT, editing.only(position, n_pos, there & has_fourth), elsewhere, third),
+        "claimed": SpanEdit(POINT, interventions.only(position, n_pos, there & has_third), claimed, third),
+        "elsewhere": SpanEdit(POINT, interventions.only(position, n_pos, there & has_fourth), elsewhere, third),
     }
-    return editing.outcomes(
+    return interventions.outcomes(
         model,
         subject,
         batch.tokens,

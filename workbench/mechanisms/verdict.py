@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from workbench.instruments.draws import DRAW, limit
-from workbench.instruments.measurement import Measurement
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.measurement import Measurement
+from workbench.measurement.draws import DRAW, limit
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.mechanisms.heads import LEAST_LOST
 
 
@@ -112,7 +112,7 @@ def verdicts(
 
     A claim holds where the low end of its interval lies above every control's limit: the high end of the control's own
     interval; for models with fresh weights, of which `draws` has each, what a further one would hardly exceed
-    (`instruments.draws.limit`).
+    (`measurement.draws.limit`).
 
     Args:
         rate: how often the claim holds, averaged over examples, of the head in focus.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 # The constants of the construction; with them it is exact for every multiset of up to 255 symbols.
 BETA = 3.0  # τ = β ln n, n the query's 1-based position

@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 from torch import nn
 
-from workbench.lookup import lookup
 from workbench.models.attention import ATTENTION, Attention
-from workbench.validation import one_line, true_is_no_number
+from workbench.util.checked import true_is_no_number
+from workbench.util.lookup import lookup
+from workbench.util.messages import one_line
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read

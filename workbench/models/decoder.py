@@ -12,12 +12,12 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from workbench.lookup import lookup
-from workbench.memory import check_memory
 from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
 from workbench.models.config import DecoderConfig
-from workbench.vmap import under_vmap
+from workbench.util.lookup import lookup
+from workbench.util.memory import check_memory
+from workbench.util.vmap import under_vmap
 
 
 @dataclass

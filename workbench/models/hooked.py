@@ -27,7 +27,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
-from workbench.seeds import generator
+from workbench.util.seeds import generator
 
 __all__ = ["HookedDecoder", "hook"]
 

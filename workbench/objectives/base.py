@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.tasks import Batch
-from workbench.validation import Checked
+from workbench.util.checked import Checked
 
 
 class Settings(Checked):

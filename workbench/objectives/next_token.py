@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.objectives.base import Objective
 from workbench.objectives.processes import mean_of_processes
 from workbench.tasks import Batch
-from workbench.vmap import under_vmap
+from workbench.util.vmap import under_vmap
 
 
 def next_token(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, ""]:

@@ -14,7 +14,7 @@ from workbench.models import DecoderConfig
 from workbench.objectives import base
 from workbench.objectives.processes import across_processes
 from workbench.tasks import Batch
-from workbench.vmap import folded, under_vmap
+from workbench.util.vmap import folded, under_vmap
 
 Over = Literal["batch", "batch+length"]
 

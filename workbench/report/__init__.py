@@ -9,18 +9,19 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import runs
-from workbench.files import check_can_make, write_atomically
 from workbench.inspection import Inspected, Settings, inspect_run, labels
-from workbench.instruments import Measurement
-from workbench.lookup import check_told_apart, tell_apart
+from workbench.inspection.over_training import Timeline, follow
+from workbench.measurement import Measurement
 from workbench.report.claims import claim_lines
 from workbench.report.compared import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.groups import shown
+from workbench.report.over_training import timeline_section
 from workbench.report.page import page
-from workbench.report.sections import Section, sections
+from workbench.report.sections import sections
 from workbench.report.table import all_columns, rows, summarise
-from workbench.timeline import Timeline, follow, timeline_section
+from workbench.util.files import check_can_make, write_atomically
+from workbench.util.lookup import check_told_apart, tell_apart
 
 __all__ = ["FORMATS", "Report", "inspect"]
 
@@ -98,7 +99,7 @@ def inspect(
         why = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
         raise ValueError(f"nothing that was asked for can be measured; {'; '.join(why)}")
     timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
-    drawn = [*sections(inspected), *(Section(*timeline_section(followed)) for followed in timelines)]
+    drawn = [*sections(inspected), *map(timeline_section, timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     _write_numbers(folder / "data", inspected, timelines)
     _write_comparisons(folder / "data", differences, groups)

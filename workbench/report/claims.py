@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.claims import holding_in_words, needing_in_words, places_in_words, set_in_words, verdicts_on
 from workbench.inspection import Inspected
+from workbench.inspection.claims import holding_in_words, needing_in_words, places_in_words, set_in_words, verdicts_on
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed, Verdict, verdicts

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from workbench.figures.style import point_name
 from workbench.inspection import Inspected
-from workbench.instruments.comparison import ABOUT_P, compare, compare_over_seeds
-from workbench.instruments.statistics import LEAST_FOR_A_VERDICT
+from workbench.measurement.comparison import ABOUT_P, compare, compare_over_seeds
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
+from workbench.measurement.places import point_name
 from workbench.report.groups import shown
 from workbench.report.table import as_text
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 import plotly.io
 
-from workbench.lookup import tell_apart
 from workbench.report.sections import Section, slug
+from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
 WIDTH, SCALE = 1000, 2

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from workbench.inspection import UNTRAINED, Inspected
-from workbench.instruments import Measurement
-from workbench.instruments.comparison import over_seeds
-from workbench.instruments.draws import DRAW, over_draws
-from workbench.lookup import check_told_apart, tell_apart
-from workbench.settings import as_text, flat
-from workbench.validation import brief
+from workbench.inspection import Inspected
+from workbench.measurement import Measurement
+from workbench.measurement.comparison import over_seeds
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.draws import DRAW, over_draws
+from workbench.util.lookup import check_told_apart, tell_apart
+from workbench.util.messages import brief
+from workbench.util.settings import as_text, flat
 
 LONGEST_VALUE = 40
 

@@ -15,7 +15,7 @@ from workbench.report.claims import Lines
 from workbench.report.compared import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section
 from workbench.report.table import CLAIMS_HEADING, Row
-from workbench.validation import harmless
+from workbench.util.messages import harmless
 
 
 def page(

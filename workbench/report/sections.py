@@ -11,14 +11,16 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.figures.style import NULLS_IN_WORDS
 from workbench.inspection import Inspected
-from workbench.instruments import INSTRUMENTS, Measurement, attention_graph
-from workbench.instruments.comparison import over_seeds
-from workbench.instruments.draws import rates_by_group
-from workbench.instruments.grouped import conditions_as_groups
-from workbench.instruments.projection import top_tokens
-from workbench.instruments.trajectory import trajectory
+from workbench.instruments import INSTRUMENTS
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.projection import top_tokens
+from workbench.instruments.residual.trajectory import trajectory
+from workbench.measurement import Measurement
+from workbench.measurement.comparison import over_seeds
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.draws import rates_by_group
+from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import verdicts_of
@@ -103,7 +105,7 @@ def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
 def controls_of(lines: Sequence[Shown], name: str) -> dict[str, Measurement]:
     """Every line's controls: "RUN, NULL IN WORDS" -> the measure under that null."""
     return {
-        f"{one.name}, {NULLS_IN_WORDS[null]}": control
+        f"{one.name}, {CONTROLS[null].words}": control
         for one in lines
         for null, control in one.controls.get(name, {}).items()
     }
@@ -117,7 +119,7 @@ def _examples(one: Shown, name: str) -> Measurement:
 
 def _of_controls(lines: Sequence[Shown], name: str) -> str:
     nulls = dict.fromkeys(null for one in lines for null in one.controls.get(name, ()))
-    return f"Controls: {'; '.join(NULLS_IN_WORDS[null] for null in nulls)}." if nulls else ""
+    return f"Controls: {'; '.join(CONTROLS[null].words for null in nulls)}." if nulls else ""
 
 
 def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
@@ -169,7 +171,7 @@ def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
         runs[one.name] = _grouped(one, _own_examples(name))
         for null in one.members[0].control_examples[name]:
             found = _grouped(one, lambda member, null=null: member.control_examples[name][null])  # type: ignore[misc]
-            controls[f"{one.name}, {NULLS_IN_WORDS[null]}"] = found
+            controls[f"{one.name}, {CONTROLS[null].words}"] = found
     return figures.mechanism_rates(runs, controls)
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from workbench.figures.style import SHORT_NULLS, place_in_words, point_name
-from workbench.inspection import UNTRAINED, Inspected
-from workbench.instruments import Measurement
-from workbench.instruments.draws import over_draws
+from workbench.inspection import Inspected
+from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS, UNTRAINED
+from workbench.measurement.draws import over_draws
+from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import Column, claim_lines, verdicts_of
@@ -135,7 +136,7 @@ def _named(m: Measurement) -> str:
     null = str(m.labels)
     if not null:
         return "none"
-    return f"{SHORT_NULLS[null]} {share_of_draws(m) if null == UNTRAINED else share(m)}"
+    return f"{CONTROLS[null].short} {share_of_draws(m) if null == UNTRAINED else share(m)}"
 
 
 def of_shown_head(one: Column, measured: Measurement) -> Measurement:

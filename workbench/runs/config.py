@@ -9,11 +9,12 @@ import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench import tasks
-from workbench.lookup import lookup
 from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
-from workbench.validation import Checked, one_line
+from workbench.util.checked import Checked
+from workbench.util.lookup import lookup
+from workbench.util.messages import one_line
 
 FORMAT: Literal[1] = 1
 LARGEST_NUMBER = 2**53  # of anything that is counted: floats are exact up to here

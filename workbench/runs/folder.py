@@ -15,16 +15,6 @@ import pandas as pd
 import torch
 
 from workbench import tasks
-from workbench.files import (
-    check_can_make,
-    check_contents,
-    new_folder,
-    parse_json,
-    read_metadata,
-    read_text,
-    write_atomically,
-)
-from workbench.memory import most_memory
 from workbench.models import Decoder
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, parse_config
 from workbench.runs.weights import (
@@ -39,7 +29,17 @@ from workbench.runs.weights import (
     step_of,
 )
 from workbench.tasks import TASKS, Task
-from workbench.validation import brief, harmless, in_one_line
+from workbench.util.files import (
+    check_can_make,
+    check_contents,
+    new_folder,
+    parse_json,
+    read_metadata,
+    read_text,
+    write_atomically,
+)
+from workbench.util.memory import most_memory
+from workbench.util.messages import brief, harmless, in_one_line
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge

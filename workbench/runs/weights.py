@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import torch
 
-from workbench.files import load_tensors, read_shapes, save_tensors
 from workbench.models import Decoder, DecoderConfig
 from workbench.runs.config import RunConfig
+from workbench.util.files import load_tensors, read_shapes, save_tensors
 
 CHECKPOINTS, STATES, WEIGHTS = "checkpoints", "resume", "weights.safetensors"
 MODEL = "model."  # before a weight's name in a state of training

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from workbench.files import check_can_make, new_file, new_folder
 from workbench.runs import CHECKPOINTS, Run, load_run
 from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_file_tasks, refusing
 from workbench.sharing.model_card import card
 from workbench.sharing.verify import verify
+from workbench.util.files import check_can_make, new_file, new_folder
 
 _CHUNK = 2**20
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say

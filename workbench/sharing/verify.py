@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench.files import parse_json, read_metadata, read_text
 from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
 from workbench.sharing.contents import refuse_file_tasks
+from workbench.util.files import parse_json, read_metadata, read_text
 
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 

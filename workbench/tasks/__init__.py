@@ -9,8 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.files import check_contents
-from workbench.lookup import lookup
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct, said, whole
 from workbench.tasks.boxes import Boxes
@@ -21,7 +19,9 @@ from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import Text
-from workbench.validation import one_line
+from workbench.util.files import check_contents
+from workbench.util.lookup import lookup
+from workbench.util.messages import one_line
 
 TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,

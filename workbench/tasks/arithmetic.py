@@ -10,9 +10,9 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.seeds import numpy_generator
 from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
+from workbench.util.seeds import numpy_generator
 
 _MARKS = (*OPERATORS, "(", ")", "=", "</pause_start>", "<pause>", "</pause_end>", "PAD")
 

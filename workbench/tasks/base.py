@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from workbench.lookup import lookup
-from workbench.memory import check_memory
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
-from workbench.ties import exactly, hit, level, on_top
-from workbench.validation import Checked
+from workbench.util.checked import Checked
+from workbench.util.lookup import lookup
+from workbench.util.memory import check_memory
+from workbench.util.ties import exactly, hit, level, on_top
 
 MAX_ROUNDS = 64
 LONGEST = 2**16  # tokens, symbols, numbers: a setting decides how much a task makes at once
@@ -324,7 +324,7 @@ def correct(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Ten
 
     One class: whether it has the largest logit. A set of m classes: the share of the set found among the m largest
     logits, which is the reading of the pointer-chain accuracy nearest to Table 1 of the ChaCAL paper. Level logits are
-    put in random order: a class that shares the top with k − 1 others counts 1/k (`workbench.ties`).
+    put in random order: a class that shares the top with k − 1 others counts 1/k (`workbench.util.ties`).
     """
     if batch.targets.ndim == 2:
         return torch.where(batch.loss_mask, hit(logits, batch.targets), 0.0)

@@ -11,9 +11,9 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.seeds import numpy_generator
 from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
 from workbench.tasks.lengths import tested_lengths
+from workbench.util.seeds import numpy_generator
 
 _MARKS = ("####", "||", "</pause_start>", "<pause>", "</pause_end>", "PAD")
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
-from workbench.ties import on_top
+from workbench.util.ties import on_top
 
 
 class PointerChain(Task):

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import Batch, Task, Truth, Vocabulary
-from workbench.validation import brief
+from workbench.util.messages import brief
 
 _EIGHTHS = 8
 _BYTES_PER_TOKEN = 4  # how much text is read for each token that a tokenizer may make of it

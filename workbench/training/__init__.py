@@ -2,9 +2,9 @@
 
 from workbench.training.loop import resume, train
 from workbench.training.presets import PRESETS, SECONDS, preset_config
-from workbench.training.stack import train_seeds
+from workbench.training.resume_stack import resume_seeds, stacked
+from workbench.training.seed_stack import train_seeds
 from workbench.training.state import TrainingError
-from workbench.training.stopped_stack import resume_seeds, stacked
 from workbench.training.sweeps import sweep
 
 __all__ = [

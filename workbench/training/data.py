@@ -8,10 +8,10 @@ from functools import partial
 from itertools import islice
 
 from workbench.runs import RunConfig
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.stream import in_order
 from workbench.training.schedule import sizes, turns
+from workbench.util.seeds import generator
 
 AT_ONCE = 16
 

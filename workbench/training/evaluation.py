@@ -10,10 +10,10 @@ from torch import Tensor
 
 from workbench.models import Decoder
 from workbench.runs import RunConfig
-from workbench.seeds import generator
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers, edit_distance
 from workbench.training.data import held_out
+from workbench.util.seeds import generator
 
 AT_ONCE = 128
 

@@ -18,7 +18,7 @@ from workbench.training.presets import preset_config
 from workbench.training.processes import Processes
 from workbench.training.progress import Progress
 from workbench.training.schedule import learning_rate
-from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_writer
+from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
 from workbench.training.step import Step
 
 
@@ -53,7 +53,7 @@ def train(
     member = Member(config, Path(out), processes, tensorboard)
     processes.do(lambda: create(member))
     with ExitStack() as held:
-        processes.do(lambda: held.enter_context(only_writer(member.path)))
+        processes.do(lambda: held.enter_context(only_trainer(member.path)))
         run_alone(member, progress)
     processes.wait()
     return member.opened()
@@ -109,7 +109,7 @@ def _goes_on(run: Run, held: ExitStack) -> bool:
     """Hold a run if there is something left to train; of one killed at its very end, tidy up."""
     if run.finished and not (run.path / runs.STATES).exists():
         return False
-    held.enter_context(only_writer(run.path))
+    held.enter_context(only_trainer(run.path))
     if run.finished:
         forget_states(run.path)
     return not run.finished

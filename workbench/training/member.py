@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 from workbench import runs
-from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
-from workbench.seeds import generator, global_draws
 from workbench.training.data import Batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.processes import Processes
 from workbench.training.record import peak_megabytes, surroundings
 from workbench.training.schedule import is_checkpoint, learning_rate, sizes
 from workbench.training.state import Figures, Learner, Log, forget_states
+from workbench.util.memory import check_memory
+from workbench.util.seeds import generator, global_draws
 
 
 class Member:

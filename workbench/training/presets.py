@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.lookup import lookup
 from workbench.runs import RunConfig, even_mixture, parse_config
+from workbench.util.lookup import lookup
 
 _CHAIN: dict[str, Any] = {
     "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},

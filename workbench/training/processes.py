@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from workbench.tasks import Batch
-from workbench.validation import brief
+from workbench.util.messages import brief
 
 DEVICES = ("cpu", "cuda", "mps")
 LAUNCHED = "TORCHELASTIC_RUN_ID"  # set by `torchrun` and `accelerate launch`, which live as long as their processes

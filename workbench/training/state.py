@@ -6,26 +6,25 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from workbench import runs
-from workbench.files import load_tensors, save_tensors
-from workbench.memory import check_memory
 from workbench.models import Decoder
 from workbench.objectives import Objective
 from workbench.runs import Run
+from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
 from workbench.training.processes import Processes
-from workbench.validation import brief, in_one_line
+from workbench.util.files import load_tensors, save_tensors
+from workbench.util.memory import check_memory
+from workbench.util.messages import brief, in_one_line
 
-SECONDS_TO_LET_GO = 1.0  # for a process that was killed, whose workers hold its lock for a moment longer
 KEPT = 2  # states: the last, and the one before in case the last is damaged
 
 
@@ -211,18 +210,16 @@ class Log:
 
 
 @contextmanager
-def only_writer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
-    """Hold the run folder, waiting up to so many seconds for whoever holds it.
+def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
+    """`runs.only_writer`, for who is about to train.
 
     Raises:
         ValueError: if another process that lives holds it.
         TrainingError: if the disk is full.
     """
-    try:
-        lock = FileLock(run / runs.STATES / ".lock", timeout=wait).acquire()
-    except Timeout:
-        raise ValueError(f"{run} is being trained by another process; wait for it, or stop it first") from None
-    except OSError as error:
-        raise cannot_write(run, error) from None
-    with lock:
+    with ExitStack() as held:
+        try:
+            held.enter_context(only_writer(run, wait))
+        except OSError as error:
+            raise cannot_write(run, error) from None
         yield

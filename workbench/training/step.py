@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
-from workbench.seeds import generator, global_draws
 from workbench.tasks import Batch
 from workbench.training.processes import Processes
 from workbench.training.state import Figures, Learner
+from workbench.util.seeds import generator, global_draws
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 LEAST_SCALE = 2.0**-10  # of float16's loss: below it the loss itself has overflowed, not its gradient

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.vmap import folded
+from workbench.util.vmap import folded
 
 Form = Literal["eq5", "eq7"]
 

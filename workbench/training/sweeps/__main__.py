@@ -11,9 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from workbench.children import stop_with_the_input
 from workbench.runs import parse_config
 from workbench.training.sweeps.attempt import REPORTED, attempt, in_one_line
+from workbench.util.child_processes import stop_with_the_input
 
 
 def main() -> None:

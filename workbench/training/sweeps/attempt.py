@@ -11,7 +11,7 @@ import torch
 
 from workbench.runs import CONFIG, RunConfig
 from workbench.training.loop import resume, train
-from workbench.training.state import only_writer
+from workbench.training.state import only_trainer
 from workbench.training.sweeps.jobs import Job
 
 SECONDS_TO_SAVE = 60.0
@@ -28,7 +28,7 @@ def attempt(config: RunConfig, folder: Path) -> None:
     """
     torch.set_num_threads(1)  # as many runs at a time as there are cores: threads would only wait for each other
     if (folder / CONFIG).is_file():
-        with suppress(ValueError), only_writer(folder, wait=SECONDS_TO_SAVE):
+        with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
             pass  # the worker of a sweep that was killed has saved
         resume(folder, progress=False)
     else:

@@ -12,10 +12,10 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-from workbench.files import new_folder
 from workbench.runs import load_run, parse_config, states
 from workbench.training.sweeps.attempt import REPORTED, Ended, attempt, in_one_line
 from workbench.training.sweeps.jobs import Job
+from workbench.util.files import new_folder
 
 Files = dict[str, bytes]
 SECONDS_TO_ANSWER = 10.0

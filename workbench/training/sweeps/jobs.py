@@ -11,10 +11,10 @@ from typing import Any, Literal
 import pandas as pd
 import pyarrow as pa
 
-from workbench.files import write_atomically
 from workbench.runs import Run, RunConfig, load_run
-from workbench.settings import as_text
 from workbench.training.sweeps.plan import Plan, Planned
+from workbench.util.files import write_atomically
+from workbench.util.settings import as_text
 
 RESULTS = "results.parquet"
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from workbench.children import python
 from workbench.training.sweeps.attempt import Ended
 from workbench.training.sweeps.jobs import Job
+from workbench.util.child_processes import python
 
 SECONDS_BETWEEN_LOOKS = 0.05
 

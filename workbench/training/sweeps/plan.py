@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workbench.runs import RunConfig
-from workbench.settings import as_text, place
 from workbench.training.presets import PRESETS, preset_config
-from workbench.validation import one_line
+from workbench.util.messages import one_line
+from workbench.util.settings import as_text, place
 
 LONGEST_NAME = 100
 

@@ -1,0 +1,114 @@
+"""The settings of the measures of the residual's spectrum, which a page's panels share: all of them are in the URL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import streamlit as st
+
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose
+from workbench.instruments.residual import anisotropy, effective_rank, entropy, spectrum
+from workbench.measurement import Measurement
+
+MEASURES: dict[str, tuple[str, Callable[..., Measurement]]] = {
+    "entropy": ("matrix entropy", entropy.measure),
+    "effective_rank": ("effective rank", effective_rank.measure),
+    "anisotropy": ("anisotropy", anisotropy.measure),
+    "spectrum": ("spectrum", spectrum.measure),
+}
+"""Instrument -> its name in words, and what measures it."""
+
+ALPHAS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, math.inf)
+KERNELS = {
+    "linear": "linear: inner products",
+    "gaussian": "Gaussian",
+    "laplacian": "Laplacian",
+    "laplacian_l1": "Laplacian, L1 distances",
+}
+NORMALISERS = {
+    None: "nothing: nats",
+    "log_t": "log of the tokens",
+    "log_d": "log of the width",
+    "log_min": "log of the smaller",
+}
+OF = {"singular_values": "singular values", "eigenvalues": "eigenvalues"}
+TOKENS = {
+    "all": "all tokens",
+    "input": "the input: before the first answer",
+    "output": "the output: from there on",
+    "range": "a range",
+}
+
+
+CENTRE = "Take the tokens' mean away first: a direction that all share counts no more."
+UNIT = "Then scale each token to length 1: long vectors count no more than short ones."
+
+
+def choose_measure() -> tuple[str, dict[str, Any]]:
+    """Fields for an instrument and every setting of it."""
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    name = choose("Measure", list(MEASURES), "entropy_measure", "entropy", lambda m: MEASURES[m][0], row, width=190)
+    tokens = choose("Over", list(TOKENS), "entropy_tokens", "all", TOKENS.__getitem__, row, width=270)
+    positions: Any = tokens
+    if tokens == "range":
+        positions = (_bound("From token", "entropy_from", "0", row), _bound("up to", "entropy_to", "the end", row))
+    settings: dict[str, Any] = {"positions": positions}
+    if name == "anisotropy":
+        return name, settings
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    if name == "entropy":
+        settings["alpha"] = choose("Order α", ALPHAS, "entropy_alpha", 1.0, _order, row, width=90)
+    if name == "effective_rank":
+        values = choose("Of", list(OF), "entropy_of", "singular_values", OF.__getitem__, row, width=190)
+        settings["of"] = values
+    else:
+        settings |= _kernel(row)
+    if name == "entropy":
+        possible = [None, "log_t"] if settings["kernel"] != "linear" else list(NORMALISERS)
+        by = choose("Divided by", possible, "entropy_normalise", None, NORMALISERS.__getitem__, row, width=175)
+        settings["normalise"] = by
+    for label, key, setting, help in (
+        ("Centre", "entropy_centre", "centre", CENTRE),
+        ("Unit rows", "entropy_unit", "unit_rows", UNIT),
+    ):
+        settings[setting] = fields.toggle(label, key, row, help)
+    return name, settings
+
+
+def _kernel(row: Any) -> dict[str, Any]:
+    kernel = choose("Kernel", list(KERNELS), "entropy_kernel", "linear", KERNELS.__getitem__, row, width=190)
+    if kernel == "linear":
+        return {"kernel": kernel}
+    sigma = fields.number(
+        "Bandwidth σ",
+        0.01,
+        1e4,
+        "entropy_sigma",
+        None,
+        row,
+        placeholder="median",
+        width=130,
+        help="In units of the residual; by default the median distance between the sequence's tokens.",
+    )
+    return {"kernel": kernel, "bandwidth": "median" if sigma is None else sigma}
+
+
+def _bound(label: str, key: str, placeholder: str, place: Any) -> int | None:
+    chosen: int | None = fields.number(label, 0, None, key, None, place, placeholder=placeholder, width=140)
+    return chosen
+
+
+def _order(alpha: float) -> str:
+    return "∞" if math.isinf(alpha) else f"{alpha:g}"
+
+
+def python(settings: Mapping[str, Any]) -> str:
+    """Settings as a dict literal, which infinity has none of its own in."""
+    return "{" + ", ".join(f"{name!r}: {_literal(value)}" for name, value in settings.items()) + "}"
+
+
+def _literal(value: Any) -> str:
+    return "float('inf')" if isinstance(value, float) and math.isinf(value) else repr(value)

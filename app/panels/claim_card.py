@@ -1,0 +1,141 @@
+"""Cards of claims: what is claimed, whether it holds on this input, and how often on others, beside the controls."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import NamedTuple
+
+import numpy as np
+import streamlit as st
+
+from workbench.app.fields.heads import n_hops
+from workbench.app.state import Look, plain
+from workbench.inspection import Inspected, claims
+from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS
+from workbench.measurement.places import place_in_words
+from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms.verdict import Holds
+
+
+class Verdict(NamedTuple):
+    """Whether a claim holds on one input, in words, with a colour and an icon that say the same."""
+
+    words: str
+    colour: str
+    icon: str
+
+    @staticmethod
+    def of(values: list[float]) -> Verdict:
+        """Of a claim's scores on one input, at all places where it is read."""
+        defined = [value for value in values if not np.isnan(value)]
+        if not defined:
+            return Verdict("nothing to test on this input", "gray", "remove")
+        low, high = min(defined), max(defined)
+        if low == 1:
+            return Verdict("holds on this input", "green", "check")
+        if high == 0:
+            return Verdict("does not hold on this input", "red", "close")
+        shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
+        return Verdict(f"holds in part on this input: {shares}", "orange", "contrast")
+
+    @staticmethod
+    def beyond(found: list[claims.Verdict]) -> Verdict:
+        """Whether the claim holds beyond its controls on held-out sequences, at all places where it is read."""
+        beyond = sum(one.holds is Holds.BEYOND for one in found)
+        if beyond == len(found):
+            return Verdict("beyond its controls", "blue", "verified")
+        if beyond:
+            return Verdict(f"beyond its controls at {beyond} of {len(found)} places", "blue", "rule")
+        if any(one.holds is Holds.NO_MORE for one in found):
+            return Verdict("tells nothing: a control holds as often", "gray", "balance")
+        return Verdict(found[0].holds.value, "gray", "help")
+
+
+def cards(look: Look, names: list[str], found: Inspected) -> None:
+    """Every claim's card, two in a row.
+
+    Args:
+        look: the run and the input.
+        names: of the claims.
+        found: the claims on held-out sequences, with the head in focus.
+    """
+    columns = st.columns(min(2, len(names)))
+    for i, name in enumerate(names):
+        with columns[i % len(columns)]:
+            _card(look, name, found)
+
+
+def title(name: str) -> str:
+    """What a claim is called: the words before the colon of its docstring."""
+    return (MECHANISMS[name].__doc__ or name).split(":", 1)[0]
+
+
+def sentence(name: str) -> str:
+    """What is claimed: the rest of the docstring's first line."""
+    said = (MECHANISMS[name].__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
+    return plain(said[:1].upper() + said[1:])
+
+
+def _card(look: Look, name: str, found: Inspected) -> None:
+    here = claims.of_head(found, _here((*look.key, name), look, name))
+    rate = claims.of_head(found, found.measured[name])
+    nulls = {null: claims.of_head(found, m) for null, m in found.controls[name].items()}
+    lines = [
+        f"| | here | held-out | {' | '.join(CONTROLS[null].short for null in nulls)} |",
+        "|:--|" + "--:|" * (2 + len(nulls)),
+    ]
+    scores = []
+    for index in np.ndindex(*rate.values.shape):
+        where = {dim: rate.coords[dim][i] for dim, i in zip(rate.dims, index, strict=True)}
+        inside = all(label in here.coords[dim] for dim, label in where.items())
+        scores.append(float(here.select(**where).values[0]) if inside else float("nan"))
+        cells = [
+            _percent(scores[-1]),
+            _with_interval(rate, index),
+            *(_with_range(m, index) for m in nulls.values()),
+        ]
+        lines.append(f"| {plain(place_in_words(where))} | {' | '.join(cells)} |")
+    here_in_words, beyond = Verdict.of(scores), Verdict.beyond(claims.verdicts_on(found, name))
+    with st.container(border=True, key=f"claim-card-{name}"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{title(name)}**", width="content")
+            for verdict in (beyond, here_in_words):
+                st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
+        st.markdown(sentence(name))
+        st.markdown("\n".join(lines))
+
+
+@st.cache_data(show_spinner=False, max_entries=200)
+def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
+    """A claim's score on this input alone; of hops as many as pages show."""
+    score = MECHANISMS[name].score
+    known = {"n_hops": n_hops(_look)} if "n_hops" in signature(score).parameters else {}
+    return score(_look.seen, **known)
+
+
+def percent(share: float) -> str:
+    """A share in words; none that is only rounded to nothing or to everything says so."""
+    if 0 < share < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 < share < 1 else _percent(share)
+
+
+def _percent(value: float | np.ndarray) -> str:
+    return "–" if np.isnan(value) else f"{value:.0%}"
+
+
+def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
+    value = _percent(m.values[index])
+    if m.low is None or m.high is None or np.isnan(m.low[index]):
+        return value
+    return f"**{value}** ({100 * m.low[index]:.0f}–{100 * m.high[index]:.0f})"
+
+
+def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
+    """A control's rate; of several models with fresh weights with their range."""
+    value = _percent(m.values[index])
+    if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
+        return value
+    low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"
+    return value if low == high else f"{value} ({low}–{high})"

@@ -1,0 +1,130 @@
+"""The form that starts a demo run, and what it shows while that trains."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import streamlit as st
+
+from workbench.app import words
+from workbench.app.fields.widgets import choose
+from workbench.app.server import demo
+from workbench.app.server.guard import may_write
+from workbench.app.state import plain
+from workbench.training import preset_config
+
+NO_TOKEN = "To train from here, open the address that `workbench explore` printed, once. On the command line it is:"
+
+
+def trains(path: Path) -> bool:
+    """Whether the demo run is this one, and is being trained."""
+    own = demo.slot().demo
+    return own is not None and own.running and own.path == path.resolve()
+
+
+def show(root: Path) -> None:
+    """The panel: the form, or how far the run is, and what came of the last one."""
+    with st.container(border=True, key="panel-demo"):
+        current = demo.slot().demo
+        running = current is not None and current.running
+        with st.container(horizontal=True):
+            st.subheader("Demo run" if running else "Start a demo run", anchor=False)
+        if running:
+            live()
+            return
+        if current is not None:
+            outcome(current)
+        form(root)
+
+
+@st.fragment(run_every=1.0)
+def live() -> None:
+    """How far the run is, every second."""
+    current = demo.slot().demo
+    if current is None or not current.running:
+        st.rerun()
+    assert current is not None
+    so_far = current.progress()
+    left = "" if so_far.left is None else f"; about {words.seconds(so_far.left)} left"
+    text = f"{plain(current.path.name)}: step {so_far.step:,} of {current.steps:,}{left}"
+    if current.stopped:
+        text = f"{plain(current.path.name)}: stopping after this step …"
+    st.progress(min(1.0, so_far.step / current.steps), text)
+    loss, accuracy, button = st.columns([2, 2, 1], vertical_alignment="bottom")
+    loss.metric("Loss", f"{so_far.losses[-1]:.3f}" if so_far.losses else "…", chart_data=so_far.losses or None)
+    shown = words.share(so_far.accuracies[-1]) if so_far.accuracies else "…"
+    accuracy.metric("Right on held-out sequences", shown, chart_data=so_far.accuracies or None)
+    off = current.stopped or not may_write()
+    button.button("Stop", icon=":material/stop:", key="demo_stop", on_click=stop, args=(current,), disabled=off)
+
+
+def stop(running: demo.Demo) -> None:
+    """Stop it, for who may: a browser can be made to click what is disabled."""
+    if may_write():
+        running.stop()
+
+
+def outcome(last: demo.Demo) -> None:
+    """What came of the last run."""
+    name, query = plain(last.path.name), {"run": last.path.name}
+    if last.failure is not None:
+        st.error(f"{name} failed: {plain(last.failure)}")
+        return
+    so_far = last.progress()
+    if last.stopped and so_far.step < last.steps:
+        st.info(f"{name} was stopped at step {so_far.step:,} of {last.steps:,}; this goes on with it:")
+        st.code(shlex.join(["workbench", "resume", str(last.path)]), language="bash")
+        return
+    right = f": {words.share(so_far.accuracies[-1])} right on held-out sequences" if so_far.accuracies else ""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.success(f"{name} is trained{right}.", width=420)
+        st.page_link("views/canvas.py", label="Look at it", icon=":material/visibility:", query_params=query)
+        st.page_link("views/training.py", label="See it learn", icon=":material/timeline:", query_params=query)
+
+
+def form(root: Path) -> None:
+    """Which preset, for how long, under which name."""
+    presets = demo.quick()
+    first, second, third, fourth = st.columns([5, 1.3, 1.3, 3])
+    known = "`workbench list presets` shows all of them"
+    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, known)
+    config = preset_config(preset, {})
+    steps = second.number_input("Steps", 1, demo.MOST_STEPS, config.steps, key=f"demo_steps_{preset}")
+    seed = third.number_input("Seed", 0, 10**6, key="demo_seed")
+    wanted = demo.free_name(root, preset if not seed else f"{preset}-seed-{seed}")
+    name = fourth.text_input("Name of the run", key="demo_name", placeholder=wanted, max_chars=64) or wanted
+    wrong = None
+    try:
+        path = demo.place(root, name)
+    except ValueError as error:
+        wrong = str(error)
+        fourth.error(plain(wrong))
+        path = root / wanted
+    expected = words.seconds(presets[preset] * steps / config.steps)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        started = st.button(
+            "Train it",
+            icon=":material/play_arrow:",
+            type="primary",
+            key="demo_start",
+            disabled=wrong is not None or not may_write(),
+        )
+        beside = f"About {expected} on one core, beside this server. On the command line it is:"
+        st.caption(beside if may_write() else NO_TOKEN, width="stretch")
+    if started and may_write():
+        try:
+            demo.slot().start(root, name, preset, steps, seed)
+        except (ValueError, OSError) as error:
+            st.error(plain(str(error)))
+        else:
+            st.rerun()
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    st.code(shlex.join(["workbench", *demo.arguments(shown, preset, steps, seed)]), language="bash", wrap_lines=True)
+
+
+def in_words(preset: str) -> str:
+    config = preset_config(preset, {})
+    kind = f"{words.task(config)}, {words.attention(config)}, {words.objective(config)}"
+    return f"{preset}: {kind}; {words.seconds(demo.quick()[preset])}"

@@ -1,0 +1,122 @@
+"""The explorer's server: on this machine alone, with what a first page needs loaded before it answers."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from workbench.app.server.guard import TOKEN, Door, Guard, stand_at
+
+LIGHT, DARK = "#0072B2", "#56B4E9"  # of the palette of the figures
+SECONDS_TO_END = 3
+TAKEN = (errno.EADDRINUSE, errno.EACCES)
+
+# Streamlit's: nothing phoned home, no watching of source files, and no errors' insides shown.
+SETTINGS = {
+    "browser.gatherUsageStats": False,
+    "client.showErrorDetails": "none",
+    "client.toolbarMode": "viewer",
+    "global.disableWidgetStateDuplicationWarning": True,  # a click moves a field that has a default
+    "logger.level": "warning",  # not every request, among them the one with the token
+    "server.fileWatcherType": "none",
+    "theme.light.primaryColor": LIGHT,
+    "theme.dark.primaryColor": DARK,
+}
+
+
+def listen(port: int) -> list[socket.socket]:
+    """Take a port of this machine, for IPv4 and, where there is any, for IPv6.
+
+    Raises:
+        ValueError: in one line, if it is taken or not ours to take.
+    """
+    taken: list[socket.socket] = []
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            one = socket.socket(family)
+        except OSError:  # no IPv6 here
+            continue
+        try:
+            if os.name != "nt":
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address, port))
+            one.listen(2048)
+        except OSError as error:
+            one.close()
+            if family == socket.AF_INET6 and error.errno not in TAKEN:
+                continue  # an address that this machine has not got
+            for other in taken:
+                other.close()
+            raise ValueError(f"port {port} cannot be had ({error.strerror}); give another with --port") from None
+        taken.append(one)
+    return taken
+
+
+def serve(
+    root: Path,
+    sockets: Sequence[socket.socket],
+    *,
+    hosts: Iterable[str] = (),
+    opened: Callable[[str], object],
+) -> None:
+    """Serve the explorer until SIGINT or SIGTERM, with which the process ends.
+
+    Args:
+        root: the folder whose runs may be opened.
+        sockets: from `listen`.
+        hosts: names that requests may call this machine by, beside its own: those of a tunnel or proxy.
+        opened: called with the address once the server answers; the address has the token, and is for no one else.
+    """
+    script = Path(__file__).with_name("main.py")
+    root = root.resolve()
+    # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
+    os.chdir(script.parent)
+    sys.argv = [str(script), "--root", str(root)]  # what `state.root` reads
+
+    import streamlit as st
+    import uvicorn
+    from starlette.middleware import Middleware
+    from streamlit.web.bootstrap import load_config_options
+
+    port = sockets[0].getsockname()[1]
+    load_config_options({**SETTINGS, "server.port": port})
+
+    import workbench.app.panels.panel
+    import workbench.app.sidebar
+    import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
+    from workbench.app.server.demo import slot
+
+    door = Door.made(port, hosts)
+    stand_at(door)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        for name in ("uvicorn.error", "uvicorn.access"):  # Streamlit turns them up again: each request, with its token
+            logging.getLogger(name).setLevel(logging.WARNING)
+        opened(f"http://localhost:{port}/?{TOKEN}={door.token}")
+        yield
+        slot().end()
+
+    application = st.App(script, middleware=[Middleware(Guard, door=door)], lifespan=lifespan)
+    config = uvicorn.Config(
+        application,
+        access_log=False,
+        log_level="warning",
+        ws_ping_interval=30,  # a page that waits for a long measurement is not gone
+        ws_ping_timeout=30,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=list(sockets))
+    sys.stdout.flush()
+    os._exit(0)  # Python would wait for pages that measure something long

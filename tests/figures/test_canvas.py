@@ -1,0 +1,191 @@
+"""The canvas and the maps of the residual: what is drawn is what was measured, and nothing of it can break a page."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import workbench
+from workbench import figures
+from workbench.capture import Capture
+from workbench.figures.canvas import kinds_of_edges
+from workbench.figures.drawing import Drawing
+from workbench.figures.token_page import WIDEST, answer_rows, label_rows
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual import projection
+from workbench.runs.compiled import compile_run
+from workbench.tasks import correct, make
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def sorted_one(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    run = compile_run("sorter", tmp_path_factory.mktemp("canvas") / "sorter", {"q": 9})
+    return workbench.see(run, run.task().parse("5 3 3 9"))
+
+
+@pytest.fixture(scope="module")
+def chased(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    run = compile_run("chaser", tmp_path_factory.mktemp("canvas") / "chaser")
+    return workbench.see(run, workbench.example(run.model(), run.task(), 0))
+
+
+def parts(drawing: Drawing, attribute: str) -> list[ET.Element]:
+    return [part for part in ET.fromstring(drawing.svg()).iter() if attribute in part.attrib]
+
+
+GOLD = [(1, 1, 0), (1, 2, 1), (2, 2, 0), (1, 3, 2)]
+
+
+def test_edges_are_right_at_their_own_hop_shortcuts_at_another_and_missing_below_the_threshold() -> None:
+    weight = np.zeros((5, 5))
+    weight[1, 0], weight[2, 0], weight[3, 0], weight[4, 3], weight[4, 4] = 0.9, 0.8, 0.7, 0.6, 0.4
+    found = kinds_of_edges(weight, GOLD, hop=1, threshold=0.05)
+    assert found == {
+        "right": [(1, 0)],
+        "shortcut": [(2, 0)],
+        "wrong": [(3, 0)],
+        "idle": [(4, 3)],
+        "missing": [(2, 1), (3, 2)],
+    }
+
+
+def test_of_a_second_power_the_second_hop_is_due_and_of_a_resolvent_every_one() -> None:
+    weight = np.zeros((5, 5))
+    weight[2, 0] = weight[2, 1] = 0.5
+    second = kinds_of_edges(weight, GOLD, hop=2, threshold=0.05)
+    assert second["right"] == [(2, 0)] and second["shortcut"] == [(2, 1)] and second["missing"] == []
+    every = kinds_of_edges(weight, GOLD, hop=None, threshold=0.05)
+    assert set(every["right"]) == {(2, 0), (2, 1)} and set(every["missing"]) == {(1, 0), (3, 2)}
+
+
+def test_edges_come_strongest_first_and_the_threshold_is_inclusive() -> None:
+    weight = np.zeros((4, 4))
+    weight[3, 0], weight[3, 1], weight[3, 2] = 0.1, 0.3, 0.05
+    assert kinds_of_edges(weight, [], hop=1, threshold=0.05)["idle"] == [(3, 1), (3, 0), (3, 2)]
+
+
+def test_cells_hold_the_top_tokens_of_the_basis(sorted_one: Capture) -> None:
+    points = projection.from_embedding(sorted_one.subject)
+    for basis in projection.BASES:
+        drawing = figures.canvas(sorted_one, layer=0, head=0, basis=basis)
+        table = projection.top_tokens(sorted_one, top=1, points=points).select(basis=basis, rank=1)
+        assert table.labels is not None
+        cells = {cell.attrib["data-cell"]: cell for cell in parts(drawing, "data-cell")}
+        assert len(cells) == table.values.size
+        for (row, i), word in np.ndenumerate(table.labels):
+            cell = cells[f"{row},{i}"]
+            assert cell.attrib["data-point"] == points[row]
+            assert f": {word} (" in cell.attrib["data-tip"]
+
+
+def test_the_sorter_reads_the_minimum_at_the_delimiter_after_its_first_attention(sorted_one: Capture) -> None:
+    cells = parts(figures.canvas(sorted_one, layer=0, head=0), "data-cell")
+    tip = next(c.attrib["data-tip"] for c in cells if c.attrib["data-cell"] == "1,4")
+    assert tip.startswith("0 · mid at 4:⊥: 3 (")
+
+
+def test_every_edge_drawn_carries_its_weight(chased: Capture) -> None:
+    drawing = figures.canvas(chased, layer=0, head=0, threshold=0.1)
+    weight = attention_graph.matrices(chased, 0, 0, 0).select(matrix="pattern").values
+    drawn = {
+        tuple(map(int, e.attrib["data-edge"].split(","))): e.attrib["data-tip"] for e in parts(drawing, "data-edge")
+    }
+    wanted = {(q, k) for q, k in np.argwhere(weight >= 0.1) if q != k}
+    assert set(drawn) == wanted and wanted
+    assert all(f"{weight[edge]:.3f}" in tip for edge, tip in drawn.items())
+
+
+def test_in_focus_a_token_has_its_own_edges_alone_and_its_whole_chain(chased: Capture) -> None:
+    query = 30
+    drawing = figures.canvas(chased, layer=0, head=0, query=query)
+    assert {e.attrib["data-edge"].split(",")[0] for e in parts(drawing, "data-edge")} == {str(query)}
+    seen = [e for e in parts(drawing, "data-q") if "truth" in e.attrib["class"] and "far" not in e.attrib["class"]]
+    chain = {key for _, q, key in attention_graph.gold_edges(chased, 0) if q == query}
+    assert {int(e.attrib["data-k"]) for e in seen if e.attrib["data-q"] == str(query)} == chain
+
+
+def test_answers_are_those_of_the_model_and_marked_as_they_are_scored(sorted_one: Capture) -> None:
+    said, wanted = answer_rows(sorted_one)
+    task, batch = sorted_one.subject.task, sorted_one.batch
+    right = correct(sorted_one.logits, batch)[0].tolist()
+    for i, asked in enumerate(batch.loss_mask[0].tolist()):
+        assert said.right[i] == (right[i] == 1 if asked else None)
+        assert wanted.words[i] == (task.words(batch.targets[0])[i] if asked else "")
+
+
+def test_labels_that_are_tokens_are_words_and_the_others_numbers(sorted_one: Capture) -> None:
+    rows = {row.name: list(row.words) for row in label_rows(sorted_one)}
+    assert rows["minimum"] == ["", "", "", "", "3", "", "", "", ""]
+    assert rows["copies left"][5:] == ["1", "0", "0", "0"]
+
+
+def test_a_long_input_is_drawn_in_part_and_says_so() -> None:
+    task = make("pointer_chain", n=160, k=4)
+    config = workbench.DecoderConfig(d_vocab=len(task.vocabulary), n_ctx=160, n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+    model = workbench.Decoder(config, workbench.generator(0)).eval()
+    from workbench.capture import Subject, capture
+    from workbench.inspection import hook_names
+
+    subject = Subject.of(model, task, "long")
+    seen = capture(workbench.hook(model), subject, task.sample(1, workbench.generator(0)), hook_names(subject))
+    drawing = figures.canvas(seen, layer=0, head=0, start=20)
+    assert "positions 20 to 147 of 160" in drawing.subtitle and "are not drawn" in drawing.subtitle
+    assert len(parts(drawing, "data-token")) == WIDEST
+    assert "positions 32 to 159 of 160" in figures.residual_maps(seen, projection.top_tokens(seen), start=32).subtitle
+
+
+def test_what_is_not_there_is_refused_in_one_line(sorted_one: Capture) -> None:
+    with pytest.raises(ValueError, match="no position 9; the input has 9 tokens"):
+        figures.canvas(sorted_one, layer=0, head=0, start=9)
+    with pytest.raises(ValueError, match="no matrix"):
+        figures.canvas(sorted_one, layer=0, head=0, which="B")
+    with pytest.raises(ValueError, match="basis"):
+        figures.canvas(sorted_one, layer=0, head=0, basis="both")
+    with pytest.raises(ValueError, match="no example 1"):
+        figures.canvas(sorted_one, layer=0, head=0, example=1)
+    with pytest.raises(ValueError, match="no head 7"):
+        figures.canvas(sorted_one, layer=0, head=7)
+    with pytest.raises(ValueError, match="was not captured"):
+        figures.canvas(sorted_one, layer=7, head=0)
+
+
+def test_words_of_a_stranger_cannot_leave_their_place(sorted_one: Capture) -> None:
+    evil = '"><script>alert(1)</script>'
+    subject = replace(sorted_one.subject, name=evil)
+    drawing = figures.canvas(replace(sorted_one, subject=subject), layer=0, head=0)
+    assert "<script" not in drawing.page() and evil not in drawing.page()
+    ET.fromstring(drawing.svg())
+    assert "<script" not in Drawing(evil, evil, "", 10, 10).page()
+
+
+def test_boxes_are_drawn_with_what_they_hold_after_each_clause() -> None:
+    task = make("boxes", style="advanced", n_boxes=3, n_objects=8, capacity=2, max_operations=3)
+    tokens = task.sample(1, workbench.generator(0), operations=3).tokens[0]
+    states = task.states(tokens)
+    truth = task.truth(tokens[None])
+    clauses = truth.labels["clause"][0]
+    for name, stretches in states.items():
+        box = "ABC".index(name[-1])
+        covered = [i for first, last, _ in stretches for i in range(first, last + 1)]
+        assert covered == sorted(set(covered)) and set(covered) >= set((clauses >= 0).nonzero()[:, 0].tolist())
+        for first, last, words in stretches:
+            for position in range(first, last + 1):
+                if clauses[position] >= 0:
+                    held = int(truth.arrays["contents"][0, int(clauses[position]), box].sum())
+                    assert held == (0 if words == "–" else len(words.split(", ")))
+    assert any(len(stretches) > 1 for stretches in states.values())
+
+
+def test_a_picture_stands_alone(sorted_one: Capture, tmp_path: Path) -> None:
+    svg = figures.canvas(sorted_one, layer=0, head=0).svg()
+    assert svg.startswith("<svg xmlns=") and not re.search(r"(href|src)=", svg)
+    assert {part.tag for part in ET.fromstring(svg).iter()} <= {
+        SVG + t for t in ("svg", "style", "g", "rect", "path", "text", "line")
+    }

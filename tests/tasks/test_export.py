@@ -1,0 +1,125 @@
+"""Data as files: the same bytes for any number of workers and in any process, and back again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench import tasks
+from workbench.cli import main
+from workbench.tasks import TASKS, Batch
+from workbench.tasks.export import Recipe, read, show, stream, write
+
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    (name, {"path": __file__} if name == "text" else {}, "main") for name in sorted(TASKS)
+] + [
+    ("sorting", {"hints": "successor", "q": 20}, "successor"),
+    ("pointer_chain", {"n": 12, "k": 3, "reading": "root"}, "main"),
+]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+@pytest.mark.parametrize(("name", "settings", "head"), CASES, ids=[f"{name}-{head}" for name, _, head in CASES])
+def test_what_is_written_is_read_back(
+    name: str, settings: dict[str, Any], head: str, suffix: str, tmp_path: Path
+) -> None:
+    recipe = Recipe(tasks.make(name, **settings), 37, seed=3, split="test", head=head)
+    path = tmp_path / f"data{suffix}"
+    assert list(write(recipe, path)) == [37]
+    task, batches = read(path)
+    assert task == recipe.task
+    found, want = Batch.cat(list(batches), task.pad), Batch.cat(list(stream(recipe)), task.pad)
+    assert torch.equal(found.tokens, want.tokens) and torch.equal(found.loss_mask, want.loss_mask)
+    real = torch.arange(want.tokens.shape[1]) < task.lengths(want.tokens)[:, None]
+    assert torch.equal(found.targets[real], want.targets[real]) and found.head == head
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("boxes", "parquet"), ("arithmetic", "jsonl")])
+def test_the_same_command_writes_the_same_bytes_in_every_process_and_for_any_number_of_workers(
+    name: str, suffix: str, tmp_path: Path
+) -> None:
+    digests = set()
+    for seed, workers in (("0", "0"), ("1", "2")):
+        out = tmp_path / f"{seed}.{suffix}"
+        command = ["data", name, "--count", "2500", "--split", "train", "--out", str(out)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        program = [sys.executable, "-m", "workbench", *command, "--workers", workers, "--quiet"]
+        subprocess.run(program, check=True, env=environment, capture_output=True)
+        digests.add(hashlib.sha256(out.read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_shards_hold_the_sequences_they_should_and_no_more() -> None:
+    recipe = Recipe(tasks.make("sorting"), 2050, condition={"length": 5})
+    assert [len(batch) for batch in stream(recipe)] == [1024, 1024, 2]
+    assert torch.equal(list(stream(recipe))[1].tokens, recipe.shard(1).tokens)
+
+
+def test_a_sequence_in_words_shows_question_answer_marks_and_edges() -> None:
+    task = tasks.make("sorting", q=9, max_length=6)
+    assert show(task, task.parse("5 3 3 9"), 0).splitlines() == [
+        "input   5 3 3 9",
+        "answer  3 3 5 9",
+        "tokens  5 3 3 9 ⊥ 3 3 5 9",
+        "scored  · · · · ^ ^ ^ ^ ·",
+        "gold edges, hop 1: 4→1 4→2 5→1 5→2 6→0 7→3",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_the_command_prints_samples_of_every_task_and_what_a_file_holds(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--path", __file__] if name == "text" else []
+    assert main(["data", name, "--count", "2", *settings]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("input ") >= 2 and printed.count("gold edges") >= 2 and "^" in printed
+    out = tmp_path / "some.jsonl"
+    assert main(["data", name, "--count", "2", *settings, "--out", str(out), "--quiet"]) == 0
+    assert str(out) in capsys.readouterr().out
+    assert main(["data", str(out), "--count", "2"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sortin"], "did you mean 'sorting'"),
+        (["sorting", "--qq", "3"], "unknown field 'qq'"),
+        (["sorting", "--count", "0"], "at least 1"),
+        (["sorting", "--where", "length"], "NAME=VALUE"),
+        (["sorting", "--where", "size=3"], "no condition 'size'"),
+        (["sorting", "--head", "successor"], "hint"),
+        (["sorting", "--out", "data.csv"], ".parquet or .jsonl"),
+        (["sorting", "--out", "nowhere/data.jsonl"], "no folder"),
+        (["nowhere.parquet"], "no file"),
+        (["broken.parquet"], "damaged"),
+        (["broken.jsonl"], "damaged"),
+        (["broken.jsonl", "--q", "3"], "leave out --q"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_file(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for broken in ("broken.parquet", "broken.jsonl"):
+        Path(broken).write_text("{}\n")
+    assert main(["data", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.jsonl", "broken.parquet"]
+
+
+def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="already exists"):
+        list(write(Recipe(tasks.make("sorting"), 3), path))
+    assert path.read_text() == "mine"

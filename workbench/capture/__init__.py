@@ -1,0 +1,188 @@
+"""From a hooked model and batches to `Capture`s: only the activations asked for, one batch in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from workbench.models import Decoder
+from workbench.models.attention import Attention
+from workbench.tasks import Batch, Task, Truth
+from workbench.util.seeds import generator
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The facts of a model that instruments need beside its activations.
+
+    Attributes:
+        name: what to call the model in captions (the run's folder name).
+        task: what it was trained on.
+        encoder: `[d_vocab, d_model]`, rows of the embedding: the encoder basis.
+        decoder: `[d_vocab, d_model]`, columns of the unembedding: the decoder basis.
+        final_norm: the norm before the unembedding, or the identity.
+        attention: the attention variant of each layer; `read(pattern, v)` says what a layer does with a pattern.
+        unembed_bias: `[d_vocab]`, what the unembedding adds; None where it adds nothing.
+    """
+
+    name: str
+    task: Task
+    encoder: Float[Tensor, "d_vocab d_model"]
+    decoder: Float[Tensor, "d_vocab d_model"]
+    final_norm: Callable[[Tensor], Tensor]
+    attention: tuple[Attention, ...]
+    unembed_bias: Float[Tensor, " d_vocab"] | None = None
+
+    @classmethod
+    def of(cls, model: Decoder, task: Task, name: str) -> Subject:
+        """The facts of a decoder (not of its hooked copy)."""
+        return cls(
+            name=name,
+            task=task,
+            encoder=model.token_embedding.weight.detach(),
+            decoder=model.unembedding.weight.detach(),
+            final_norm=model.final_norm,
+            attention=tuple(module for module in model.modules() if isinstance(module, Attention)),
+            unembed_bias=None if model.unembedding.bias is None else model.unembedding.bias.detach(),
+        )
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.attention)
+
+
+def sample_truth(subject: Subject) -> Truth:
+    """The truth of a few sequences of the task: which labels and hops it offers."""
+    return _sample_truth(subject.task)
+
+
+@lru_cache(maxsize=32)
+def _sample_truth(task: Task) -> Truth:
+    return task.truth(task.sample(4, generator(0, "what truth offers")).tokens)
+
+
+LOGITS = "unembed.hook_out"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Named activations of one batch, with the batch, its truth and the model they came from.
+
+    Attributes:
+        activations: TransformerLens hook name -> tensor; residuals `[batch, pos, d_model]`
+            (`blocks.0.hook_resid_mid`), patterns `[batch, head, query, key]` (`blocks.0.attn.hook_pattern`), logits
+            `[batch, pos, class]` (`unembed.hook_out`).
+        batch: what the model ran on.
+        subject: facts of the model.
+        given_truth: what to hold the activations against, if not the truth of the batch's own tokens.
+    """
+
+    activations: Mapping[str, Tensor]
+    batch: Batch
+    subject: Subject
+    given_truth: Truth | None = None
+
+    @cached_property
+    def truth(self) -> Truth:
+        """The task's truth, found when first asked for: it can cost more than the forward pass."""
+        return self.subject.task.truth(self.batch.tokens) if self.given_truth is None else self.given_truth
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.activations:
+            raise ValueError(f"{name!r} was not captured; there is: {', '.join(self.activations) or 'nothing'}")
+        return self.activations[name]
+
+    @property
+    def logits(self) -> Float[Tensor, "batch pos class"]:
+        """The main head's logits, if they were captured."""
+        return self[LOGITS]
+
+
+def capture(model: TransformerBridge | Decoder, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
+    """Run one batch and keep the named activations; see `visit`."""
+    activations: dict[str, Tensor] = {}
+    visit(model, batch.tokens, names, activations.__setitem__)
+    return Capture(activations, batch, subject)
+
+
+@torch.no_grad()
+def visit(
+    model: TransformerBridge | Decoder,
+    tokens: Int[Tensor, "batch pos"],
+    names: Iterable[str],
+    see: Callable[[str, Tensor], None],
+) -> None:
+    """Run one batch and hand over each named activation when it is computed; the forward pass stops after the last.
+
+    What is not asked for is not kept, and neither is what was handed over, unless `see` keeps it.
+
+    Args:
+        model: the hooked model; or the decoder itself, which is faster and has the residual and the logits only.
+        tokens: its input.
+        names: TransformerLens hook names.
+        see: called with a name and its activation, once for each name, in the order of the forward pass.
+
+    Raises:
+        ValueError: if a name is not one of the model's hook points.
+    """
+    names = set(names)
+    if isinstance(model, Decoder):
+        _visit_decoder(model, tokens, names, see)
+    elif names:
+        _visit_hooked(model, tokens, names, see)
+
+
+def _visit_decoder(model: Decoder, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]) -> None:
+    unknown = sorted(names - {*model.activation_names, LOGITS})
+    if unknown:
+        exists = ", ".join([*model.activation_names, LOGITS])
+        raise ValueError(f"a decoder has no {unknown[0]!r} (its hooked copy may); there is: {exists}")
+    residual = names - {LOGITS}
+    was_training = model.training
+    model.eval()
+    try:
+        for name, activation in model.walk(tokens):
+            if name in residual:
+                see(name, activation)
+                residual.discard(name)
+            if not residual and LOGITS not in names:
+                return
+        see(LOGITS, model.unembedding(activation))
+    finally:
+        model.train(was_training)
+
+
+class _Enough(BaseException):  # not an error, and no handler of errors on the way should take it
+    """Everything asked for has been seen."""
+
+
+def _visit_hooked(
+    model: TransformerBridge, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]
+) -> None:
+    for name in sorted(names):
+        if name not in model.hook_dict:
+            n_layers = model.cfg.n_layers
+            raise ValueError(f"the model has no hook point {name!r}; its layers are blocks.0 to blocks.{n_layers - 1}")
+    waiting = set(names)
+
+    def seen(activation: Tensor, hook: Any, name: str) -> None:
+        see(name, activation)
+        waiting.discard(name)
+        if not waiting:
+            raise _Enough
+
+    try:
+        with model.hooks(fwd_hooks=[(name, partial(seen, name=name)) for name in sorted(names)]):
+            model(tokens)
+    except _Enough:
+        return
+    assert not waiting, f"never reached: {sorted(waiting)}"

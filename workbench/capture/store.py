@@ -1,0 +1,190 @@
+"""Captures on disk, for more activations than fit in memory: written batch by batch, read by slice.
+
+index.json                 what is there; written last, so that a folder without it was never finished
+shard-00000.safetensors    one batch: its activations, tokens, targets and loss mask
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from workbench.capture import Capture, Subject, capture
+from workbench.models import Decoder
+from workbench.tasks import Batch
+from workbench.util.files import new_folder
+from workbench.util.messages import one_line
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+INDEX = "index.json"
+
+
+class Index(BaseModel):
+    """The contents of a store."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    model: str = Field(description="the name of the model that was captured")
+    names: tuple[str, ...] = Field(description="hook names of the activations")
+    shards: tuple[int, ...] = Field(description="sequences in each shard")
+    heads: tuple[str, ...] = Field(description="the output head of each shard's batch")
+
+
+class CaptureStore:
+    """A folder of captures. `store["blocks.0.hook_resid_mid", 100:200]` reads those rows and nothing else.
+
+    Raises:
+        ValueError: if the folder holds no finished store, or a damaged one.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        try:
+            self.index = Index.model_validate_json((self.folder / INDEX).read_bytes())
+        except FileNotFoundError:
+            raise ValueError(f"{self.folder} holds no captures: it has no {INDEX}") from None
+        except ValidationError as error:
+            raise ValueError(f"{self.folder / INDEX} is damaged: {one_line(error, Index)}") from None
+        missing = [i for i in range(len(self.index.shards)) if not self._shard(i).is_file()]
+        if missing or len(self.index.heads) != len(self.index.shards):
+            raise ValueError(f"{self.folder} is damaged: {len(missing)} of {len(self.index.shards)} shards are missing")
+        self._ends = list(accumulate(self.index.shards))
+
+    @classmethod
+    def write(
+        cls,
+        folder: str | Path,
+        model: TransformerBridge | Decoder,
+        subject: Subject,
+        batches: Iterable[Batch],
+        names: Iterable[str],
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> CaptureStore:
+        """Capture every batch into a new folder, one batch in memory at a time.
+
+        What is interrupted leaves nothing behind.
+
+        Args:
+            folder: where; it must not exist.
+            model: the hooked model, or the decoder itself for residuals and logits (see `capture.visit`).
+            subject: the model's facts.
+            batches: its inputs, which may be drawn as they are needed.
+            names: TransformerLens hook names.
+            dtype: store floating-point activations in this type; by default in their own.
+
+        Raises:
+            ValueError: if the folder exists, there is no batch, or a name is not one of the model's hook points.
+        """
+        folder, names = Path(folder), sorted(set(names))
+        if folder.exists():
+            raise ValueError(f"{folder} exists already; captures go into a new folder")
+        shards: list[int] = []
+        heads: list[str] = []
+        with new_folder(folder) as made:
+            for batch in batches:
+                tensors = _tensors(capture(model, subject, batch, names), dtype)
+                save_file(tensors, made / f"shard-{len(shards):05d}.safetensors")
+                shards.append(len(batch))
+                heads.append(batch.head)
+            if not shards:
+                raise ValueError("there is nothing to capture: no batch was given")
+            index = Index(model=subject.name, names=tuple(names), shards=tuple(shards), heads=tuple(heads))
+            (made / INDEX).write_text(index.model_dump_json(indent=1), encoding="utf-8")
+        return cls(folder)
+
+    def __len__(self) -> int:
+        """Sequences."""
+        return self._ends[-1]
+
+    def _shard(self, number: int) -> Path:
+        return self.folder / f"shard-{number:05d}.safetensors"
+
+    def __getitem__(self, key: tuple[str, slice | int]) -> Tensor:
+        """Rows of an activation, or of `tokens`, `targets` or `loss_mask`; a single row loses its first axis.
+
+        Rows from batches of different lengths are padded with zeros on the right to the longest among them.
+
+        Raises:
+            ValueError: if there is no such activation, or the slice has a step.
+            IndexError: if there is no such row.
+        """
+        name, rows = key
+        known = (*self.index.names, *BATCH)
+        if name not in known:
+            raise ValueError(f"{name!r} was not captured; there is: {', '.join(known)}")
+        if isinstance(rows, int):
+            row = rows + len(self) if rows < 0 else rows
+            if not 0 <= row < len(self):
+                raise IndexError(f"there is no row {rows}; the store has {len(self)}")
+            return self[name, row : row + 1][0]
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise ValueError(f"rows are read in one run, without a step of {step}")
+        first = bisect_right(self._ends, start)
+        if start >= stop:
+            return self._read(min(first, len(self._ends) - 1), name, 0, 0)
+        parts = []
+        for number in range(first, len(self._ends)):
+            begin = self._ends[number] - self.index.shards[number]
+            if begin >= stop:
+                break
+            parts.append(self._read(number, name, max(start - begin, 0), min(stop - begin, self.index.shards[number])))
+        return _padded(parts)
+
+    def _read(self, number: int, name: str, start: int, stop: int) -> Tensor:
+        try:
+            with safe_open(self._shard(number), framework="pt") as shard:
+                return shard.get_slice(name)[start:stop]
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{self._shard(number)} is damaged: {error}") from None
+
+    def captures(self, subject: Subject) -> Iterator[Capture]:
+        """Every batch as it was captured, for any instrument, without running the model.
+
+        Raises:
+            ValueError: if the subject is another model than the one captured.
+        """
+        if subject.name != self.index.model:
+            raise ValueError(f"these are captures of {self.index.model!r}, not of {subject.name!r}")
+        for number, n in enumerate(self.index.shards):
+            read = {name: self._read(number, name, 0, n) for name in (*self.index.names, *BATCH)}
+            tokens, targets, loss_mask = (read.pop(name) for name in BATCH)
+            batch = Batch(tokens, targets, loss_mask, self.index.heads[number])
+            yield Capture(read, batch, subject)
+
+
+BATCH = ("tokens", "targets", "loss_mask")
+
+
+def _tensors(seen: Capture, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    def stored(x: Tensor) -> Tensor:
+        return (x.to(dtype) if dtype is not None and x.is_floating_point() else x).contiguous().cpu()
+
+    activations = {name: stored(x) for name, x in seen.activations.items()}
+    return activations | {name: getattr(seen.batch, name).contiguous().cpu() for name in BATCH}
+
+
+def _padded(parts: list[Tensor]) -> Tensor:
+    """Parts one after the other, each padded with zeros to the longest in every further axis."""
+    sizes = [max(axis) for axis in zip(*(part.shape[1:] for part in parts), strict=True)]
+
+    def pad(part: Tensor) -> Tensor:
+        missing: list[Any] = []
+        for size, wanted in zip(reversed(part.shape[1:]), reversed(sizes), strict=True):
+            missing += [0, wanted - size]
+        return torch.nn.functional.pad(part, missing) if any(missing) else part
+
+    return torch.cat([pad(part) for part in parts])

@@ -1,0 +1,75 @@
+"""Single held-out inputs to look at: any, or those that a model finds hard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.models import Decoder
+from workbench.objectives.next_token import next_token
+from workbench.tasks import Batch, Task, correct, counted, once_each
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
+
+POOL = 64  # inputs drawn, among the distinct ones of which the hard ones are looked for
+
+WHICH = {
+    "any": "any input",
+    "wrong": "only with a wrong answer",
+    "hardest": "hardest first, by the loss",
+    "easiest": "easiest first, by the loss",
+}
+"""Which inputs to look at -> the same in words."""
+
+
+@torch.no_grad()
+def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", **condition: Any) -> Batch:
+    """One held-out input of a task, the same for the same arguments.
+
+    Args:
+        model: whose answers decide which inputs are wrong or hard.
+        task: what to sample.
+        number: which one, from 0. Among `any`, it is the seed; otherwise a place in the order among 64 inputs, of which
+            those that were drawn twice count once.
+        which: `any`; `wrong`, those with a wrong answer, the largest loss first; `hardest`, `easiest`.
+        condition: narrows the draw, as for `task.sample`.
+
+    Raises:
+        ValueError: if there is no such choice or condition, or are fewer such inputs.
+    """
+    lookup(WHICH, which, "choice of inputs")
+    if number < 0:
+        raise ValueError(f"inputs are numbered from 0, not {number}")
+    if which == "any":
+        return task.sample(1, generator(number, "example"), split="test", **condition)
+    pool = once_each(task, task.sample(POOL, generator(0, "examples"), split="test", **condition))
+    logits = model.eval()(pool.tokens)
+    loss = _losses(logits, pool)
+    order = loss.argsort(descending=which != "easiest", stable=True)
+    if which == "wrong":
+        wrong = ((correct(logits, pool) < 1) & pool.loss_mask).any(-1)
+        order = order[wrong[order]]
+    if number >= len(order):
+        inputs = f"{POOL} inputs" + (f" ({counted(POOL, len(pool))})" if len(pool) < POOL else "")
+        raise ValueError(
+            f"of {inputs} {len(order) or 'none'} {'has' if len(order) == 1 else 'have'} a wrong answer"
+            + (f"; their numbers are 0 to {len(order) - 1}" if len(order) else ", so there is no failure to show")
+            if which == "wrong"
+            else f"these inputs are numbered 0 to {len(order) - 1}, not {number}"
+        )
+    chosen = int(order[number])
+    found = pool[chosen : chosen + 1]
+    width = int(task.lengths(found.tokens).max())
+    return Batch(found.tokens[:, :width], found.targets[:, :width], found.loss_mask[:, :width], found.head)
+
+
+def _losses(logits: Tensor, pool: Batch) -> Float[Tensor, " batch"]:
+    """Each input's own loss; 0 where nothing is scored."""
+    each = [
+        next_token(logits[i : i + 1], pool[i : i + 1]) if pool.loss_mask[i].any() else torch.zeros(())
+        for i in range(len(pool))
+    ]
+    return torch.stack(each)

@@ -1,0 +1,160 @@
+"""A run over training: everything that is measured of it, at every checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.learning_curves import events
+from workbench.interventions import Head
+from workbench.measurement import Measurement
+from workbench.runs import Run
+
+NULL = "mismatched"  # an untrained model is the first checkpoint
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was measured of a run as of one step.
+
+    Attributes:
+        step: which.
+        measured: instrument or mechanism -> its mean over examples, with interval and n.
+        controls: the same measures beside the truth of other examples.
+        head: the layer and head whose attention is shown, and whose mass on gold paths is `gold_mass` in both.
+    """
+
+    step: int
+    measured: dict[str, Measurement]
+    controls: dict[str, Measurement]
+    head: Head | None
+
+    @staticmethod
+    def of(one: Inspected, step: int) -> Moment:
+        """What of an inspection of the run at that step goes into a timeline."""
+        controls = {name: nulls[NULL] for name, nulls in one.controls.items() if NULL in nulls}
+        gold = {} if one.gold_mass is None else {"gold_mass": one.gold_mass}
+        control = {} if one.gold_mass_control is None else {"gold_mass": one.gold_mass_control}
+        return Moment(step, one.measured | gold, controls | control, one.shown_head)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A run's measurements with a new first dim, `step`.
+
+    Attributes:
+        run: the run.
+        name: what to call it.
+        steps: its checkpoints, then its end.
+        measured: instrument or mechanism -> its mean over examples at every step, with interval and n.
+        controls: the same measures beside the truth of other examples.
+        head: the layer and head whose attention is shown.
+        events: (step, what happened there), of what the run's log notes.
+    """
+
+    run: Run
+    name: str
+    steps: list[int]
+    measured: dict[str, Measurement]
+    controls: dict[str, Measurement]
+    head: Head | None
+    events: list[tuple[int, str]]
+
+    def all(self) -> dict[str, Measurement]:
+        """Every measurement under the name of its file."""
+        return self.measured | {f"{name}-{NULL}": m for name, m in self.controls.items()}
+
+
+def checkpoints(run: Run) -> list[int]:
+    """The steps of a run's checkpoints before its end.
+
+    Raises:
+        ValueError: if the run does not say at which step its latest weights were saved.
+    """
+    last = run.step()
+    return [step for step in run.checkpoints() if step < last]
+
+
+def moment(run: Run, step: int | None = None, **how: Any) -> Moment:
+    """Measure a run as of one checkpoint, or its end, on held-out sequences; no model is edited.
+
+    Args:
+        run: the run.
+        step: the checkpoint's; by default the end.
+        how: as for `inspect_run`: n, seed, and name, only, settings, head, conditions.
+
+    Raises:
+        ValueError: as `inspect_run`; if there is no such checkpoint, or it is damaged.
+    """
+    return Moment.of(
+        inspect_run(run, step=step, nulls=(NULL,), causal=False, **how), run.step() if step is None else step
+    )
+
+
+def measure(run: Run, *, progress: bool = False, **how: Any) -> Timeline:
+    """Measure a run at its end and at every checkpoint, on the same sequences.
+
+    The head whose attention is shown is the one that is best at the end, at every step, unless one is given.
+
+    Args:
+        run: the run.
+        progress: show a progress bar on standard error.
+        how: as for `moment`: n, seed, and name, only, settings, head, conditions.
+
+    Raises:
+        ValueError: if the run has no checkpoints, and as `moment`.
+    """
+    check_checkpoints(run)
+    return _through(run, moment(run, **how), progress, how)
+
+
+def follow(last: Inspected, *, progress: bool = False, **how: Any) -> Timeline:
+    """`measure` for a run that is already inspected at its end.
+
+    Args:
+        last: the run inspected at its end, with the same n, seed, names, settings and conditions.
+        progress: show a progress bar on standard error.
+        how: as for `moment`.
+
+    Raises:
+        ValueError: if the run has no checkpoints, and as `moment`.
+    """
+    check_checkpoints(last.run)
+    return _through(last.run, Moment.of(last, last.run.step()), progress, {**how, "name": last.name})
+
+
+def _through(run: Run, last: Moment, progress: bool, how: Mapping[str, Any]) -> Timeline:
+    name = how.get("name") or run.name
+    kept = track(checkpoints(run), f"{escape(name)} over training", console=Console(stderr=True), disable=not progress)
+    return join(run, [*(moment(run, step, **{**how, "head": last.head}) for step in kept), last], name)
+
+
+def check_checkpoints(run: Run) -> None:
+    """Raise ValueError, which says how to get them, if a run has no checkpoints before its end."""
+    if not checkpoints(run):
+        raise ValueError(
+            f"{run.path} has no checkpoints to draw a timeline of; train it with --checkpoint_count 20 (log-spaced), "
+            "--checkpoint_every 100, or --checkpoint_at '[0.5, 0.9]' (accuracies)"
+        )
+
+
+def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeline:
+    """A timeline of moments of one run, measured alike and in order of their steps.
+
+    Args:
+        run: the run.
+        moments: the last one decides what is in the timeline.
+        name: what to call the run; by default its folder's name.
+    """
+    last, steps = moments[-1], [one.step for one in moments]
+    measured, controls = (
+        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in found}
+        for which, found in (("measured", last.measured), ("controls", last.controls))
+    )
+    return Timeline(run, name or run.name, steps, measured, controls, last.head, events(run))

@@ -1,0 +1,1 @@
+"""Instruments of the answers: how often they are right."""

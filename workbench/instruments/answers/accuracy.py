@@ -1,0 +1,40 @@
+"""Accuracy by group: how right the answers are by length, depth or digit, whichever the task breaks down by.
+
+Shows: where a model fails. Does not show: how sure it was, or how it got there. Control: the same logits beside the
+answers of other examples (`mismatched`), which is what the task's regularities alone are worth.
+"""
+
+from __future__ import annotations
+
+from workbench.capture import LOGITS, Capture, Subject
+from workbench.measurement import Measurement
+
+CONTROLS = ("mismatched",)
+
+
+def why_not(subject: Subject) -> str | None:
+    """It can be measured on every model and task."""
+    return None
+
+
+def needs(subject: Subject) -> list[str]:
+    """The logits alone."""
+    return [LOGITS]
+
+
+def measure(capture: Capture) -> Measurement:
+    """The task's accuracy of each example in each group: dims the group's name (`depth`, `length`, ...), `example`.
+
+    NaN where an example has no answer in a group. What counts as one answer is the task's `unit`.
+    """
+    task = capture.subject.task
+    values = task.accuracy_by_group(capture.logits.cpu(), capture.batch, capture.truth).T.double().numpy()
+    return Measurement(
+        name=f"Accuracy by {task.group}",
+        values=values,
+        dims=(task.group, "example"),
+        coords={task.group: task.groups, "example": range(values.shape[1])},
+        units="share",
+        settings={"model": capture.subject.name, "unit": task.unit},
+        caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}.",
+    )

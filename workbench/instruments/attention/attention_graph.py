@@ -1,0 +1,198 @@
+"""Attention as a graph: the share of each head's mass that lies on the task's gold paths, in one hop and in all.
+
+Shows: whether a head's pattern, or the matrix that its layer really applies to the values (for ChaCAL the resolvent
+(1−γ) A (I − γ A_s)⁻¹; ChaCAL, Eq. 5), points from each position to its true ancestors. Does not show: what is read
+there (the values may hold nothing of use), paths across layers, or that the model needs the head. Control: the same
+score against the gold edges of other examples (`mismatched`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from workbench.capture import Capture, Subject, sample_truth
+from workbench.measurement import Measurement
+
+MATRICES = ("pattern", "resolvent")
+
+Edge = tuple[int, int, int]
+"""A gold edge of one example: hop, query position, key position."""
+
+CONTROLS = ("mismatched", "untrained", "random_graph")
+
+
+def why_not(subject: Subject) -> str | None:
+    """Why there is nothing to measure, in one line; None if there is."""
+    if not sample_truth(subject).n_hops:
+        return f"the task {subject.task.name} has no graph"
+    return None
+
+
+def needs(subject: Subject) -> list[str]:
+    """Every layer's attention pattern."""
+    return [pattern_name(layer) for layer in range(subject.n_layers)]
+
+
+def pattern_name(layer: int) -> str:
+    return f"blocks.{layer}.attn.hook_pattern"
+
+
+def pattern(capture: Capture, layer: int) -> Float[Tensor, "batch head query key"]:
+    """A layer's pattern A, in float32 or better."""
+    A = capture[pattern_name(layer)]
+    return A.to(torch.promote_types(A.dtype, torch.float32))
+
+
+def resolvent(capture: Capture, layer: int) -> Float[Tensor, "batch head query key"]:
+    """The matrix that a layer applies to its values, rows scaled to sum to 1; the pattern, for most variants."""
+    return unit_rows(capture.subject.attention[layer].mixing_matrix(pattern(capture, layer)))
+
+
+def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
+    """Rows scaled to sum to 1; a row of zeros stays one."""
+    total = matrix.sum(-1, keepdim=True)
+    return matrix / torch.where(total == 0, 1.0, total)
+
+
+def mass_on(
+    matrix: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
+) -> Float[Tensor, "head batch"]:
+    """Each row's mass on gold keys, averaged over the queries that have any; NaN for an example without."""
+    gold = gold.to(matrix.device)
+    mass = torch.where(gold[:, None], matrix, 0.0).sum(-1)
+    queries = gold.any(-1)[:, None]
+    return ((mass * queries).sum(-1) / queries.sum(-1)).transpose(0, 1)
+
+
+def measure(capture: Capture) -> Measurement:
+    """Share of mass on gold ancestors, at any hop: dims `matrix`, `layer`, `head`, `example`.
+
+    Rows are scaled to sum to 1; averaged over query positions of depth 1 or more (those with a gold edge). The
+    `resolvent` of a variant that applies its pattern as it is equals its `pattern`.
+    """
+    n, n_pos = capture.batch.tokens.shape
+    gold = capture.truth.adjacency(n, n_pos)
+    layers = range(capture.subject.n_layers)
+    values = [
+        [mass_on(unit_rows(pattern(capture, layer)), gold).cpu().numpy() for layer in layers],
+        [mass_on(resolvent(capture, layer), gold).cpu().numpy() for layer in layers],
+    ]
+    return Measurement(
+        name="Attention on gold paths",
+        values=np.array(values, dtype=float),
+        dims=("matrix", "layer", "head", "example"),
+        coords={"matrix": MATRICES, "layer": layers, "head": range(len(values[0][0])), "example": range(n)},
+        units="share",
+        settings={"model": capture.subject.name},
+        caption="Share of each query's attention mass on its true ancestors at any hop, over queries that have one. "
+        "It says where a head looks, not what it reads there nor whether the model needs it.",
+    )
+
+
+def best_head(selection: Measurement, matrix: str = "resolvent") -> tuple[int, int]:
+    """The layer and head with the most mass on gold paths, on average over the examples.
+
+    Raises:
+        ValueError: if no example has a gold edge, so that no head can be chosen.
+    """
+    mean = selection.select(matrix=matrix).mean("example").values
+    if np.isnan(mean).all():
+        raise ValueError("no head can be chosen: none of these examples has a gold edge")
+    layer, head = divmod(int(np.nanargmax(mean)), mean.shape[1])
+    return selection.coords["layer"][layer], selection.coords["head"][head]
+
+
+def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "resolvent") -> Measurement:
+    """One head's mean share on gold paths, with its interval.
+
+    Where it is the best head, it should have been chosen (`best_head`) on other examples than these.
+
+    Returns a single number (no dims); `layer` and `head` are in its settings.
+    """
+    layer, number = head
+    return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
+
+
+def gold_edges(capture: Capture, example: int) -> list[Edge]:
+    """One example's gold edges as (hop, query position, key position)."""
+    rows = capture.truth.edges[capture.truth.edges[:, 0] == example]
+    return [(hop, query, key) for _, hop, query, key in rows.tolist()]
+
+
+def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int = 3) -> Measurement:
+    """One head's matrices on one example: the pattern, its powers up to `n_hops`, the resolvent.
+
+    Dims `matrix` (`pattern`, `A²`, …, `resolvent`), `query`, `key`; over the example's real tokens, labelled
+    `position:word`. The resolvent's rows are scaled to sum to 1, and so are the pattern's before it is multiplied with
+    itself, where a variant's do not.
+
+    Raises:
+        ValueError: if there is no such example, layer or head.
+    """
+    check_place(capture, example, layer, head)
+    names = position_names(capture, example)
+    length = len(names)
+    A = pattern(capture, layer)[example : example + 1]
+    found = {"pattern": A[0, head]}
+    for hop in range(2, n_hops + 1):
+        found[power_name(hop)] = torch.linalg.matrix_power(unit_rows(A[0, head]), hop)
+    mixing = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
+    found["resolvent"] = mixing[0, head]
+    return Measurement(
+        name=f"Attention of layer {layer}, head {head}",
+        values=np.stack([matrix[:length, :length].cpu().numpy() for matrix in found.values()]),
+        dims=("matrix", "query", "key"),
+        coords={"matrix": list(found), "query": names, "key": names},
+        units="share",
+        settings={"model": capture.subject.name, "layer": layer, "head": head, "example": example},
+        caption="How much of each key's value a query reads: by the pattern in one step, by its powers in as many, by "
+        "the resolvent (rows scaled to sum to 1) in all the layer applies.",
+    )
+
+
+def check_place(capture: Capture, example: int, layer: int, head: int) -> None:
+    """Raise ValueError if the capture has no such example, layer or head."""
+    n, n_heads = pattern(capture, layer).shape[:2]
+    if not 0 <= example < n:
+        raise ValueError(f"there is no example {example}; the batch has {n}")
+    if not 0 <= head < n_heads:
+        raise ValueError(f"there is no head {head}; layer {layer} has {n_heads}, from 0")
+
+
+def position_names(capture: Capture, example: int) -> list[str]:
+    """One example's real tokens as `position:word`."""
+    task, tokens = capture.subject.task, capture.batch.tokens[example]
+    length = int(task.lengths(tokens[None])[0])
+    return [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]
+
+
+def power_name(hop: int) -> str:
+    """`A²` for 2, `A¹²` for 12."""
+    return "A" + str(hop).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def hop_of(matrix: str) -> int | None:
+    """How many hops a matrix of `matrices` walks: 1 for the pattern, 2 for `A²`; None for the resolvent (all).
+
+    Raises:
+        ValueError: if it is not the name of one.
+    """
+    if matrix == "resolvent":
+        return None
+    if matrix == "pattern":
+        return 1
+    digits = matrix.removeprefix("A").translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
+    if not matrix.startswith("A") or not digits.isdecimal():
+        raise ValueError(f"there is no matrix {matrix!r}; there is: pattern, A², A³, …, resolvent")
+    return int(digits)
+
+
+def matrix_in_words(matrix: str) -> str:
+    """`attention pattern A`, `A²: two steps`, … for the name of one of `matrices`."""
+    hop = hop_of(matrix)
+    if hop is None:
+        return "all that the layer applies"
+    return "attention pattern A" if hop == 1 else f"{matrix}: {hop} steps at once"

@@ -1,0 +1,129 @@
+"""Graph measures: how far each head's attention reaches, how it gathers on few keys, and by how many steps it reads.
+
+Shows, of each head: `reach`, the share of earlier positions that can be reached by following edges of at least a
+threshold; `largest key`, the share of all attention to earlier positions that goes to one key (1: a hub or sink);
+`gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
+(1 for a layer that applies its pattern as it is, more for ChaCAL; a variant says it itself). Does not show: whether the
+edges are right (see `path_mass`), or that what they carry is used. Causal attention alone has high values: early keys
+are open to more queries. Control: fresh weights (`untrained`) and attention drawn at random (`random_graph`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
+from workbench.measurement import Measurement
+
+__all__ = ["CONTROLS", "MEASURES", "measure", "needs", "why_not"]
+
+CONTROLS = ("untrained", "random_graph")
+MEASURES = {
+    "reach": "share of earlier positions",
+    "largest key": "share of attention received",
+    "gini": "index in [0, 1]",
+    "path length": "steps",
+}
+"""Each measure with its unit."""
+
+
+def why_not(subject: Subject) -> str | None:
+    """Every model with attention has these."""
+    return None
+
+
+def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
+    """Four measures of each head's graph on each example: dims `measure`, `layer`, `head`, `example`.
+
+    All are of the pattern, its rows scaled to sum to 1 where a variant's do not (but for path length, where the scale
+    of what is read in two steps beside one step is the variant's own), over the example's real positions; a position's
+    attention to itself is no edge, but counts as a step where a layer reads it. Reach and path length are means over
+    all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `gini`, no
+    attention to earlier ones; path length also where a layer's variant does not say by how many steps it reads, which
+    the settings then tell under `not told`. Units differ by measure: see `MEASURES`.
+
+    Args:
+        capture: with every layer's pattern.
+        threshold: the smallest share of a row that counts as an edge, for `reach`.
+
+    Raises:
+        ValueError: if the threshold is not in (0, 1].
+    """
+    if not 0 < threshold <= 1:
+        raise ValueError(f"the threshold must be in (0, 1], not {threshold}")
+    tokens = capture.batch.tokens
+    real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
+    layers = range(capture.subject.n_layers)
+    by_layer, silent = [], {}
+    for layer, attention in zip(layers, capture.subject.attention, strict=True):
+        A = pattern(capture, layer).cpu()
+        A = torch.where((real[:, :, None] & real[:, None, :])[:, None], A, 0.0).double()
+        shares = unit_rows(A)
+        received = shares.tril(-1).sum(-2)
+        later = real.clone()
+        later[:, 0] = False
+        steps = torch.full_like(A[..., 0], torch.nan)
+        if attention.why_no_steps:
+            silent[f"path length, layer {layer}"] = attention.why_no_steps
+        else:
+            steps = attention.path_length(A)
+        found = [
+            mean_over(reach(shares, threshold), later[:, None]),
+            received.amax(-1) / received.sum(-1),
+            gini(received, real),
+            mean_over(steps, later[:, None] & steps.isfinite()),
+        ]
+        by_layer.append(torch.stack(found).transpose(1, 2).numpy())
+    values = np.stack(by_layer, axis=1)
+    return Measurement(
+        name="Graph measures",
+        values=values,
+        dims=("measure", "layer", "head", "example"),
+        coords={
+            "measure": list(MEASURES),
+            "layer": layers,
+            "head": range(values.shape[2]),
+            "example": range(len(tokens)),
+        },
+        units="see measure",
+        settings={"model": capture.subject.name, "threshold": threshold, "units": MEASURES}
+        | ({"not told": silent} if silent else {}),
+        caption="Reach: share of earlier positions reached over edges of at least the threshold. Largest key: share of "
+        "all attention to earlier positions that one key receives; gini: how unequally keys receive it. Path length: "
+        "mean number of steps behind what is read. None of them says whether the edges are right.",
+    )
+
+
+def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
+    """Of each position, the share of earlier ones reached along edges of at least the threshold; 0 for the first.
+
+    (I − B/2)⁻¹ with B the edges as 0 and 1 is Σ_h (B/2)^h, positive exactly where there is a path: sums of positive
+    numbers that stay within float64 (paths of n steps weigh 2⁻ⁿ, and (3/2)ⁿ bounds the sum) for n up to 1000.
+    """
+    edges = (A.tril(-1) >= threshold).double()
+    identity = torch.eye(A.shape[-1], dtype=torch.float64).expand_as(edges)
+    paths = torch.linalg.solve_triangular(-edges / 2, identity, upper=False, unitriangular=True)
+    reached = (paths.tril(-1) > 0).sum(-1)
+    return reached / torch.arange(A.shape[-1]).clamp(min=1)
+
+
+def gini(received: Float[Tensor, "batch head key"], real: Bool[Tensor, "batch key"]) -> Float[Tensor, "batch head"]:
+    """Gini coefficient over the real keys but the last, which no later position can read; others must be 0.
+
+    G = Σ_r (2r − n − 1) x_r / (n Σ x), with x in rising order and r the rank from 1.
+    """
+    n = (real.sum(-1) - 1)[:, None, None]
+    ordered = received.sort(-1).values  # what is not a key is 0, and so comes first
+    rank = torch.arange(1, received.shape[-1] + 1) - (received.shape[-1] - n)
+    return ((2 * rank - n - 1) * ordered).sum(-1) / (n[..., 0] * ordered.sum(-1))
+
+
+def mean_over(
+    values: Float[Tensor, "batch head pos"], chosen: Bool[Tensor, "#batch #head pos"]
+) -> Float[Tensor, "batch head"]:
+    """Mean over the chosen positions; NaN where there is none."""
+    return torch.where(chosen, values, 0.0).sum(-1) / chosen.sum(-1)

@@ -1,0 +1,102 @@
+"""Head roles: how far each head does one of the things heads are known to do, by the task's truth and by the tokens.
+
+Shows: the share of a head's pattern on the task's gold edges one hop away (`gold precision`), the share of these edges
+among its strongest keys (`gold recall`), and its mass on the position before (`previous token`), on earlier positions
+with the same token (`duplicate token`), on what followed them (`induction`), on the position itself and on the first.
+Roles overlap: one key can be several of these. Does not show: what the head writes, or that the model needs it.
+Control: attention drawn at random (`random_graph`), which on average is uniform attention and so the chance level of
+every role; fresh weights (`untrained`); other examples' truth and tokens (`mismatched`), which leaves `previous token`,
+`own position` and `first token` as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows
+from workbench.measurement import Measurement
+from workbench.util.ties import on_top
+
+__all__ = ["CONTROLS", "ROLES", "measure", "needs", "role_keys", "why_not"]
+
+CONTROLS = ("mismatched", "untrained", "random_graph")
+ROLES = (
+    "gold precision",
+    "gold recall",
+    "previous token",
+    "duplicate token",
+    "induction",
+    "own position",
+    "first token",
+)
+
+
+def why_not(subject: Subject) -> str | None:
+    """Every model with attention has roles; where the task has no graph, those of gold edges are not a number."""
+    return None
+
+
+def measure(capture: Capture) -> Measurement:
+    """Each role of each head on each example: dims `role`, `layer`, `head`, `example`.
+
+    All but `gold recall` are the mean mass of a query on the role's keys, over the queries that have one, so that a
+    head which does nothing else scores 1. (TransformerLens's `detect_head` divides by all queries: its score is this
+    one times the share of queries that have such a key.) `gold recall` is the share of gold edges whose key is among
+    the row's m largest, m the number of gold keys of that query. NaN where an example has no such key.
+    """
+    n, n_pos = capture.batch.tokens.shape
+    gold = capture.truth.adjacency(n, n_pos, 1)
+    lengths = capture.subject.task.lengths(capture.batch.tokens).cpu()
+    keys = {"gold precision": gold, **role_keys(capture.batch.tokens.cpu(), lengths)}
+    layers = range(capture.subject.n_layers)
+    by_layer = []
+    for layer in layers:
+        A = unit_rows(pattern(capture, layer)).cpu()
+        found = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": recall(A, gold)}
+        by_layer.append(torch.stack([found[role].double() for role in ROLES]).numpy())
+    values = np.stack(by_layer, axis=1)
+    return Measurement(
+        name="Head roles",
+        values=values,
+        dims=("role", "layer", "head", "example"),
+        coords={"role": ROLES, "layer": layers, "head": range(values.shape[2]), "example": range(n)},
+        units="share",
+        settings={"model": capture.subject.name},
+        caption="Share of each query's attention on the keys of a role, over queries that have one; gold recall: share "
+        "of gold edges among as many of the strongest keys. Roles overlap, and none says that the model needs it.",
+    )
+
+
+def role_keys(
+    tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]
+) -> dict[str, Bool[Tensor, "batch query key"]]:
+    """The keys of each role that depends on tokens and positions alone, as TransformerLens's head detector has them.
+
+    Induction: the position after an earlier occurrence of the query's token, which may be the query itself.
+    """
+    place = torch.arange(tokens.shape[1])
+    real = place < lengths[:, None]
+    among = real[:, :, None] & real[:, None, :]
+    before = place < place[:, None]
+    duplicate = (tokens[:, :, None] == tokens[:, None, :]) & before
+    return {
+        "previous token": (place == place[:, None] - 1) & among,
+        "duplicate token": duplicate & among,
+        "induction": torch.nn.functional.pad(duplicate, (1, 0))[..., :-1] & among,
+        "own position": torch.eye(len(place), dtype=torch.bool) & among,
+        "first token": (place == 0) & (place[:, None] > 0) & among,
+    }
+
+
+def recall(
+    A: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
+) -> Float[Tensor, "head batch"]:
+    """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""
+    future = torch.ones(A.shape[-2:], dtype=torch.bool).triu(1)  # 0 too, but no key: never level with one
+    m = gold.sum(-1)[:, None].expand(A.shape[:-1])
+    found = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]
+    return (found.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)

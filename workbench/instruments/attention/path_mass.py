@@ -1,0 +1,138 @@
+"""Path mass: how a head's row divides between the true ancestors, hop by hop, and everything else.
+
+Shows: for the matrix that a layer really applies to its values (for ChaCAL the resolvent), or for what it would apply
+at another γ, the share of each row on the ancestor 1, 2, 3, … hops up; their sum is the mass on the gold chain. Does
+not show: what is read there, paths across layers (see `rollout`), or that the model needs them. Control: other
+examples' truth (`mismatched`), fresh weights (`untrained`), and attention drawn at random (`random_graph`), which says
+what the shape of causal attention alone is worth: much, where chains are long and sequences short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.attention.attention_graph import needs, why_not
+from workbench.instruments.attention.resolvent import resolvent
+from workbench.measurement import Measurement
+from workbench.tasks import Truth
+
+__all__ = ["CONTROLS", "REST", "best_head", "measure", "needs", "why_not"]
+
+CONTROLS = ("mismatched", "untrained", "random_graph")
+REST = ("further", "chain", "own", "elsewhere")
+"""What follows the hops on the dim `hop`: gold beyond them, all gold together, the query's own position, the rest."""
+
+
+def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None = None) -> Measurement:
+    """Shares of each row's mass: dims `layer`, `head`, `hop`, `example`.
+
+    On the dim `hop`: 1, 2, …, then `further` (gold beyond these hops), `chain` (the sum of all of these: the mass on
+    the gold chain), `own` (the query's own position) and `elsewhere`; `chain`, `own` and `elsewhere` sum to 1. A key
+    that is an ancestor by several ways counts at the shortest. Rows are scaled to sum to 1, and averaged over
+    positions of depth 1 or more; NaN for an example without any.
+
+    Args:
+        capture: with every layer's pattern.
+        n_hops: how many hops to tell apart; by default as many as this batch's truth has (give it where batches
+            differ).
+        gamma: take every pattern's resolvent at this γ (Eq. 5), whatever the layer does; by default what it applies.
+
+    Raises:
+        ValueError: if n_hops is negative or γ not in [0, 1).
+    """
+    n_hops = hops_told_apart(capture, n_hops)
+    edges = first_edges(capture.truth)
+    layers = range(capture.subject.n_layers)
+    by_layer = []
+    for layer in layers:
+        if gamma is None:
+            matrix = attention_graph.resolvent(capture, layer)
+        else:
+            matrix = resolvent(attention_graph.pattern(capture, layer), gamma, unit=True)
+        by_layer.append(shares(matrix, edges, n_hops))
+    values = np.stack(by_layer)
+    return Measurement(
+        name="Path mass by hop",
+        values=values,
+        dims=("layer", "head", "hop", "example"),
+        coords={
+            "layer": layers,
+            "head": range(values.shape[1]),
+            "hop": hop_labels(n_hops),
+            "example": range(values.shape[-1]),
+        },
+        units="share",
+        settings={"model": capture.subject.name, "n_hops": n_hops, "gamma": "the model's" if gamma is None else gamma},
+        caption="Share of each query's mass on its true ancestor h hops up, over queries that have one; chain: on all "
+        "of them. It says where a head looks, not what it reads there nor whether the model needs it.",
+    )
+
+
+def best_head(selection: Measurement) -> tuple[int, int]:
+    """The layer and head with the most mass on the gold chain, on average over the examples.
+
+    Raises:
+        ValueError: if no example has a gold edge, so that no head can be chosen.
+    """
+    chain = Measurement.stack([selection.select(hop="chain")], "matrix", ["resolvent"])
+    return attention_graph.best_head(chain)
+
+
+def hops_told_apart(capture: Capture, n_hops: int | None) -> int:
+    """As many hops as asked for, or as the truth has. Raises ValueError if that is negative."""
+    if n_hops is not None and n_hops < 0:
+        raise ValueError(f"n_hops must not be negative, and is {n_hops}")
+    return capture.truth.n_hops if n_hops is None else n_hops
+
+
+def hop_labels(n_hops: int) -> Sequence[int | str]:
+    return [*range(1, n_hops + 1), *REST]
+
+
+def first_edges(truth: Truth) -> Int[Tensor, "edge 4"]:
+    """Gold edges with each pair of positions once, at its fewest hops, and none from a position to itself."""
+    edges = truth.edges[truth.edges[:, 2] != truth.edges[:, 3]]
+    pairs, place = _distinct(edges[:, [0, 2, 3]])
+    hop = torch.full((len(pairs),), torch.iinfo(torch.long).max).scatter_reduce(0, place, edges[:, 1], "amin")
+    return torch.cat([pairs[:, :1], hop[:, None], pairs[:, 1:]], dim=1)
+
+
+def _distinct(rows: Int[Tensor, "row column"]) -> tuple[Int[Tensor, "distinct column"], Int[Tensor, " row"]]:
+    """Each row once, in order, and which of them each row is: `unique(dim=0)`, many times faster, of small numbers."""
+    sizes = (rows.amax(0) + 1).tolist() if len(rows) else [1] * rows.shape[1]
+    code = torch.zeros(len(rows), dtype=torch.long)
+    for column, size in zip(rows.unbind(-1), sizes, strict=True):
+        code = code * size + column
+    found, place = code.unique(return_inverse=True)
+    columns = []
+    for size in reversed(sizes):
+        columns.append(found % size)
+        found = found // size
+    return torch.stack(columns[::-1], dim=-1), place
+
+
+def shares(
+    matrix: Float[Tensor, "batch head query key"], edges: Int[Tensor, "edge 4"], n_hops: int
+) -> Float[np.ndarray, "head hop batch"]:
+    """How rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without such."""
+    matrix = matrix.cpu().double()
+    batch, n_heads = matrix.shape[:2]
+    example, hop, query, key = edges.unbind(-1)
+    slot = hop.clamp(max=n_hops + 1) - 1
+    by_hop = torch.zeros(batch, n_hops + 1, n_heads, dtype=torch.float64)
+    by_hop.index_put_((example, slot), matrix[example, :, query, key], accumulate=True)
+    asked, place = _distinct(edges[:, [0, 2]])[0].unbind(-1)
+    own, total = torch.zeros(2, batch, n_heads, dtype=torch.float64)
+    own.index_add_(0, asked, matrix[asked, :, place, place])
+    total.index_add_(0, asked, matrix[asked, :, place].sum(-1))
+    chain = by_hop.sum(1)
+    rest = torch.stack([chain, own, total - chain - own], dim=1)
+    n_queries = torch.bincount(asked, minlength=batch)
+    return (torch.cat([by_hop, rest], dim=1) / n_queries[:, None, None]).permute(2, 1, 0).numpy()

@@ -1,0 +1,95 @@
+"""The resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §3, Eq. 5 and 7).
+
+With A a pattern and A_s the same without its diagonal, Eq. 5 is the series Σ_h (1−γ) γ^(h−1) A A_s^(h−1): its h-th term
+holds the paths of h steps. γ = 0 leaves the pattern. What a layer of a model really applies is
+`attention_graph.resolvent`; this one asks what another γ, or a standard layer's pattern, would reach.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import check_place, pattern, position_names, unit_rows
+from workbench.measurement import Measurement
+from workbench.models.attention.chacal import ChacalAttention
+from workbench.util.lookup import lookup
+
+FORMS = {"eq5": "A outside the inverse, on the left", "eq7": "on the right"}
+
+
+def resolvent(
+    A: Float[Tensor, "*batch query key"],
+    gamma: float,
+    *,
+    form: str = "eq5",
+    n_hops: int | None = None,
+    unit: bool = False,
+) -> Float[Tensor, "*batch query key"]:
+    """What ChaCAL would apply to its values through this pattern: (1−γ) A (I − γ A_s)⁻¹ for `eq5`.
+
+    Args:
+        A: patterns.
+        gamma: γ in [0, 1).
+        form: `eq5`, or `eq7` for (I − γ A_s)⁻¹ (1−γ) A.
+        n_hops: keep the paths of so many steps at most; by default all of them, by an exact solve.
+        unit: scale rows to sum to 1.
+
+    Raises:
+        ValueError: if γ is not in [0, 1), the form is unknown or n_hops is below 1.
+    """
+    layer = chacal(gamma, form)
+    if n_hops is None:
+        matrix = layer.mixing_matrix(A.to(torch.promote_types(A.dtype, torch.float32)))
+    elif n_hops < 1:
+        raise ValueError(f"n_hops must be at least 1, not {n_hops}")
+    else:
+        matrix = torch.stack(list(islice(layer.step_terms(A), n_hops))).sum(0)
+    return unit_rows(matrix) if unit else matrix
+
+
+def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: float | None = None) -> Measurement:
+    """What one head's pattern would reach at this γ, over one example: dims `matrix` (`resolvent`), `query`, `key`.
+
+    Over the example's real tokens, labelled as by `attention_graph.matrices`; rows scaled to sum to 1.
+
+    Args:
+        capture: with the layer's pattern.
+        example: which sequence of the capture.
+        layer, head: whose pattern.
+        gamma: take the resolvent at this γ (Eq. 5), whatever the layer does; by default what it applies.
+
+    Raises:
+        ValueError: if γ is not in [0, 1), or there is no such example, layer or head.
+    """
+    check_place(capture, example, layer, head)
+    names = position_names(capture, example)
+    A = pattern(capture, layer)[example : example + 1, head : head + 1, : len(names), : len(names)]
+    if gamma is None:
+        one = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
+    else:
+        one = resolvent(A, gamma, unit=True)
+    about = {"layer": layer, "head": head, "example": example, "gamma": "the model's" if gamma is None else gamma}
+    return Measurement(
+        name=f"Resolvent of layer {layer}, head {head}",
+        values=np.asarray(one[0].cpu()),
+        dims=("matrix", "query", "key"),
+        coords={"matrix": ["resolvent"], "query": names, "key": names},
+        units="share",
+        settings={"model": capture.subject.name, **about},
+        caption="How much of each key's value a query would read by all paths of the pattern, each further step "
+        "weighing γ times as much (ChaCAL, Eq. 5). At another γ than its own no layer does this.",
+    )
+
+
+def chacal(gamma: float, form: str = "eq5") -> ChacalAttention:
+    """The variant with these settings. Raises ValueError as `resolvent` does."""
+    if not 0 <= gamma < 1:
+        raise ValueError(f"gamma must be in [0, 1) for the series to converge, not {gamma}")
+    lookup(FORMS, form, "form of the resolvent")
+    return ChacalAttention(gamma=gamma, form=form)

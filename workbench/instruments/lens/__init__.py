@@ -1,0 +1,1 @@
+"""Instruments that decode the residual's layers: logit lens, tuned lens, and how lenses agree."""

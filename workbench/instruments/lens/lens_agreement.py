@@ -1,0 +1,59 @@
+"""Agreement of a lens: how often the token decoded from each layer is the model's final one, and the right one.
+
+Shows: the layer from which on the top token stands. Does not show: how sure it was there (see `logit_lens` for the KL),
+or that later layers use it; where few tokens are possible, agreement by chance is high. Control: an untrained model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from workbench.capture import Capture
+from workbench.instruments.lens import logit_lens
+from workbench.instruments.lens.logit_lens import Translate, as_it_is, decode
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement import Measurement
+from workbench.tasks import correct
+from workbench.util.ties import agreement
+
+CONTROLS = ("untrained",)
+AGAINST = ("final", "target")
+
+needs = logit_lens.needs
+why_not = logit_lens.why_not
+
+
+@torch.no_grad()
+def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequence[str] | None = None) -> Measurement:
+    """Share of scored positions at which the lens is right: dims `against`, `point` (hook name), `example`.
+
+    `final`: the lens's top token is that of the model's output. `target`: the lens is right by the task's measure,
+    `workbench.tasks.correct`. NaN where an example scores no position.
+
+    Args:
+        capture: with the activations of `needs`.
+        translate: `TunedLens.translate` for a tuned lens; by default the logit lens.
+        points: hook names of residuals, by default those of `needs`.
+    """
+    subject, batch = capture.subject, capture.batch
+    points = from_embedding(subject) if points is None else list(points)
+    mask, final = batch.loss_mask, capture.logits.cpu()
+    values = np.empty((len(AGAINST), len(points), len(batch)))
+    for p, point in enumerate(points):
+        lens = decode(subject, translate(point, capture[point])).cpu()
+        same = agreement(lens, final) * mask
+        for a, right in enumerate((same, correct(lens, batch))):
+            values[a, p] = (right.double().sum(-1) / mask.sum(-1)).numpy()
+    return Measurement(
+        name="Agreement of the lens",
+        values=values,
+        dims=("against", "point", "example"),
+        coords={"against": AGAINST, "point": points, "example": range(len(batch))},
+        units="share",
+        settings={"model": subject.name, "lens": "logit" if translate is as_it_is else "tuned"},
+        caption="Share of scored positions at which the token decoded from the residual is the model's final one, and "
+        "the target. It does not say how sure the lens is.",
+    )

@@ -1,0 +1,89 @@
+"""Two models through the logit lens: how far what one decodes from each layer is from what the other does.
+
+Both saw the same tokens; each residual is decoded by its own model's final norm and unembedding (see `logit_lens`), and
+the two distributions are held against each other, point by point. Shows: from which layer on two runs, or two
+checkpoints, say different things, in the basis of the output. Does not show: which of them is right, or what differs in
+another basis; the residuals themselves cannot be compared, since each run has directions of its own. Control: two runs
+that differ in their seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.lens.logit_lens import decode, divergence
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement import Measurement
+from workbench.util.lookup import lookup
+from workbench.util.ties import agreement
+
+
+def cosine(first: Tensor, second: Tensor) -> Tensor:
+    """Cosine between the two distributions that logits stand for."""
+    return torch.nn.functional.cosine_similarity(first.softmax(-1), second.softmax(-1), dim=-1)
+
+
+def same_top(first: Tensor, second: Tensor) -> Tensor:
+    """1 where the likeliest token is the same, else 0; where tokens tie, how likely it is the same by chance."""
+    return agreement(first, second).double()
+
+
+HOW: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = {
+    "kl": (divergence, "nats", "KL(first ‖ second)"),
+    "same_top": (same_top, "share", "positions with the same likeliest token"),
+    "cosine": (cosine, "cosine", "cosine of the two distributions"),
+}
+"""Way of comparing -> the function of two sets of logits, its units, and what it is in words."""
+
+
+def shared_points(first: Capture, second: Capture) -> list[str]:
+    """The residual points that both models have, from the embedding up."""
+    there = from_embedding(second.subject)
+    return [point for point in from_embedding(first.subject) if point in there]
+
+
+def check_same_tokens(first: Capture, second: Capture) -> None:
+    """Raise ValueError if the two were not captured on the same tokens of one vocabulary."""
+    tasks = (first.subject.task, second.subject.task)
+    if tasks[0].vocabulary != tasks[1].vocabulary:
+        raise ValueError(f"{first.subject.name} and {second.subject.name} have different vocabularies")
+    if not torch.equal(first.batch.tokens, second.batch.tokens):
+        raise ValueError(f"{first.subject.name} and {second.subject.name} were not captured on the same tokens")
+
+
+@torch.no_grad()
+def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequence[str] | None = None) -> Measurement:
+    """The difference of what two models decode, averaged over scored positions: dims `point`, `example`.
+
+    Args:
+        first, second: captures of two models on the same batch.
+        how: `kl`: KL(first ‖ second) in nats; `same_top`: the share of positions with the same likeliest token;
+            `cosine`: of the two distributions.
+        points: hook names of residuals, by default all that both have.
+
+    Raises:
+        ValueError: if there is no such way, or the two were not captured on the same tokens.
+    """
+    function, units, words = lookup(HOW, how, "way to compare")
+    check_same_tokens(first, second)
+    points = shared_points(first, second) if points is None else list(points)
+    mask = first.batch.loss_mask
+    rows = []
+    for point in points:
+        one, other = (decode(seen.subject, seen[point]).double() for seen in (first, second))
+        rows.append(function(one, other).cpu().where(mask, torch.nan).nanmean(-1))
+    return Measurement(
+        name="Lens: first against second",
+        values=torch.stack(rows).numpy() if rows else np.zeros((0, len(mask))),
+        dims=("point", "example"),
+        coords={"point": points, "example": range(len(mask))},
+        units=units,
+        settings={"model": f"{first.subject.name} and {second.subject.name}", "how": how},
+        caption=f"{words[:1].upper() + words[1:]}: of what both models decode from the same layer, each by its own "
+        "final norm and unembedding, at scored positions. It does not say which of the two is right.",
+    )

@@ -1,0 +1,121 @@
+"""Logit lens: how far the output is decided at each layer, read by the model's own final norm and unembedding.
+
+Every residual is decoded as if it were the last one (nostalgebraist, 2020), the unembedding's bias included, and held
+against the model's final output: KL(final ‖ lens) at the scored positions. Shows: at which layer the residual already
+says what the model will say, in the basis of the output. Does not show: what is there in another basis (see
+`tuned_lens`), or that later layers use it; a small KL can also mean that the final output is itself vague. Control: an
+untrained model, whose layers change next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import LOGITS, Capture, Subject
+from workbench.instruments.residual.projection import from_embedding, sequence
+from workbench.measurement import Measurement
+
+CONTROLS = ("untrained",)
+
+Translate = Callable[[str, Tensor], Tensor]
+"""From a hook name and the residual there to the residual at the end: the identity for the logit lens."""
+
+
+def needs(subject: Subject) -> list[str]:
+    """The embedding, the residual after attention and after the MLP of every layer, and the logits."""
+    return [*from_embedding(subject), LOGITS]
+
+
+def why_not(subject: Subject) -> str | None:
+    """None: every model decodes its last residual."""
+    return None
+
+
+def decode(subject: Subject, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch token"]:
+    """The logits that the model's final norm and unembedding, with its bias, make of a residual."""
+    normed = subject.final_norm(residual)
+    return torch.nn.functional.linear(normed, subject.decoder.to(normed), subject.unembed_bias)
+
+
+def as_it_is(point: str, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    """The logit lens's translation: none."""
+    return residual
+
+
+def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch token"]) -> Float[Tensor, "*batch"]:
+    """KL(final ‖ lens) in nats between the distributions that two sets of logits stand for."""
+    log_final, log_lens = final.log_softmax(-1), lens.log_softmax(-1)
+    return (log_final.exp() * (log_final - log_lens)).sum(-1)
+
+
+@torch.no_grad()
+def divergences(capture: Capture, points: Sequence[str], translate: Translate = as_it_is) -> np.ndarray:
+    """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
+    mask, final = capture.batch.loss_mask, capture.logits.double()
+    rows = []
+    for point in points:
+        lens = decode(capture.subject, translate(point, capture[point])).double()
+        nats = divergence(final, lens).cpu()
+        rows.append(nats.where(mask.cpu(), torch.nan).nanmean(-1))
+    return torch.stack(rows).numpy()
+
+
+def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measurement:
+    """KL from the final output to what each point's residual decodes to: dims `point` (hook name), `example`.
+
+    Averaged over scored positions (NaN where an example has none). Points are hook names of residuals, by default those
+    of `needs`; at the last one it is 0.
+    """
+    points = from_embedding(capture.subject) if points is None else list(points)
+    values = divergences(capture, points)
+    return Measurement(
+        name="Logit lens",
+        values=values,
+        dims=("point", "example"),
+        coords={"point": points, "example": range(values.shape[1])},
+        units="nats",
+        settings={"model": capture.subject.name, "lens": "logit"},
+        caption="KL(final ‖ lens) at scored positions, the residual decoded by the final norm and the unembedding. "
+        "What a layer holds in another basis it does not see.",
+    )
+
+
+@torch.no_grad()
+def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_is) -> Measurement:
+    """The top token and its probability at every point and position of one example: dims `point`, `position`.
+
+    `values` are probabilities, `labels` the words; positions are labelled `position:word`. The last row is the model's
+    own output.
+
+    Args:
+        capture: with the activations of `needs`.
+        example: which.
+        translate: `TunedLens.translate` for a tuned lens; by default the logit lens.
+
+    Raises:
+        ValueError: if there is no such example.
+    """
+    subject, words = capture.subject, sequence(capture, example)
+    points = from_embedding(subject)
+    residuals = [translate(point, capture[point][example, : len(words)]) for point in points]
+    best = torch.stack([decode(subject, x).double().softmax(-1) for x in residuals]).max(-1)
+    return Measurement(
+        name="Tokens seen through the lens",
+        values=best.values.cpu().numpy(),
+        dims=("point", "position"),
+        coords={"point": points, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
+        units="probability",
+        settings={
+            "model": subject.name,
+            "example": example,
+            "lens": "logit" if translate is as_it_is else "tuned",
+        },
+        labels=np.array(subject.task.words(best.indices.flatten().cpu())).reshape(best.indices.shape),
+        caption="The token that each residual decodes to, and its probability; the last row is the model's output. "
+        "Unscored positions were not trained to say anything.",
+    )

@@ -1,0 +1,254 @@
+"""Tuned lens: what each layer's residual says once it is translated into the basis of the last (Belrose et al., 2023).
+
+Each point before the last has an affine translator, trained to bring its decoded output near the model's final one:
+x ↦ x + x W + b, then final norm and unembedding, by KL(final ‖ lens), until the loss stands still. Shows: how much of
+the final output an affine reader can tell from a layer, beside the logit lens on the same sequences. Does not show:
+that the model reads it so; a translator may compute what later layers would, and is fitted to the task's sequences.
+Control: an untrained model with a lens of its own; and translators are trained on one side of the task's split and
+measured on the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import LOGITS, Capture, Subject, visit
+from workbench.instruments.lens import logit_lens
+from workbench.instruments.lens.logit_lens import decode, divergence, divergences
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement import Measurement
+from workbench.models import Decoder
+from workbench.tasks import Task
+from workbench.util.files import load_tensors, save_tensors
+from workbench.util.seeds import generator
+
+CONTROLS = ("untrained",)
+ON_REQUEST = True  # it trains a lens first
+LENSES = ("logit", "tuned")
+KIND = "tuned lens"
+MOST_STEPS, FIRST, STILL = 6400, 100, 0.01
+"""The most steps of training, those before the loss is first tried, and by how much a doubling may lower it still."""
+TRIED, NOTHING, LEAST_VARIANCE = 256, 1e-3, 1e-3
+"""Sequences on which it is tried, nats that count as none, and what is added to variances, beside their mean."""
+
+needs = logit_lens.needs
+why_not = logit_lens.why_not
+
+
+@dataclass(frozen=True)
+class TunedLens:
+    """Translators from points of the residual to its end.
+
+    Attributes:
+        points: hook names, one a translator; other points are left as they are.
+        weight: `[point, d_model, d_model]`, what is added to the identity.
+        bias: `[point, d_model]`.
+        settings: how it was trained.
+    """
+
+    points: tuple[str, ...]
+    weight: Float[Tensor, "point d_model d_model"]
+    bias: Float[Tensor, "point d_model"]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def translate(self, point: str, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """The residual at a point as it would be at the end, in the residual's precision.
+
+        Raises:
+            ValueError: if the lens was trained on a residual of another width.
+        """
+        if residual.shape[-1] != self.bias.shape[-1]:
+            raise ValueError(f"this lens is for a d_model of {self.bias.shape[-1]}, not {residual.shape[-1]}")
+        if point not in self.points:
+            return residual
+        i = self.points.index(point)
+        weight, bias = self.weight[i].to(residual), self.bias[i].to(residual)
+        return residual + residual @ weight + bias
+
+    def save(self, path: str | Path) -> None:
+        """Write the lens as a safetensors file, with a checksum; the file is either whole or not there."""
+        words = {"kind": KIND, "points": json.dumps(self.points), "settings": json.dumps(dict(self.settings))}
+        save_tensors(Path(path), {"weight": self.weight.cpu(), "bias": self.bias.cpu()}, words)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TunedLens:
+        """What `save` wrote. Raises ValueError, in one line, if the file is no lens, or not as it was written."""
+        tensors, words = load_tensors(Path(path))
+        if words.get("kind") != KIND:
+            raise ValueError(f"{path} is no tuned lens")
+        return cls(tuple(json.loads(words["points"])), **tensors, settings=json.loads(words["settings"]))
+
+
+def train_lens(
+    model: Decoder,
+    task: Task,
+    *,
+    most_steps: int = MOST_STEPS,
+    still: float = STILL,
+    batch_size: int = 64,
+    learning_rate: float = 0.01,
+    seed: int = 0,
+    points: Sequence[str] | None = None,
+) -> TunedLens:
+    """Train a lens, on sequences of the training side of a task's split, until its loss stands still.
+
+    Each translator begins as the identity. All are trained at once by Adam, on new sequences at every step, at their
+    scored positions; the lens is the mean of the weights over the last half of the steps, which takes the noise of
+    single steps out. After 100, 200, 400, … steps it is tried on 256 sequences apart: the loss stands still when the
+    last doubling lowered it at no point by more than the share `still` (or by 0.001 nats, which is nothing). So
+    training as long again would be worth no more than that.
+
+    Unlike Belrose et al., who train on every position with SGD: a task leaves the output at unscored positions to
+    chance; and residuals are whitened first (their covariance made the identity), without which the directions of
+    little variance take thousands of steps. The model is not changed, and the same seed gives the same lens.
+
+    Args:
+        model: the decoder, not its hooked copy.
+        task: what it was trained on.
+        most_steps: no step after so many, still or not; the settings then say `converged: False`.
+        still: the share.
+        batch_size: sequences at each step.
+        learning_rate: of Adam, on whitened residuals.
+        seed: of the sequences drawn.
+        points: hook names of residuals; by default the embedding and those after each attention and MLP, but the last,
+            which decodes to the output itself.
+
+    Raises:
+        ValueError: if most_steps is below 1, still not positive, or the model has not one of the points.
+    """
+    if most_steps < 1 or not still > 0:
+        raise ValueError(f"a lens takes at least 1 step, until a share above 0, not {most_steps} and {still}")
+    subject = Subject.of(model, task, "")
+    points = tuple(from_embedding(subject)[:-1] if points is None else points)
+    apart = _scored(model, task, points, TRIED, generator(seed, "tuned lens", "apart"))
+    training = _Training(subject, apart[0], learning_rate)
+    draws = generator(seed, "tuned lens")
+    before, losses, steps, converged = training.loss(*apart), [], 0, False
+    while steps < most_steps and not converged:
+        for _ in range(min(max(steps, FIRST), most_steps - steps)):
+            training.step(*_scored(model, task, points, batch_size, draws))
+            steps += 1
+        after = training.end_of_round(*apart)
+        losses.append({"step": steps, **dict(zip(points, after.tolist(), strict=True))})
+        gain = before - after
+        converged = steps >= 2 * FIRST and bool(((gain <= still * before) | (gain <= NOTHING)).all())
+        before = after
+    weight, bias = training.translators()
+    settings = {"steps": steps, "most_steps": most_steps, "converged": converged, "still": still, "losses": losses}
+    settings |= {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed, "split": "train"}
+    return TunedLens(points, weight, bias, settings)
+
+
+class _Training:
+    """Translators in training, on whitened residuals z: x ↦ x + z V + c, with z = (x − mean) R."""
+
+    def __init__(self, subject: Subject, x: Float[Tensor, "point n d_model"], learning_rate: float) -> None:
+        self.subject = subject
+        self.mean = x.mean(1, keepdim=True)
+        spread = (x - self.mean).mT @ (x - self.mean) / max(x.shape[1], 1)
+        values, vectors = torch.linalg.eigh(spread)
+        values = values.clamp(min=0) + LEAST_VARIANCE * values.mean(-1, keepdim=True).clamp(min=1e-12)
+        self.whiten = vectors * values.rsqrt().unsqueeze(-2) @ vectors.mT
+        shape = len(x), x.shape[2], x.shape[2]
+        self.V = torch.zeros(shape, device=x.device, requires_grad=True)
+        self.c = torch.zeros_like(self.mean, requires_grad=True)
+        self.optimizer = torch.optim.Adam([self.V, self.c], lr=learning_rate)
+        self.mean_V, self.mean_c = torch.zeros_like(self.V), torch.zeros_like(self.c)
+        self.sum_V, self.sum_c, self.n = torch.zeros_like(self.V), torch.zeros_like(self.c), 0
+
+    def _losses(self, x: Tensor, final: Tensor, V: Tensor, c: Tensor) -> Float[Tensor, " point"]:
+        there = x + (x - self.mean) @ self.whiten @ V + c
+        lens = decode(self.subject, there.to(self.subject.decoder.dtype)).float()
+        return divergence(final, lens).mean(-1)
+
+    def step(self, x: Float[Tensor, "point n d_model"], final: Float[Tensor, "n token"]) -> None:
+        with torch.enable_grad():
+            self._losses(x, final, self.V, self.c).sum().backward(inputs=[self.V, self.c])  # and nothing in the model
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        with torch.no_grad():
+            self.sum_V += self.V
+            self.sum_c += self.c
+            self.n += 1
+
+    @torch.no_grad()
+    def loss(self, x: Float[Tensor, "point n d_model"], final: Float[Tensor, "n token"]) -> Float[Tensor, " point"]:
+        """Of the mean weights of the last round, at each point."""
+        return self._losses(x, final, self.mean_V, self.mean_c)
+
+    @torch.no_grad()
+    def end_of_round(self, x: Tensor, final: Tensor) -> Float[Tensor, " point"]:
+        """Take the mean over this round's steps for the lens, but where the one before was better; the loss of it."""
+        old, kept = self.loss(x, final), (self.mean_V, self.mean_c)
+        self.mean_V, self.mean_c = self.sum_V / self.n, self.sum_c / self.n
+        better = (self.loss(x, final) < old)[:, None, None]
+        self.mean_V, self.mean_c = (
+            torch.where(better, new, before) for new, before in zip((self.mean_V, self.mean_c), kept, strict=True)
+        )
+        self.sum_V, self.sum_c, self.n = torch.zeros_like(self.V), torch.zeros_like(self.c), 0
+        return self.loss(x, final)
+
+    @torch.no_grad()
+    def translators(self) -> tuple[Float[Tensor, "point d_model d_model"], Float[Tensor, "point d_model"]]:
+        """Of the residual as it is: weight and bias."""
+        weight = self.whiten @ self.mean_V
+        return weight, (self.mean_c - self.mean @ weight)[:, 0]
+
+
+def _scored(
+    model: Decoder, task: Task, points: Sequence[str], n: int, draws: torch.Generator
+) -> tuple[Float[Tensor, "point n d_model"], Float[Tensor, "n token"]]:
+    """The residual at each point, and the final logits, at the scored positions of n new sequences, in float32."""
+    batch = task.sample(n, draws, split="train").to(model.token_embedding.weight.device)
+    seen: dict[str, Tensor] = {}
+
+    def see(name: str, activation: Tensor) -> None:
+        seen[name] = activation[batch.loss_mask].float()
+
+    visit(model, batch.tokens, {*points, LOGITS}, see)
+    return torch.stack([seen[point] for point in points]), seen[LOGITS]
+
+
+def fit(model: Decoder, subject: Subject, seed: int) -> dict[str, Any]:
+    """The settings of `measure` that have to be trained for a model first: its lens."""
+    return {"lens": train_lens(model, subject.task, most_steps=MOST_STEPS, seed=seed)}
+
+
+def measure(capture: Capture, *, lens: TunedLens, points: Sequence[str] | None = None) -> Measurement:
+    """KL from the final output to what each point decodes to, by logit and tuned lens: dims `lens`, `point`, `example`.
+
+    In nats, averaged over scored positions (NaN where an example has none); at the last point both are 0. Measure it on
+    held-out sequences: the lens was trained on the other side of the task's split.
+
+    Args:
+        capture: with the activations of `needs`.
+        lens: of this very model, from `train_lens`.
+        points: hook names of residuals, by default those of `needs`.
+
+    Raises:
+        ValueError: if the lens was trained on a residual of another width.
+    """
+    points = from_embedding(capture.subject) if points is None else list(points)
+    training = dict(lens.settings)
+    done = "until its loss stood still" if training.get("converged") else "and its loss was still falling"
+    values = np.stack([divergences(capture, points), divergences(capture, points, lens.translate)])
+    return Measurement(
+        name="Tuned lens",
+        values=values,
+        dims=("lens", "point", "example"),
+        coords={"lens": LENSES, "point": points, "example": range(values.shape[2])},
+        units="nats",
+        settings={"model": capture.subject.name, "training": training},
+        caption="KL(final ‖ lens) at scored positions, the residual decoded as it is (logit) and after an affine "
+        f"translator trained on other sequences (tuned; {training.get('steps', '?')} steps, {done}). What a translator "
+        "can read the model need not read.",
+    )

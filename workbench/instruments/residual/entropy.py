@@ -1,0 +1,85 @@
+"""Matrix entropy: over how many directions a sequence's representations spread, layer by layer (Seq-VCR, §3).
+
+Shows: the effective number of directions (its logarithm) that the tokens of one sequence occupy. Low entropy in the
+middle layers is the collapse that Seq-VCR works against. Does not show: what the directions mean, or whether later
+layers use them; a direction shared by all tokens (a large mean) lowers the number a lot unless it is centred away, and
+longer sequences have higher entropy. Compare only figures of the same hook point, positions, kernel, α, centring and
+normaliser. Control: an untrained model of the same shape on the same sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.capture import Capture, Subject
+from workbench.instruments.residual.gram import Bandwidth, Kernel
+from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
+from workbench.instruments.residual.sequences import Positions, per_sequence, residual_points
+from workbench.instruments.residual.stream import EntropyStream
+from workbench.measurement import Measurement
+
+__all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]
+
+CONTROLS = ("untrained",)
+
+needs = residual_points
+
+
+def why_not(subject: Subject) -> str | None:
+    """None: every model has a residual."""
+    return None
+
+
+def measure(
+    capture: Capture,
+    *,
+    alpha: float = 1.0,
+    centre: bool = False,
+    unit_rows: bool = False,
+    normalise: Normaliser | None = None,
+    kernel: Kernel = "linear",
+    bandwidth: Bandwidth = "median",
+    positions: Positions = "all",
+    points: Sequence[str] | None = None,
+) -> Measurement:
+    """Matrix entropy of every example at every residual point, before the final norm: dims `layer`, `example`.
+
+    Over the real tokens of a sequence only; padding is left out. NaN where a sequence has no token in the range.
+
+    Args:
+        capture: activations `[batch, pos, d]` of the points.
+        alpha, centre, unit_rows, normalise, kernel, bandwidth: as for `matrix_entropy`.
+        positions: `"all"`; `"input"`, before the first scored position; `"output"`, from there on; or a slice
+            `(start, stop)` of the real tokens.
+        points: hook names, by default those of `needs`.
+
+    Raises:
+        ValueError: if a setting is unknown, or a point was not captured.
+    """
+    points = needs(capture.subject) if points is None else list(points)
+    conventions: dict[str, Any] = {
+        "alpha": alpha,
+        "centre": centre,
+        "unit_rows": unit_rows,
+        "normalise": normalise,
+        "kernel": kernel,
+        "bandwidth": bandwidth,
+    }
+    values = per_sequence(capture, points, positions, lambda z: matrix_entropy(z, **conventions))
+    matrix = "Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix"
+    return Measurement(
+        name="Matrix entropy",
+        values=values,
+        dims=("layer", "example"),
+        coords={"layer": points, "example": range(values.shape[-1])},
+        units="nats" if normalise is None else f"share of {normalise.replace('_', ' ')}",
+        settings={
+            "model": capture.subject.name,
+            **conventions,
+            "bandwidth": None if kernel == "linear" else bandwidth,
+            "positions": positions,
+        },
+        caption=f"Entropy of the spectrum of {matrix} over one sequence's tokens, before the final norm. It counts "
+        "directions, not what they mean; a large mean or a longer sequence moves it too.",
+    )

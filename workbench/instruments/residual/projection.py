@@ -1,0 +1,225 @@
+"""Projections of the residual on both bases: which tokens it points at, read as input and as output.
+
+The rows of the embedding are the *encoder basis*, the columns of the unembedding the *decoder basis*; the residual
+before the MLP (`resid_mid`) and after it (`resid_post`) is projected on both (Task hinting and tempered softmax, §5),
+as inner products, as cosines, or as coordinates by least squares, which a basis that is not orthogonal needs.
+On the decoder basis it is read as the model reads its last residual, through the final norm; what is read before the
+norm can name another token than the model says. Shows: which token's direction is largest at a position. Does not show:
+that later layers use it, or what of the residual lies in neither basis (see `unexplained`); by inner products a basis
+vector longer than the rest wins more often. Control: an untrained model, which too points at its own token in the
+encoder basis, since the embedding is part of the residual; and the tokens of other examples (`mismatched`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Capture, Subject
+from workbench.measurement import Measurement
+from workbench.util.lookup import lookup
+from workbench.util.ties import hit
+
+How = Literal["raw", "cosine", "coordinates"]
+BASES = ("encoder", "decoder")
+UNITS: dict[str, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "coordinate"}
+CONTROLS = ("mismatched", "untrained")
+AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
+
+
+def needs(subject: Subject) -> list[str]:
+    """The residual after attention (`resid_mid`) and after the MLP (`resid_post`) of every layer."""
+    layers = range(subject.n_layers)
+    return [f"blocks.{layer}.{point}" for layer in layers for point in ("hook_resid_mid", "hook_resid_post")]
+
+
+def from_embedding(subject: Subject) -> list[str]:
+    """The points of `needs`, with the embedding before them."""
+    return ["blocks.0.hook_resid_pre", *needs(subject)]
+
+
+def why_not(subject: Subject) -> str | None:
+    """None: every model has both bases."""
+    return None
+
+
+def basis(subject: Subject, name: str) -> Float[Tensor, "token d_model"]:
+    """The `encoder` or `decoder` basis. Raises ValueError for any other name."""
+    return lookup({"encoder": subject.encoder, "decoder": subject.decoder}, name, "basis")
+
+
+def project(
+    residual: Float[Tensor, "*batch d_model"], basis: Float[Tensor, "token d_model"]
+) -> Float[Tensor, "*batch token"]:
+    """Inner product of each residual with each basis vector."""
+    return residual @ basis.to(residual).T
+
+
+@lru_cache(maxsize=4)
+def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
+    """The vectors whose inner products with a residual are its least-squares coordinates in a basis, in float64.
+
+    Of all coefficients c that come nearest to x = Σ_t c_t b_t, the smallest: c = pinv(Bᵀ) x. Many come equally near
+    where there are more tokens than dimensions, or tokens that depend on each other.
+    """
+    return torch.linalg.pinv(basis.double(), rtol=rounding(basis)).T
+
+
+def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
+    """The share of the largest singular value up to which another one is rounding, and its direction counts as none.
+
+    In the weights' own precision; in single precision for half-precision weights, whose own would count most as none.
+    """
+    eps = min(torch.finfo(vectors.dtype).eps, torch.finfo(torch.float32).eps)
+    return max(vectors.shape) * eps
+
+
+@torch.no_grad()
+def inner_products(
+    subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
+) -> Float[Tensor, "*batch token"]:
+    """A residual of this model, as it is, on one of its bases: what edits of the residual exchange."""
+    return project(residual, basis(subject, basis_name))
+
+
+@torch.no_grad()
+def components(
+    subject: Subject,
+    residual: Float[Tensor, "*batch d_model"],
+    basis_name: str,
+    *,
+    how: How = "raw",
+    final_norm: bool = True,
+) -> Float[Tensor, "*batch token"]:
+    """A residual of this model on one of its bases: on the decoder basis as the model reads its last one.
+
+    Args:
+        subject: the model's facts.
+        residual: `[..., d_model]`.
+        basis_name: `encoder` or `decoder`.
+        how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `dual`).
+            The latter two are computed and returned in float64.
+        final_norm: on the decoder basis, pass the residual through the model's final norm first; `raw` inner products
+            then have the unembedding's bias added, and at the last point they are the model's logits. On the encoder
+            basis, which the norm has no part in, it changes nothing.
+
+    Raises:
+        ValueError: if there is no such basis or way.
+    """
+    lookup(UNITS, how, "projection")
+    vectors, as_output = basis(subject, basis_name), final_norm and basis_name == "decoder"
+    x = subject.final_norm(residual) if as_output else residual
+    if how == "raw":
+        bias = subject.unembed_bias if as_output else None
+        return project(x, vectors) if bias is None else project(x, vectors) + bias.to(x)
+    x = x.double()
+    if how == "coordinates":
+        return project(x, dual(vectors))
+    return project(F.normalize(x, dim=-1), F.normalize(vectors.double(), dim=-1))
+
+
+def measure(
+    capture: Capture, *, how: How = "raw", final_norm: bool = True, points: Sequence[str] | None = None
+) -> Measurement:
+    """How often the residual's top token is the position's own token, or its target.
+
+    Dims `token` (`own`: over all real positions; `target`: over scored positions whose target is one class), `basis`,
+    `point` (hook name), `example`. Points are hook names of residuals, by default those of `needs`; `how` and
+    `final_norm` are those of `components`.
+    """
+    tokens, batch = capture.batch.tokens, capture.batch
+    wanted = {"own": (tokens, real_positions(capture))}
+    if batch.targets.ndim == 2:
+        wanted["target"] = (batch.targets, batch.loss_mask)
+    points = needs(capture.subject) if points is None else list(points)
+    values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
+    for b, name in enumerate(BASES):
+        for p, point in enumerate(points):
+            found = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
+            for w, (expected, scored) in enumerate(wanted.values()):
+                values[w, b, p] = ((hit(found, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
+    return Measurement(
+        name="Top token of the residual",
+        values=values,
+        dims=("token", "basis", "point", "example"),
+        coords={"token": list(wanted), "basis": BASES, "point": points, "example": range(len(tokens))},
+        units="share",
+        settings={"model": capture.subject.name, "how": how, "final_norm": final_norm},
+        caption=f"Share of positions at which the largest {UNITS[how]} is that of the position's own token, or of its "
+        "target. An untrained model scores high on its own token, which its residual contains.",
+    )
+
+
+def real_positions(capture: Capture) -> Tensor:
+    """`[batch, pos]` bool, true where a token is no padding."""
+    tokens = capture.batch.tokens
+    return torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
+
+
+def sequence(capture: Capture, example: int) -> list[str]:
+    """The words of one example's real tokens.
+
+    Raises:
+        ValueError: if there is no such example.
+    """
+    tokens, task = capture.batch.tokens, capture.subject.task
+    if not 0 <= example < len(tokens):
+        raise ValueError(f"there is no example {example}; the batch has {len(tokens)}")
+    return task.words(tokens[example, : int(task.lengths(tokens[example : example + 1])[0])])
+
+
+def top_tokens(
+    capture: Capture,
+    *,
+    example: int = 0,
+    top: int = 5,
+    how: How = "raw",
+    final_norm: bool = True,
+    points: Sequence[str] | None = None,
+) -> Measurement:
+    """One example's largest components at every point and position, on both bases, best first.
+
+    Dims `basis`, `point` (hook name), `position` (labelled `position:word`), `rank` (from 1); `labels` hold the words
+    of the tokens. Covers the example's real tokens; points are hook names, by default those of `needs`; `how` and
+    `final_norm` are those of `components`.
+
+    Raises:
+        ValueError: if there is no such example, or `top` is not within the vocabulary.
+    """
+    subject, words = capture.subject, sequence(capture, example)
+    if not 1 <= top <= len(subject.encoder):
+        raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
+    points = needs(subject) if points is None else list(points)
+
+    def best(name: str, point: str) -> tuple[Tensor, Tensor]:
+        residual = capture[point][example, : len(words)]
+        found = components(subject, residual, name, how=how, final_norm=final_norm).topk(top)
+        return found.values, found.indices
+
+    cells = [best(name, point) for name in BASES for point in points]
+    shape = (len(BASES), len(points), len(words), top)
+    ids = torch.stack([indices for _, indices in cells]).view(shape).cpu()
+    values = torch.stack([value for value, _ in cells]).view(shape)
+    return Measurement(
+        name="Residual on both bases",
+        values=values.cpu().double().numpy(),
+        dims=("basis", "point", "position", "rank"),
+        coords={
+            "basis": BASES,
+            "point": points,
+            "position": [f"{i}:{word}" for i, word in enumerate(words)],
+            "rank": range(1, top + 1),
+        },
+        units=UNITS[how],
+        settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
+        labels=np.array(subject.task.words(ids.flatten())).reshape(shape),
+        caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
+        f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. Large does not mean used.",
+    )

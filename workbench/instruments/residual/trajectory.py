@@ -1,0 +1,123 @@
+"""Trajectories: how strongly one position's residual points at chosen tokens, from the embedding to the last layer.
+
+Shows: at which layer a token's direction arrives, grows or is taken away, on both bases, by value or by rank among the
+whole vocabulary. Does not show: what wrote it (attention and MLP are told apart by the points only), or that the
+output depends on it. Control: an untrained model, whose residual keeps its own token from the embedding on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.residual.projection import AS_READ, BASES, UNITS, How, components, from_embedding, sequence
+from workbench.measurement import Measurement
+
+WRITES = ("hook_attn_out", "hook_mlp_out")
+
+
+def trajectory(
+    capture: Capture,
+    example: int,
+    position: int,
+    *,
+    tokens: Sequence[int] | None = None,
+    how: How = "raw",
+    final_norm: bool = True,
+    points: Sequence[str] | None = None,
+) -> Measurement:
+    """The components of one position's residual on chosen tokens: dims `basis`, `point` (hook name), `token` (words).
+
+    Args:
+        capture: with the activations at `points`.
+        example, position: where to look.
+        tokens: ids of the tokens to follow. By default the position's own, its target, those that the truth's labels
+            name there, and every token that is on top at some point of either basis.
+        how, final_norm: as in `projection.components`; the final norm is for residuals, and never for what is written
+            to them: a part of a residual has no norm of its own.
+        points: hook names of residuals, or of what is written to them: `blocks.0.hook_attn_out` is what one layer's
+            attention adds. By default the embedding and the residual after each attention and MLP.
+
+    Returns values whose settings hold the `input` and, under `roles`, which of the words is the `own` token, the
+    `target` or a label's.
+
+    Raises:
+        ValueError: if there is no such example, position, token or point.
+    """
+    words = sequence(capture, example)
+    if not 0 <= position < len(words):
+        raise ValueError(f"there is no position {position}; example {example} has {len(words)} tokens")
+    subject = capture.subject
+    points = from_embedding(subject) if points is None else list(points)
+
+    def at(point: str, name: str) -> Tensor:
+        normed = final_norm and not point.endswith(WRITES)
+        return components(subject, capture[point][example, position], name, how=how, final_norm=normed)
+
+    every = torch.stack([torch.stack([at(point, name) for point in points]) for name in BASES])
+    roles = _roles(capture, example, position)
+    first, second = every.topk(min(2, every.shape[-1])).values[..., [0, -1]].unbind(-1)
+    top = every.argmax(-1)[first > second].tolist()  # none is on top of a zero vector
+    ids = list(dict.fromkeys([*roles.values(), *top] if tokens is None else map(int, tokens)))
+    unknown = [token for token in ids if not 0 <= token < len(subject.encoder)]
+    if unknown:
+        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{len(subject.encoder) - 1}")
+    settings: dict[str, Any] = {
+        "model": subject.name,
+        "example": example,
+        "position": position,
+        "input": words,
+        "roles": dict(zip(roles, subject.task.words(torch.tensor(list(roles.values()))), strict=True)),
+        "how": how,
+        "final_norm": final_norm,
+    }
+    return Measurement(
+        name="Residual on chosen tokens",
+        values=every[:, :, ids].cpu().double().numpy(),
+        dims=("basis", "point", "token"),
+        coords={"basis": BASES, "point": points, "token": subject.task.words(torch.tensor(ids))},
+        units=UNITS[how],
+        settings=settings,
+        caption=f"The residual's {UNITS[how]} with the vectors of these tokens, read as input (encoder) and as output "
+        f"(decoder){AS_READ if final_norm else ''}. Large does not mean used.",
+    )
+
+
+def ranks(
+    capture: Capture, example: int, position: int, *, tokens: Sequence[int] | None = None, **settings: Any
+) -> Measurement:
+    """The rank of each chosen token among the whole vocabulary, 1 for the largest: dims `basis`, `point`, `token`.
+
+    Tokens of equal value share the mean of their ranks. Arguments and errors are those of `trajectory`.
+    """
+    chosen = trajectory(capture, example, position, tokens=tokens, **settings)
+    every = trajectory(capture, example, position, tokens=range(len(capture.subject.encoder)), **settings)
+    own = chosen.values[:, :, :, None]
+    larger, level = (sign(every.values[:, :, None, :], own).sum(-1) for sign in (np.greater, np.equal))
+    return replace(
+        chosen,
+        name="Rank of chosen tokens",
+        values=1.0 + larger + (level - 1) / 2,
+        units="rank",
+        caption=f"Rank of these tokens' {chosen.units} with the residual among the whole vocabulary, 1 for the "
+        "largest; equal ones share the mean of their ranks. A high rank does not mean used.",
+    )
+
+
+def _roles(capture: Capture, example: int, position: int) -> dict[str, int]:
+    """Role -> token id, of the tokens that mean something at this position."""
+    batch, truth = capture.batch, capture.truth
+    roles = {"own": int(batch.tokens[example, position])}
+    if batch.targets.ndim == 2 and batch.loss_mask[example, position]:
+        roles["target"] = int(batch.targets[example, position])
+    for label in capture.subject.task.token_labels:
+        token = int(truth.labels[label][example, position])
+        if token >= 0:
+            roles[label] = token
+    return roles

@@ -1,0 +1,95 @@
+"""What becomes of answers under an edit: the model runs with and without it, all examples at once, one answer each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.interventions.choosing import at
+from workbench.interventions.residual import ReadBy, SpanEdit
+from workbench.measurement import Measurement
+from workbench.util.ties import clear
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+OUTCOMES = ("as claimed", "changed")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One answer of each example.
+
+    Attributes:
+        position: where it is read from the logits.
+        answer: the right one.
+    """
+
+    position: Int[Tensor, " batch"]
+    answer: Int[Tensor, " batch"]
+
+
+@torch.no_grad()
+def answers(
+    model: TransformerBridge,
+    tokens: Int[Tensor, "batch pos"],
+    position: Int[Tensor, " batch"],
+    edit: SpanEdit | ReadBy | None,
+) -> Int[Tensor, " batch"]:
+    """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
+    with model.hooks(fwd_hooks=[] if edit is None else edit.hooks(model, tokens)):
+        logits = model(tokens)
+    return clear(at(logits, position)).cpu()
+
+
+def outcomes(
+    model: TransformerBridge,
+    subject: Subject,
+    tokens: Int[Tensor, "batch pos"],
+    question: Question,
+    edits: Mapping[str, SpanEdit | ReadBy],
+    *,
+    name: str,
+    caption: str,
+    edited: str | None = None,
+) -> Measurement:
+    """Whether each example's answer becomes what the claim predicts, and whether it changes at all.
+
+    Tested are answers that are right before the edit and for which another one is predicted. A tie is no answer, so
+    that it is never right nor as claimed, and counts as changed: in doubt against the claim, and 0 or 1 all the same.
+
+    Args:
+        model: the hooked model.
+        subject: its facts.
+        tokens: what it runs on.
+        question: the answer of each example.
+        edits: name (`claimed`, …, `elsewhere`) -> edit.
+        name, caption: of the measurement.
+        edited: where, in words, if not the whole residual.
+
+    Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
+    """
+    before = answers(model, tokens, question.position, None)
+    values = np.full((len(edits), len(OUTCOMES), len(tokens)), np.nan)
+    for i, edit in enumerate(edits.values()):
+        after = answers(model, tokens, question.position, edit)
+        tested = edit.span.any(-1) & (before == question.answer) & (edit.predicted != before)
+        for o, outcome in enumerate((after == edit.predicted, after != before)):
+            values[i, o] = torch.where(tested, outcome.double(), torch.nan).numpy()
+    return Measurement(
+        name=name,
+        values=values,
+        dims=("edit", "outcome", "example"),
+        coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
+        units="share",
+        settings={"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}}
+        | ({} if edited is None else {"edited": edited}),
+        caption=f"{caption} Over answers that are right before the edit, one an example.",
+    )

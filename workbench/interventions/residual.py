@@ -1,0 +1,128 @@
+"""Edits of the residual of many examples at once: what every causal test is made of.
+
+An edit puts other values at chosen positions of one hook point, and the rest of the pass runs on what it finds there
+(TransformerLens hooks). Each example has one answer that is tested, and all examples run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from workbench.capture import visit
+from workbench.interventions.heads import Head, check_head, in_layers
+from workbench.interventions.writing import Hooks, put
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+
+@dataclass(frozen=True)
+class SpanEdit:
+    """Other values at some positions of one hook point, and the answer that the claim predicts of them.
+
+    Attributes:
+        point: hook name of a residual or of what is written to it.
+        span: the positions that are edited; an example without any is not tested.
+        values: what is put there, if it is in the span.
+        predicted: the answer that the claim predicts; of an edit elsewhere, the one that it must not bring about.
+    """
+
+    point: str
+    span: Bool[Tensor, "batch pos"]
+    values: Float[Tensor, "batch pos d_model"]
+    predicted: Int[Tensor, " batch"]
+
+    def __call__(self, activation: Float[Tensor, "batch pos d_model"], hook: Any) -> Float[Tensor, "batch pos d_model"]:
+        """As a TransformerLens hook."""
+        return put(activation, hook, where=self.span[..., None], values=self.values)
+
+    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+        """What makes the edit in a forward pass on these tokens."""
+        return [(self.point, self)]
+
+
+@dataclass(frozen=True)
+class ReadBy:
+    """An edit of the residual that some heads alone read, by their keys and values; the residual itself stays.
+
+    Attributes:
+        edit: the edit at a layer's `hook_resid_pre`, for each layer; they agree in span and prediction.
+        heads: (layer, head) of those that read it.
+    """
+
+    edit: Callable[[int], SpanEdit]
+    heads: Sequence[Head]
+
+    @property
+    def point(self) -> str:
+        return ", ".join(f"blocks.{layer}.attn.hook_k and hook_v" for layer in in_layers(self.heads))
+
+    @property
+    def span(self) -> Bool[Tensor, "batch pos"]:
+        return self.edit(self.heads[0][0]).span
+
+    @property
+    def predicted(self) -> Int[Tensor, " batch"]:
+        return self.edit(self.heads[0][0]).predicted
+
+    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+        """Each layer's keys and values as they are when its input is edited, for these heads at the edited positions.
+
+        Raises:
+            ValueError: if the model has no such head.
+        """
+        hooks: Hooks = []
+        for layer, own in in_layers(self.heads).items():
+            for head in own:
+                check_head(model, layer, head)
+            edit, points = self.edit(layer), [f"blocks.{layer}.attn.hook_{which}" for which in "kv"]
+            found: dict[str, Tensor] = {}
+            with model.hooks(fwd_hooks=[(edit.point, edit)]):
+                visit(model, tokens, points, found.__setitem__)
+            edited = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
+            edited[own] = True
+            where = self.span[:, :, None, None] & edited[:, None]
+            hooks += [(point, partial(put, values=found[point], where=where)) for point in points]
+        return hooks
+
+
+def read_by(edit: Callable[[int], SpanEdit], heads: Sequence[Head] | None, n_layers: int) -> SpanEdit | ReadBy:
+    """An edit of a layer's input as these heads alone read it; None for all that the last layer reads."""
+    return edit(n_layers - 1) if heads is None else ReadBy(edit, heads)
+
+
+def activation(
+    model: TransformerBridge, tokens: Int[Tensor, "batch pos"], point: str
+) -> Float[Tensor, "batch pos d_model"]:
+    """The activation of one hook point, as the model computes it without edits."""
+    found: dict[str, Tensor] = {}
+    visit(model, tokens, [point], found.__setitem__)
+    return found[point]
+
+
+def exchanged(
+    residual: Float[Tensor, "batch pos d_model"],
+    basis: Float[Tensor, "token d_model"],
+    first: Int[Tensor, " batch"],
+    second: Int[Tensor, " batch"],
+) -> Float[Tensor, "batch pos d_model"]:
+    """A residual with its coordinates along two tokens' basis vectors exchanged.
+
+    They are the least-squares coordinates α, β of the residual in the plane of the two vectors a, b; exchanging them
+    adds (β − α)(a − b), and what is orthogonal to the plane stays. For vectors of one length the two inner products are
+    exchanged too. Nothing happens where a and b lie on one line.
+    """
+    a, b = (basis.to(residual)[ids.to(residual.device)][:, None] for ids in (first, second))
+    aa, bb, ab = ((u * v).sum(-1) for u, v in ((a, a), (b, b), (a, b)))
+    on_a, on_b = (residual * a).sum(-1), (residual * b).sum(-1)
+    determinant = aa * bb - ab**2
+    line = determinant <= 1e-6 * aa * bb
+    difference = ((aa + ab) * on_b - (bb + ab) * on_a) / torch.where(line, 1.0, determinant)
+    return residual + torch.where(line, 0.0, difference)[..., None] * (a - b)

@@ -1,0 +1,153 @@
+"""One input run twice, as it is and under an edit: what is answered before and after, and how sure of what is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from workbench.capture import LOGITS, Capture
+from workbench.instruments.residual import projection
+from workbench.interventions.one_input import Edit
+from workbench.measurement import Measurement
+from workbench.tasks import correct, said
+from workbench.util.ties import named, on_top
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+WHEN = ("before", "after")
+FELT = 0.005  # a change of a probability that a rounded percentage shows
+
+
+@dataclass(frozen=True)
+class Edited:
+    """One input's answers before and after an edit.
+
+    Attributes:
+        edit: what was done.
+        before, after: the logits of either run (`before.logits`, `[1, pos, class]`), with the input.
+    """
+
+    edit: Edit
+    before: Capture
+    after: Capture
+
+    @cached_property
+    def scored(self) -> Bool[np.ndarray, " pos"]:
+        """The positions that have an answer."""
+        return self.before.batch.loss_mask[0].cpu().numpy()
+
+    @cached_property
+    def right(self) -> Bool[np.ndarray, "when pos"]:
+        """Whether each answer is right; of a set, whether all of it is found."""
+        return np.stack([correct(run.logits, run.batch)[0].cpu().numpy() == 1 for run in (self.before, self.after)])
+
+    @cached_property
+    def changed(self) -> Bool[np.ndarray, " pos"]:
+        """The positions whose answer became another one."""
+        before, after = (said(run.logits[0], run.batch.targets[0]) for run in (self.before, self.after))
+        return (before != after).any(-1).cpu().numpy() & self.scored
+
+    @cached_property
+    def answers(self) -> Measurement:
+        """The log-probability of what is right, labelled by what is said: dims `when`, `position`.
+
+        NaN where nothing is asked. Where a set is, it is the mean over the set's members (as in the loss), and the
+        label is how many of them are found among as many of the likeliest tokens.
+        """
+        words = projection.sequence(self.before, 0)
+        values, labels = zip(*(_answers(run) for run in (self.before, self.after)), strict=True)
+        return Measurement(
+            name="Answers before and after an edit",
+            values=np.where(self.scored, np.stack(values), np.nan)[:, : len(words)],
+            dims=("when", "position"),
+            coords={"when": WHEN, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
+            units="nats",
+            settings={"model": self.before.subject.name, "edit": self.in_words()},
+            labels=np.where(self.scored, np.array(labels, dtype=object), "")[:, : len(words)],
+            caption="The log-probability of the right answer, beside what the model says. Answers are given the true "
+            "tokens before them, before the edit as after it. One input is a case, not a rate.",
+        )
+
+    def in_words(self) -> str:
+        """What was done, for people."""
+        return self.edit.in_words(self.before.subject.task)
+
+    def verdict(self) -> str:
+        """What became of the answers, in one line: how many changed, and the one that the edit does most to."""
+        n, changed = int(self.scored.sum()), int(self.changed.sum())
+        if not n:
+            return "this input asks for no answer"
+        if not changed:
+            return f"{f'none of {n} answers changes' if n > 1 else 'the answer stays'}; {self._most()}"
+        was, now = self.right
+        fates = [(int((was & ~now).sum()), "lost"), (int((now & ~was).sum()), "put right")]
+        what = ", ".join(f"{count} {fate}" for count, fate in fates if count) or "wrong before and after"
+        many = f"{changed} of {n} answers change{'s' if changed == 1 else ''}" if n > 1 else "the answer changes"
+        return f"{many} ({what}): {self._most()}"
+
+    @cached_property
+    def most(self) -> int | None:
+        """The position whose answer the edit does most to, among those that change where any does; None without one."""
+        if not self.scored.any():
+            return None
+        log_right = self.answers.values
+        among = (self.changed if self.changed.any() else self.scored)[: log_right.shape[1]]
+        if self.before.batch.targets.ndim == 3:
+            return int(np.argmin(np.where(among, log_right[1] - log_right[0], np.inf)))
+        return int(np.argmax(np.where(among, np.abs(np.diff(np.exp(log_right), axis=0)[0]), -1)))
+
+    def _most(self) -> str:
+        """What becomes of that answer."""
+        at, said = self.most, self.answers.labels
+        assert at is not None and said is not None
+        if self.before.batch.targets.ndim == 3:
+            return f"of the set asked for at position {at}, {said[0, at]} found before, {said[1, at]} after"
+        was, now = np.exp(self.answers.values[:, at])
+        felt = abs(now - was) >= FELT
+        moves = f"{'falls' if now < was else 'rises'} from {was:.0%} to {now:.0%}"
+        if self.changed.any():
+            instead = f"position {at} says “{said[1, at]}” in place of “{said[0, at]}”"
+            return f"{instead}, and the right answer {moves}" if felt else instead
+        moved = f"the right answer at position {at} {moves}"
+        return moved if felt else "no right answer becomes more or less likely by half a percentage point"
+
+
+@torch.no_grad()
+def try_edit(model: TransformerBridge, seen: Capture, edit: Edit) -> Edited:
+    """Run one input under an edit.
+
+    Args:
+        model: the hooked model (`run.hooked()`).
+        seen: what it computes without the edit, of a single input: its logits are the answers before.
+        edit: what to change.
+
+    Raises:
+        ValueError: in one line, if there are several inputs, or no such place, token or input as the edit names.
+    """
+    if len(seen.batch) != 1:
+        raise ValueError(f"an edit is tried on one input, not on a batch of {len(seen.batch)}")
+    hooks = edit.hooks(model, seen)
+    with model.hooks(fwd_hooks=hooks):
+        logits: Tensor = model(seen.batch.tokens)
+    before, after = (Capture({LOGITS: each}, seen.batch, seen.subject) for each in (seen.logits, logits))
+    return Edited(edit, before, after)
+
+
+def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
+    """The log-probability of the right answer at each position, and what is said there."""
+    logits, targets = run.logits[0].cpu(), run.batch.targets[0].cpu()
+    log_share = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).double()
+    if targets.ndim == 1:
+        words = named(logits, run.subject.task.words)
+        return log_share.gather(-1, targets[:, None])[:, 0].numpy(), words
+    size = targets.sum(-1)
+    found = (on_top(logits, size) * targets).sum(-1)
+    mean = torch.where(targets, log_share, 0.0).sum(-1) / size
+    return mean.numpy(), [f"{a:.3g} of {b}" for a, b in zip(found.tolist(), size.tolist(), strict=True)]

@@ -1,0 +1,244 @@
+"""Measurements of several runs held against each other: over seeds, and in pairs, example by example."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.measurement import intervals as statistics
+from workbench.measurement.measurement import BOUNDED, SEED, Measurement
+
+COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
+OVER_SEEDS = ("measure", "place", "first", "second", "difference", "low", "high", "n_first", "n_second", "p", "p_holm")
+ABOUT_P = (
+    "p is about these two models on sequences like these, not about two methods: two seeds of one method differ as "
+    "surely. To compare methods, train several seeds of each and compare over seeds."
+)
+ROUNDING = 1e-9  # what rounding does to equal values is no difference
+
+
+def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
+    """The mean over runs that differ in their seed alone, with its 95 % interval, and each one's value; n counts runs.
+
+    Args:
+        means: the same measure of each run, averaged over its examples.
+        seeds: their seeds.
+
+    Raises:
+        ValueError: if the measurements are not of the same dims and labels.
+    """
+    first = means[0]
+    for other in means[1:]:
+        _check_alike(first, other)
+    about = {**first.settings, "seeds": list(seeds)}
+    plain = [replace(one, settings=about, low=None, high=None, n=None, labels=None, each=None) for one in means]
+    return Measurement.stack(plain, SEED, list(seeds)).mean(SEED)
+
+
+def paired(first: Measurement, second: Measurement) -> Measurement:
+    """Second less first, example by example: both have the dim `example`, over the same examples.
+
+    Its mean has the interval of the mean difference, which is narrower than the intervals of the two where the same
+    examples are hard for both.
+
+    Raises:
+        ValueError: if the measurements are not of the same dims, labels and number of examples.
+    """
+    _check_alike(first, second)
+    first.axis("example")
+    apart = second.values - first.values
+    return _less(first, second, values=np.where(np.abs(apart) < ROUNDING, 0.0, apart))
+
+
+def difference(first: Measurement, second: Measurement, *, same_examples: bool) -> Measurement:
+    """Second less first on average, with its 95 % interval, wherever both were measured.
+
+    Over the same examples they are paired (see `paired`); else the interval is put together from those of the two
+    means (`statistics.apart`), and n is the smaller of the two.
+
+    Args:
+        first, second: the same measure of two runs, checkpoints or inputs, with its dim `example`. Of other dims, only
+            the labels that both have are kept: the points that both models have, the lengths of both tasks.
+        same_examples: whether example i of both is the same sequence, as where two `Inspected` have one fingerprint.
+
+    Raises:
+        ValueError: if dims or units differ, they share no label, or examples that should be the same differ in number.
+    """
+    first, second = _in_common(first, second)
+    if same_examples:
+        found = paired(first, second).mean("example")
+    else:
+        one, other = first.mean("example"), second.mean("example")
+        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
+        assert one.n is not None and other.n is not None
+        low, high = statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+        values, n = other.values - one.values, np.minimum(one.n, other.n)
+        found = _less(one, other, values=values, low=low, high=high, n=n)
+    return replace(found, settings={**found.settings, "paired": same_examples})
+
+
+def difference_by_group(
+    first: tuple[Measurement, Sequence[Hashable]],
+    second: tuple[Measurement, Sequence[Hashable]],
+    dim: str = "group",
+    *,
+    same_examples: bool,
+) -> Measurement:
+    """`difference` within each group that both have (a length, a test condition): the new first dim.
+
+    Args:
+        first, second: a measure with its dim `example`, and each example's group.
+        dim: what the groups are (`length`).
+        same_examples: as for `difference`; then the groups must be the same too.
+
+    Raises:
+        ValueError: as `difference` does, or if the two share no group.
+    """
+    own = [list(dict.fromkeys(groups)) for _, groups in (first, second)]
+    labels = [label for label in own[0] if label in own[1]]
+    if not labels:
+        raise ValueError(f"the two have no {dim} in common")
+
+    def part(of: tuple[Measurement, Sequence[Hashable]], label: Hashable) -> Measurement:
+        return of[0].pick([i for i, group in enumerate(of[1]) if group == label])
+
+    parts = [difference(part(first, label), part(second, label), same_examples=same_examples) for label in labels]
+    return Measurement.stack(parts, dim, labels)
+
+
+def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
+    """Two runs on the same examples, paired: one row for each value that both have.
+
+    `p` is from flipping signs (`statistics.sign_flip`); `p_holm` is adjusted for the number of rows of its measure,
+    which is what is asked at once: a long spectrum does not hide the accuracy. Where all differences are exactly 0
+    there is nothing to test, and p is 1. What a p says is in `ABOUT_P`.
+
+    Args:
+        first, second: name -> the measure with its dim `example`, of each run.
+
+    Returns a table with the columns `COLUMNS`: the two means, the mean difference (second less first) and its 95 %
+    interval, the number of examples that both have a value for, and as `effect` the mean difference over the root of
+    the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
+    """
+    found: list[pd.DataFrame] = []
+    for name in first:
+        if name not in second or not _alike(first[name], second[name]):
+            continue
+        difference = paired(first[name], second[name])
+        summary = difference.mean("example")
+        values = np.moveaxis(difference.values, difference.axis("example"), -1)
+        both = ~np.isnan(difference.values)
+        means = [replace(m, values=np.where(both, m.values, np.nan)) for m in (first[name], second[name])]
+        centres = [statistics.mean(np.moveaxis(m.values, m.axis("example"), -1))[0] for m in means]
+        size = np.sqrt(statistics.mean(values**2)[0])
+        effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
+        columns = {"n": summary.n, "effect": effect, "p": statistics.sign_flip(values)}
+        table = _rows(name, summary, centres, columns)
+        found.append(_adjusted(table[table["n"] > 0]))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
+
+
+def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
+    """Two groups of several seeds each, compared with the seed as what is counted: one row for each value of both.
+
+    So the difference is between two ways of making a model, as far as these seeds go. `p` is from sharing out the
+    seeds anew (`statistics.relabelled`), `p_holm` adjusted within a measure. Intervals: of shares, from those of the
+    two means (`statistics.apart`); else Welch's.
+
+    Args:
+        first, second: name -> the mean over seeds of each group (`over_seeds`), with `each` seed's value. What is not
+            measured of at least two seeds on either side is left out.
+
+    Returns a table with the columns `OVER_SEEDS`.
+    """
+    found: list[pd.DataFrame] = []
+    for name, one in first.items():
+        other = second.get(name)
+        if other is None or one.each is None or other.each is None or not _alike(one, other):
+            continue
+        if min(one.each.shape[-1], other.each.shape[-1]) < statistics.FEWEST:
+            continue
+        low, high = _apart_over_seeds(one, other, one.each, other.each)
+        summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
+        columns = {"n_first": one.n, "n_second": other.n, "p": statistics.relabelled(one.each, other.each)}
+        table = _rows(name, summary, [one.values, other.values], columns)
+        found.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(OVER_SEEDS))
+
+
+def _apart_over_seeds(
+    one: Measurement, other: Measurement, first: np.ndarray, second: np.ndarray
+) -> statistics.Interval:
+    if one.units in BOUNDED:
+        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
+        return statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+    return statistics.welch(first, second)
+
+
+def _rows(
+    name: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
+) -> pd.DataFrame:
+    """A row for each value of a difference: its place, both means, its interval, and further columns."""
+    places = (
+        ", ".join(f"{dim} {summary.coords[dim][i]}" for dim, i in zip(summary.dims, index, strict=True))
+        for index in np.ndindex(*summary.values.shape)
+    )
+    columns = {"first": centres[0], "second": centres[1], "difference": summary.values}
+    columns |= {"low": summary.low, "high": summary.high, **more}  # type: ignore[dict-item]
+    flat = {column: np.asarray(array).reshape(-1) for column, array in columns.items()}
+    return pd.DataFrame({"measure": name, "place": list(places), **flat})
+
+
+def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(p_holm=statistics.holm(table["p"].to_numpy(dtype=float)))
+
+
+def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
+    """The difference of two, which says what it is."""
+    models = f"{second.settings.get('model')} less {first.settings.get('model')}"
+    settings = {**first.settings, "model": models}
+    name, units = f"{first.name}: difference", f"difference in {first.units}"
+    return replace(first, name=name, units=units, settings=settings, labels=None, **{"each": None, **numbers})
+
+
+def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:
+    """Both at the labels that both have, of every dim but `example`."""
+    if (first.dims, first.units) != (second.dims, second.units):
+        raise _not_comparable(first, second, "they differ in their dims or units")
+    for dim in first.dims:
+        if dim == "example":
+            continue
+        labels = [label for label in first.coords[dim] if label in second.coords[dim]]
+        if not labels:
+            raise _not_comparable(first, second, f"they have no {dim} in common")
+        first, second = _at(first, dim, labels), _at(second, dim, labels)
+    return first, second
+
+
+def _at(m: Measurement, dim: str, labels: Sequence[Any]) -> Measurement:
+    """The part at some labels of a dim."""
+    index = [list(m.coords[dim]).index(label) for label in labels]
+    return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels})
+
+
+def _alike(first: Measurement, second: Measurement) -> bool:
+    def shape(m: Measurement) -> list[object]:
+        return [m.units, *((dim, list(map(str, m.coords[dim]))) for dim in m.dims)]
+
+    return shape(first) == shape(second)
+
+
+def _check_alike(first: Measurement, second: Measurement) -> None:
+    if not _alike(first, second):
+        raise _not_comparable(first, second, "they differ in their dims, labels or number of examples")
+
+
+def _not_comparable(first: Measurement, second: Measurement, why: str) -> ValueError:
+    return ValueError(
+        f"{first.name!r} of {first.settings.get('model')} and {second.name!r} of {second.settings.get('model')} "
+        f"cannot be held against each other: {why}"
+    )

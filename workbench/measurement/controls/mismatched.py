@@ -1,0 +1,54 @@
+"""The control `mismatched`: the activations of one example beside the truth of another of equal length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.measurement.controls.base import Control
+from workbench.tasks import Batch, Truth
+
+
+def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
+    """The same activations and logits, each beside the tokens and truth of another example of equal length.
+
+    What an instrument or mechanism scores on this it owes to the positions and the task, not to having worked out the
+    example at hand. Examples are paired in a random cycle within each length, so none keeps its own truth; an example
+    alone in its length is left out.
+    """
+    lengths = capture.subject.task.lengths(capture.batch.tokens)
+    order = torch.randperm(len(lengths), generator=generator)
+    rows, partners = [], []
+    for length in lengths.unique():
+        group = order[lengths[order] == length]
+        if len(group) > 1:
+            rows.append(group)
+            partners.append(group.roll(1))
+    none = torch.zeros(0, dtype=torch.long)
+    own, other = torch.cat([none, *rows]), torch.cat([none, *partners])
+    return replace(
+        capture,
+        activations={name: value[own.to(value.device)] for name, value in capture.activations.items()},
+        batch=pick(capture.batch, other),
+        given_truth=pick_truth(capture.truth, other, len(lengths)),
+    )
+
+
+def pick(batch: Batch, rows: Int[Tensor, " example"]) -> Batch:
+    return Batch(batch.tokens[rows], batch.targets[rows], batch.loss_mask[rows], batch.head)
+
+
+def pick_truth(truth: Truth, rows: Int[Tensor, " example"], n: int) -> Truth:
+    """The truth of these rows of a batch of n, none of them twice, renumbered in the order given."""
+    place = torch.full((n,), -1)
+    place[rows] = torch.arange(len(rows))
+    example = place[truth.edges[:, 0]]
+    edges = torch.cat([example[:, None], truth.edges[:, 1:]], dim=1)[example >= 0]
+    return Truth(edges, {name: label[rows] for name, label in truth.labels.items()})
+
+
+CONTROL = Control("against other examples' truth", "others' truth", mismatched)

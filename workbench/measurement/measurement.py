@@ -1,0 +1,231 @@
+"""A measured array that knows what it is: names for its axes, its unit, how it was made, how sure it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.measurement import intervals as statistics
+
+SEED = "seed"  # the dim of several runs that differ in their seed alone
+BOUNDED = ("share", "probability")  # units of what may be all 0 or all 1, whose intervals use that nothing lies beyond
+RANGES = {  # beginnings of other units, and where such a value can lie
+    "share of": (0.0, 1.0),
+    "cosine": (-1.0, 1.0),
+    "mean |cosine|": (0.0, 1.0),
+    "R²": (-np.inf, 1.0),
+    "nats": (0.0, np.inf),
+    "bits": (0.0, np.inf),
+    "directions": (0.0, np.inf),
+    "rank": (0.0, np.inf),
+    "steps": (0.0, np.inf),
+}
+DIFFERENCE = ("difference in ", "difference of shares")
+
+
+def possible(units: str) -> tuple[float, float]:
+    """The least and the most that a value of these units can be; of a difference, that its two sides allow."""
+    if units.startswith(DIFFERENCE):
+        least, most = possible(units.removeprefix(DIFFERENCE[0]).replace(DIFFERENCE[1], "share"))
+        return least - most, most - least
+    if units in BOUNDED:
+        return 0.0, 1.0
+    return next((span for start, span in RANGES.items() if units.startswith(start)), (-np.inf, np.inf))
+
+
+def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
+    """95 % interval of the mean over the last axis, by what the values are.
+
+    Shares and their differences: `statistics.graded`, or over seeds, each of which may solve its task or not,
+    `statistics.bounded`; anything else: `statistics.bootstrap`, cut where no value of these units can lie (unless one
+    does, as log-probabilities in nats do).
+    """
+    least, most = possible(units)
+    if units.removeprefix(DIFFERENCE[0]) in (*BOUNDED, DIFFERENCE[1]):
+        return statistics.around(values, (statistics.bounded if seeds else statistics.graded)(values, least, most))
+    low, high = statistics.around(values, statistics.bootstrap(values))
+    with np.errstate(invalid="ignore"):
+        within = ~((values < least - 1e-6) | (values > most + 1e-6)).any()
+    return (low.clip(least, most), high.clip(least, most)) if within else (low, high)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The result of one instrument.
+
+    Attributes:
+        name: what was measured, in words fit for a figure's title.
+        values: the numbers, one axis per entry of `dims`; NaN where the measure is not defined.
+        dims: the axes, in order: `layer`, `head`, `hop`, `position`, `length`, `example`, ...
+        coords: for each dim, the label of each index (for example hook names for `layer`).
+        units: `nats`, `share`, `inner product`, ...
+        settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
+        low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
+        n: number of examples behind each value, same shape, where `values` is a statistic.
+        each: what each seed has, `[..., seed]`, where `values` is a mean over seeds: figures draw a dot for each.
+        labels: what each value belongs to, same shape, where that is itself a finding (the token of each rank).
+        caption: what the numbers show, and what they do not.
+    """
+
+    name: str
+    values: np.ndarray
+    dims: tuple[str, ...]
+    coords: Mapping[str, Sequence[Any]]
+    units: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    n: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    caption: str = ""
+    each: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        assert self.values.ndim == len(self.dims), f"{self.name}: {self.values.shape} has not the dims {self.dims}"
+        for dim, size in zip(self.dims, self.values.shape, strict=True):
+            assert len(self.coords[dim]) == size, (
+                f"{self.name}: {dim} has {size} values, {len(self.coords[dim])} labels"
+            )
+        assert self.each is None or self.each.shape[:-1] == self.values.shape, (
+            f"{self.name}: {self.each.shape} has not the values' shape {self.values.shape} before the seeds"
+        )
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        """The arrays of the shape of `values` that are there."""
+        columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}
+        return {name: np.asarray(array) for name, array in columns.items() if array is not None}
+
+    @property
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that are there, by the fields that hold them: what a part of the measurement has its part of."""
+        names = ("values", "low", "high", "n", "labels", "each")
+        return {name: np.asarray(array) for name in names if (array := getattr(self, name)) is not None}
+
+    def axis(self, dim: str) -> int:
+        """The index of a dim.
+
+        Raises:
+            ValueError: if the measurement has no such dim.
+        """
+        if dim not in self.dims:
+            raise ValueError(f"{self.name!r} has no dim {dim!r}; it has: {', '.join(self.dims) or 'none'}")
+        return self.dims.index(dim)
+
+    @staticmethod
+    def join(parts: Sequence[Measurement], dim: str = "example") -> Measurement:
+        """Measurements of successive batches as one, along `dim`; what they share is taken from the first."""
+        first, axis = parts[0], parts[0].axis(dim)
+        values = np.concatenate([part.values for part in parts], axis=axis)
+        labels = [label for part in parts for label in part.coords[dim]]
+        if dim == "example":  # numbered within each batch: number them anew
+            labels = list(range(len(labels)))
+        return replace(first, values=values, coords={**first.coords, dim: labels})
+
+    @staticmethod
+    def stack(parts: Sequence[Measurement], dim: str, labels: Sequence[Any]) -> Measurement:
+        """Measurements of one shape, each under other conditions, as one with a new first dim; intervals are kept."""
+        first = parts[0]
+        arrays: dict[str, Any] = {name: np.stack([part._arrays[name] for part in parts]) for name in first._arrays}
+        return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
+
+    def select(self, **where: Any) -> Measurement:
+        """The part at one label of each named dim; those dims go, and the choice joins the settings.
+
+        Raises:
+            ValueError: if there is no such dim or label; the message says what exists.
+        """
+        index: list[Any] = [slice(None)] * len(self.dims)
+        for dim, label in where.items():
+            labels = list(self.coords[dim]) if self.axis(dim) is not None else []
+            if label not in labels:
+                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
+            index[self.axis(dim)] = labels.index(label)
+        parts: dict[str, Any] = {name: np.asarray(array[tuple(index)]) for name, array in self._arrays.items()}
+        dims = tuple(dim for dim in self.dims if dim not in where)
+        coords = {dim: self.coords[dim] for dim in dims}
+        return replace(self, dims=dims, coords=coords, settings={**self.settings, **where}, **parts)
+
+    def keep(self, dim: str, labels: Sequence[Any]) -> Measurement:
+        """The part at some labels of one dim, in their order.
+
+        Raises:
+            ValueError: if there is no such dim or label; the message says what exists.
+        """
+        known = list(self.coords[dim]) if self.axis(dim) is not None else []
+        for label in labels:
+            if label not in known:
+                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, known))}")
+        index, axis = [known.index(label) for label in labels], self.axis(dim)
+        parts: dict[str, Any] = {name: np.take(array, index, axis=axis) for name, array in self._arrays.items()}
+        return replace(self, coords={**self.coords, dim: list(labels)}, **parts)
+
+    def pick(self, examples: Sequence[int]) -> Measurement:
+        """The part of some examples, by their index."""
+        axis = self.axis("example")
+        labels = [self.coords["example"][i] for i in examples]
+        return replace(
+            self,
+            values=np.take(self.values, list(examples), axis=axis),
+            coords={**self.coords, "example": labels},
+            labels=None if self.labels is None else np.take(self.labels, list(examples), axis=axis),
+        )
+
+    def mean(self, dim: str = "example") -> Measurement:
+        """The mean over `dim`, leaving out NaN, with its 95 % interval (see `interval`) and the n behind each value.
+
+        Over seeds, these are what is counted, however many examples each was measured on: their spread holds that of
+        the examples too. Then `each` keeps what every seed has.
+        """
+        values = np.moveaxis(self.values, self.axis(dim), -1)
+        centre, n = statistics.mean(values)
+        low, high = interval(values, self.units, seeds=dim == SEED)
+        dims = tuple(d for d in self.dims if d != dim)
+        return replace(
+            self,
+            values=np.asarray(centre),
+            dims=dims,
+            coords={d: self.coords[d] for d in dims},
+            low=low,
+            high=high,
+            n=np.asarray(n),
+            labels=None,
+            each=values if dim == SEED else None,
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """One row per value: a column per dim, then value, and low, high, n and label where there are any."""
+        data = {name: array.reshape(-1) for name, array in self._columns.items()}
+        if not self.dims:
+            return pd.DataFrame(data)
+        labels = [[str(label) for label in self.coords[dim]] for dim in self.dims]
+        return pd.DataFrame(data, index=pd.MultiIndex.from_product(labels, names=self.dims)).reset_index()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the rows of `frame` with everything needed to read them; NaN becomes null."""
+        return {
+            "name": self.name,
+            "units": self.units,
+            "dims": list(self.dims),
+            "settings": dict(self.settings),
+            "caption": self.caption,
+            "rows": json.loads(self.frame().to_json(orient="records", double_precision=15)),
+        }
+
+    def save(self, folder: Path, stem: str) -> None:
+        """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`: the same rows."""
+        frame = self.frame()
+        frame.to_parquet(folder / f"{stem}.parquet", index=False)
+        frame.to_csv(folder / f"{stem}.csv", index=False)
+        text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
+        (folder / f"{stem}.json").write_text(text, encoding="utf-8")
+
+    def save_parquet(self, folder: Path, stem: str) -> None:
+        """Write `stem.parquet` into `folder`: for what has a row for every example."""
+        self.frame().to_parquet(folder / f"{stem}.parquet", index=False)

@@ -1,0 +1,168 @@
+"""The runs under a folder as a table: to list, filter, compare and delete."""
+
+from __future__ import annotations
+
+import operator
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
+from workbench.runs.lock import only_writer
+from workbench.util.settings import as_text, flat, value_of
+
+FIGURES = ("accuracy", "loss")
+COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def table(root: str | Path) -> tuple[pd.DataFrame, list[str]]:
+    """A row for each run directly under a folder, by name, and why others cannot be read.
+
+    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest `accuracy` and `loss`, what it cost
+    (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every setting of its config
+    under its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
+    """
+    found, problems = scan_runs(root)
+    rows = []
+    for run in found:
+        try:
+            rows.append(row_of(run))
+        except ValueError as error:
+            problems.append(str(error))
+    return pd.DataFrame(rows, columns=None if rows else ["run"]), problems
+
+
+def row_of(run: Run) -> dict[str, Any]:
+    """One run as a row of `table`. Raises ValueError if its log is damaged."""
+    metrics, record = run.metrics(), run.record()
+    latest = {name: metrics[name].dropna().tolist()[-1:] if name in metrics else [] for name in FIGURES}
+    return {
+        "run": run.name,
+        "status": status(run),
+        "step": run.step(),
+        **{name: values[0] if values else float("nan") for name, values in latest.items()},
+        **{name: record.get(name, float("nan")) for name in COSTS},
+        "variants": " then ".join(dict.fromkeys(layer["variant"] for layer in run.config.model.attention)),
+        **dict(flat(run.config.model_dump(mode="json"))),
+    }
+
+
+def status(run: Run) -> str:
+    """`finished`; `training` while a process holds the run; `stopped` where none does."""
+    if run.finished:
+        return "finished"
+    if not (run.path / STATES / ".lock").exists():
+        return "stopped"
+    try:
+        with only_writer(run.path):
+            return "stopped"
+    except (ValueError, OSError):
+        return "training"
+
+
+def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """The rows that meet every condition, such as `task.name=sorting`, `accuracy>0.9`, `seed!=0`.
+
+    Raises:
+        ValueError: if a condition is none, or names no column.
+    """
+    for condition in conditions:
+        parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?\S)\s*", condition)
+        if parts is None:
+            raise ValueError(f"a condition is like task.name=sorting or accuracy>0.9, not {condition!r}")
+        name, sign, text = parts.groups()
+        if name not in frame:
+            known = ", ".join(sorted(frame, key=lambda column: -_likeness(name, column))[:8])
+            raise ValueError(f"no run has {name!r}; there is: {known}, …")
+        frame = frame[[_meets(name, value, sign, text) for value in frame[name]]]
+    return frame
+
+
+def _likeness(name: str, column: str) -> int:
+    return len(set(name.lower()) & set(column.lower())) + 20 * (name.split(".")[-1] in column)
+
+
+def _meets(name: str, value: Any, sign: str, text: str) -> bool:
+    wanted = value_of(text)
+    if sign in ("=", "!="):
+        return (
+            bool(OPERATORS[sign](value, wanted))
+            if _number(value) and _number(wanted)
+            else bool(OPERATORS[sign](as_text(value), text))
+        )
+    if not _number(wanted):
+        raise ValueError(f"{name}{sign}{text}: what is {sign} is a number, such as 0.9, not {text!r}")
+    return _number(value) and bool(OPERATORS[sign](value, wanted))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows by a column, the best first where more is better. Raises ValueError if there is no such column."""
+    if column not in frame:
+        raise ValueError(f"no run has {column!r} to sort by; try accuracy, loss, seconds, seed, task.name")
+    key = None if pd.api.types.is_numeric_dtype(frame[column]) else (lambda values: values.map(str))
+    return frame.sort_values(column, ascending=column not in ("accuracy", "tokens_per_second"), key=key)
+
+
+def compare(runs: Sequence[Run]) -> pd.DataFrame:
+    """What differs between runs, and what came of it: a row for each setting that differs, then for each figure.
+
+    Raises:
+        ValueError: if there are not two runs, two of one name, or a log is damaged.
+    """
+    names = [run.name for run in runs]
+    if len(set(names)) < max(2, len(names)):
+        raise ValueError(f"two or more runs of different names are compared, not {', '.join(names) or 'none'}")
+    frame = pd.DataFrame([row_of(run) for run in runs]).set_index("run")
+    settings = list(dict.fromkeys(name for run in runs for name, _ in flat(run.config.model_dump(mode="json"))))
+    differ = [name for name in settings if frame[name].map(str).nunique() > 1]
+    return frame[[*differ, "status", "step", *FIGURES, *COSTS]].T
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A run folder to be deleted."""
+
+    path: Path
+    bytes: int
+
+    @staticmethod
+    def of(path: str | Path) -> Doomed:
+        """What would be deleted. Raises ValueError if that is no run folder, or a link to one."""
+        path = Path(path)
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link; delete what it points to, or the link, yourself")
+        if not (path / CONFIG).is_file():
+            load_run(path)  # says what is wrong
+        return Doomed(path, sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink()))
+
+
+def delete(doomed: Sequence[Doomed]) -> None:
+    """Delete run folders, each at once. Raises ValueError, before any is gone, if one is being trained."""
+    with ExitStack() as held:
+        for one in doomed:
+            if (one.path / STATES).is_dir():
+                held.enter_context(only_writer(one.path))
+        going = [(one.path, one.path.with_name(f".{one.path.name}.{secrets.token_hex(4)}")) for one in doomed]
+        for path, out_of_sight in going:
+            path.rename(out_of_sight)
+    for _, out_of_sight in going:
+        shutil.rmtree(out_of_sight)

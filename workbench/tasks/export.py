@@ -1,0 +1,252 @@
+"""A task's sequences as a stream, as a file, and in words: the same bytes for any number of workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from workbench import tasks
+from workbench.tasks import Batch, Task, Truth
+from workbench.tasks.split import Split
+from workbench.tasks.stream import in_order
+from workbench.util.files import check_can_make, new_file
+from workbench.util.seeds import generator
+
+SHARD = 1024
+FORMATS = (".parquet", ".jsonl")
+_SCHEMA = pa.schema(
+    [
+        ("tokens", pa.list_(pa.int32())),
+        ("targets", pa.list_(pa.list_(pa.int32()))),
+        ("loss_mask", pa.list_(pa.bool_())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a stream of sequences is made of; the same recipe always makes the same sequences.
+
+    Attributes:
+        task: the task.
+        n: how many sequences.
+        seed: their seed.
+        split: the side of the task's split that they are from; None is both.
+        head: whose targets: `main`, or one of the task's hints.
+        condition: what narrows the draw, such as a length.
+    """
+
+    task: Task
+    n: int
+    seed: int = 0
+    split: Split | None = None
+    head: str = "main"
+    condition: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n must be at least 1, not {self.n}")
+
+    def shards(self) -> int:
+        return -(-self.n // SHARD)
+
+    def shard(self, index: int) -> Batch:
+        """The sequences from index · SHARD on: a function of the recipe and the index alone."""
+        size = min(SHARD, self.n - index * SHARD)
+        draws = generator(self.seed, "data", index)
+        return self.task.sample(size, draws, split=self.split, head=self.head, **self.condition)
+
+    def header(self) -> dict[str, Any]:
+        """As plain data, for a file's head."""
+        return {
+            "task": {"name": self.task.name, **self.task.model_dump(mode="json")},
+            "n": self.n,
+            "seed": self.seed,
+            "split": self.split,
+            "head": self.head,
+            "condition": dict(self.condition),
+        }
+
+
+def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
+    """Batches of up to `SHARD` sequences, in order, one in memory at a time.
+
+    Args:
+        recipe: what to draw.
+        workers: processes that draw ahead; the sequences are the same for any number.
+
+    Raises:
+        ValueError: if the recipe cannot be met.
+    """
+    return in_order(recipe.shard, range(recipe.shards()), workers)
+
+
+def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int]:
+    """Write a recipe's sequences as Parquet or JSON lines; yields how many are written, as they are.
+
+    The file appears under its name only when it is whole.
+
+    Raises:
+        ValueError: if the name says no known format, the path is taken, or the recipe cannot be met.
+    """
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"data is written as {' or '.join(FORMATS)}, not {path.name!r}")
+    if path.exists():
+        raise ValueError(f"{path} already exists; give another name, or move it away first")
+    if not path.parent.exists():
+        raise ValueError(f"there is no folder {path.parent}")
+    check_can_make(path)
+    return _write(recipe, path, workers)
+
+
+def _write(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
+    put = _write_parquet if path.suffix == ".parquet" else _write_lines
+    with new_file(path) as partial:
+        yield from put(recipe, partial, workers)
+
+
+def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
+    schema = _SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
+    written = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for batch in stream(recipe, workers=workers):
+            writer.write_table(pa.Table.from_pylist(_rows(recipe.task, batch), schema=schema))
+            written += len(batch)
+            yield written
+
+
+def _write_lines(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
+    written = 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write(json.dumps({"workbench": recipe.header()}) + "\n")
+        for batch in stream(recipe, workers=workers):
+            file.writelines(json.dumps(row) + "\n" for row in _rows(recipe.task, batch))
+            written += len(batch)
+            yield written
+
+
+def _rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
+    """One plain row a sequence, without its padding; targets are lists, of one class or of a set of them."""
+    rows = []
+    for i, length in enumerate(task.lengths(batch.tokens).tolist()):
+        targets = batch.targets[i, :length]
+        single = targets.ndim == 1
+        sets = [[t] for t in targets.tolist()] if single else [row.nonzero()[:, 0].tolist() for row in targets]
+        row = {"tokens": batch.tokens[i, :length].tolist(), "targets": sets}
+        rows.append({**row, "loss_mask": batch.loss_mask[i, :length].tolist()})
+    return rows
+
+
+def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
+    """What `write` wrote: the task, and the sequences in batches of up to `SHARD`, one in memory at a time.
+
+    Raises:
+        ValueError: if the file is missing, damaged, or was not written by `write`.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    if path.suffix not in FORMATS:
+        raise ValueError(f"data is read from {' or '.join(FORMATS)}, not {path.name!r}")
+    try:
+        header, rows = (_read_parquet if path.suffix == ".parquet" else _read_lines)(path)
+        spec = dict(header["task"])
+        head = header["head"]
+    except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError, pa.ArrowException):
+        raise ValueError(f"{path} was not written by `workbench data`, or is damaged") from None
+    task = tasks.make(spec.pop("name"), **spec)
+    return task, (_batch(task, part, head) for part in rows)
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
+    file = pq.ParquetFile(path)
+    header = json.loads((file.schema_arrow.metadata or {})[b"workbench"])
+    return header, (part.to_pylist() for part in file.iter_batches(SHARD))
+
+
+def _read_lines(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
+    with path.open(encoding="utf-8") as file:
+        header = json.loads(file.readline())["workbench"]
+    return header, _parts(path)
+
+
+def _parts(path: Path) -> Iterator[list[dict[str, Any]]]:
+    with path.open(encoding="utf-8") as file:
+        next(file)
+        part = []
+        for number, line in enumerate(file, 2):
+            try:
+                part.append(json.loads(line))
+            except json.JSONDecodeError:
+                raise ValueError(f"{path} is damaged: line {number} is not JSON") from None
+            if len(part) == SHARD:
+                yield part
+                part = []
+        if part:
+            yield part
+
+
+def _batch(task: Task, rows: Iterable[Mapping[str, Any]], head: str) -> Batch:
+    targets_like = task.sample(1, generator(0, "shape of targets"), head=head).targets
+    parts: list[Batch] = []
+    for row in rows:
+        tokens, mask = torch.tensor([row["tokens"]]), torch.tensor([row["loss_mask"]])
+        if targets_like.ndim == 2:
+            targets = torch.tensor([[target[0] for target in row["targets"]]])
+        else:
+            targets = torch.zeros(1, tokens.shape[1], targets_like.shape[2], dtype=torch.bool)
+            for position, members in enumerate(row["targets"]):
+                targets[0, position, members] = True
+        parts.append(Batch(tokens, targets, mask, head))
+    return Batch.cat(parts, task.pad)
+
+
+def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: int = 24) -> str:
+    """One sequence in words: what is asked and answered, each token with ^ where it is scored, and the gold edges."""
+    length = int(task.lengths(batch.tokens)[index])
+    tokens, mask = batch.tokens[index], batch.loss_mask[index].tolist()
+    words = task.words(tokens[:length])
+    lines = ["input   " + task.question(tokens)]
+    lines.append("answer  " + " ".join(_target(task, batch, index, at) for at in range(length) if mask[at]))
+    lines += _ruled(words, mask, width)
+    if batch.head == "main":
+        lines += _edges(task.truth(tokens[None, :length]), most_edges)
+    return "\n".join(lines)
+
+
+def _target(task: Task, batch: Batch, index: int, at: int) -> str:
+    target = batch.targets[index, at]
+    if target.ndim == 0:
+        return task.words(target[None])[0]
+    return "{" + ",".join(task.words(target.nonzero()[:, 0])) + "}"
+
+
+def _ruled(words: list[str], mask: list[bool], width: int) -> list[str]:
+    """Tokens in lines no wider than `width`, a line of marks below each."""
+    lines, line, marks = [], "tokens ", "scored "
+    for word, scored in zip(words, mask, strict=False):
+        if len(line) + len(word) + 1 > width and line.strip() != "tokens":
+            lines += [line, marks]
+            line, marks = "       ", "       "
+        line += f" {word}"
+        marks += " " + ("^" if scored else "·").ljust(len(word))
+    return [*lines, line, marks]
+
+
+def _edges(truth: Truth, most: int) -> list[str]:
+    lines = []
+    for hop in range(1, truth.n_hops + 1):
+        pairs = truth.edges[truth.edges[:, 1] == hop][:, 2:].tolist()
+        shown = " ".join(f"{query}→{key}" for query, key in pairs[:most])
+        more = f" … and {len(pairs) - most} more" if len(pairs) > most else ""
+        if pairs:
+            lines.append(f"gold edges, hop {hop}: {shown}{more}")
+    return lines or ["gold edges: this task has no graph"]
