@@ -53,7 +53,7 @@ print(" ".join(task.words(task.sample(1, workbench.generator(0)).tokens[0])))
 
 # %%
 seen = {run.name: inspect_run(run, n=256, seed=0) for run in (chacal, standard)}
-figures.accuracy({name: one.measured["accuracy"] for name, one in seen.items()})
+figures.accuracy({name: one["accuracy"].mean for name, one in seen.items()})
 
 # %% [markdown]
 # One ChaCAL layer finds the root from every depth. One standard layer finds it at depth 1; from then on it is right
@@ -64,9 +64,10 @@ figures.accuracy({name: one.measured["accuracy"] for name, one in seen.items()})
 
 # %%
 for name, one in seen.items():
-    mass, control = one.gold_mass, one.gold_mass_control
+    result = one["gold_mass"].at_head()  # of the head in focus, which was chosen on other data
+    mass, control = result.mean, result.controls["mismatched"].mean
     print(f"{name}: {mass.values:.1%} [{mass.low:.1%}, {mass.high:.1%}] on gold paths; control {control.values:.1%}")
-example, (layer, head) = seen["chacal"].example, seen["chacal"].shown_head
+example, (layer, head) = seen["chacal"].example, seen["chacal"].head
 matrices = attention_graph.matrices(example, 0, layer, head)
 gold = attention_graph.gold_edges(example, 0)
 figures.attention_arcs(matrices, "pattern", [edge for edge in gold if edge[0] == 1])
@@ -83,7 +84,7 @@ figures.attention_matrix(matrices, "resolvent", gold)
 # apart, ends with fewer.
 
 # %%
-figures.entropy({name: one.measured["entropy"] for name, one in seen.items()})
+figures.entropy({name: one["entropy"].mean for name, one in seen.items()})
 
 # %% [markdown]
 # ## Probe

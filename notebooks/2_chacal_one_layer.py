@@ -31,7 +31,6 @@ from workbench import figures
 from workbench.inspection import claims, inspect_run
 from workbench.instruments.attention import attention_graph, path_mass, rollout
 from workbench.measurement.controls import CONTROLS
-from workbench.measurement.draws import over_draws
 from workbench.runs.compiled import compile_run
 from workbench.training import train_seeds
 
@@ -58,7 +57,7 @@ runs = {
 seen = {
     (name, run.config.seed): inspect_run(run, n=256, seed=0, only=["accuracy"]) for name in runs for run in runs[name]
 }
-table = {at: one.measured["accuracy"].values for at, one in seen.items()}
+table = {at: one["accuracy"].mean.values for at, one in seen.items()}
 pd.DataFrame(table, index=[f"hop {h}" for h in (1, 2, 3)]).T.rename_axis(["model", "seed"]).map("{:.1%}".format)
 
 # %% [markdown]
@@ -86,7 +85,7 @@ task = runs["ChaCAL, 1 layer"][0].task()
 seen = {
     (name, run.config.seed): inspect_run(run, n=256, seed=0, only=["accuracy"]) for name in runs for run in runs[name]
 }
-table = {at: one.measured["accuracy"].values for at, one in seen.items()}
+table = {at: one["accuracy"].mean.values for at, one in seen.items()}
 pd.DataFrame(table, index=[f"depth {d}" for d in task.groups]).T.rename_axis(["model", "seed"]).map("{:.1%}".format)
 
 # %% [markdown]
@@ -96,7 +95,7 @@ pd.DataFrame(table, index=[f"depth {d}" for d in task.groups]).T.rename_axis(["m
 # %%
 roots = task.sample(4096, workbench.generator(3)).tokens[:, : task.k]
 print(f"best guess: {(roots[:, :, None] == roots[:, None, :]).sum(-1).max(-1).values.double().mean() / task.k:.1%}")
-figures.accuracy({name: seen[name, 0].measured["accuracy"] for name in runs})
+figures.accuracy({name: seen[name, 0]["accuracy"].mean for name in runs})
 
 # %% [markdown]
 # One ChaCAL layer gets there in seconds. The standard models stay at one hop, *whatever their depth*, although three
@@ -108,7 +107,7 @@ figures.accuracy({name: seen[name, 0].measured["accuracy"] for name in runs})
 halfway = workbench.train(
     "chain-standard", out=folder / "halfway", progress=False, steps=800, task={"n": 16}, model={"n_layers": 2}
 )
-found = inspect_run(halfway, n=256, seed=0, only=["accuracy"]).measured["accuracy"]
+found = inspect_run(halfway, n=256, seed=0, only=["accuracy"])["accuracy"].mean
 found.frame().round(3)
 
 # %% [markdown]
@@ -121,14 +120,14 @@ found.frame().round(3)
 # range (of each its own best head), and random attention. Heads were chosen on other data.
 
 # %%
-only = ["path_mass", "attention_graph", "attention_hops", "rollout", "chain_following"]
+only = ["path_mass", "gold_mass", "attention_graph", "attention_hops", "rollout", "chain_following"]
 shown = ["ChaCAL, 1 layer", "standard, 1 layer", "standard, 3 layers"]
 looked = {name: inspect_run(runs[name][0], n=256, seed=0, name=name, only=only) for name in shown}
 table = {}
 for name, one in looked.items():
-    kinds = {"the model": one.measured["attention_graph"], **one.controls["attention_graph"]}
-    best = {what: claims.of_head(one, m).select(matrix="resolvent") for what, m in kinds.items()}
-    best["untrained"] = over_draws(one.draws["gold_mass"])
+    mass, graph = one["gold_mass"].at_head(), one["attention_graph"].at_head()
+    best = {"the model": mass.mean, **{null: control.mean for null, control in mass.controls.items()}}
+    best["random_graph"] = graph.controls["random_graph"].mean.select(matrix="resolvent")
     words = {what: CONTROLS[what].words if what in CONTROLS else what for what in best}
     table[name] = {words[what]: f"{m.values:.1%} [{m.low:.1%}, {m.high:.1%}]" for what, m in best.items()}
 pd.DataFrame(table)
@@ -140,7 +139,7 @@ pd.DataFrame(table)
 
 # %%
 example = looked["ChaCAL, 1 layer"].example
-layer, head = looked["ChaCAL, 1 layer"].shown_head
+layer, head = looked["ChaCAL, 1 layer"].head
 matrices = attention_graph.matrices(example, 0, layer, head)
 deep = rollout.matrices(looked["standard, 3 layers"].example, 0)
 figures.hop_matrices(matrices, deep, attention_graph.gold_edges(example, 0))
@@ -149,13 +148,9 @@ figures.hop_matrices(matrices, deep, attention_graph.gold_edges(example, 0))
 # Over all sequences: the share of A^h's mass on the true ancestor h hops up.
 
 # %%
-lines = {
-    name: claims.of_head(looked[name], looked[name].measured["attention_hops"])
-    for name in ("ChaCAL, 1 layer", "standard, 3 layers")
-}
-lines["ChaCAL against other examples' chains"] = claims.of_head(
-    looked["ChaCAL, 1 layer"], looked["ChaCAL, 1 layer"].controls["attention_hops"]["mismatched"]
-)
+lines = {name: looked[name]["attention_hops"].at_head().mean for name in ("ChaCAL, 1 layer", "standard, 3 layers")}
+powers = looked["ChaCAL, 1 layer"]["attention_hops"].at_head()
+lines["ChaCAL against other examples' chains"] = powers.controls["mismatched"].mean
 figures.hops(lines)
 
 # %% [markdown]
@@ -165,9 +160,9 @@ figures.hops(lines)
 
 # %%
 controls = {
-    f"{name}, {CONTROLS[null].words}": m for name, one in looked.items() for null, m in one.controls["rollout"].items()
+    name: {null: control.mean for null, control in one["rollout"].controls.items()} for name, one in looked.items()
 }
-figures.hop_ladder({name: one.measured["rollout"] for name, one in looked.items()}, controls)[0]
+figures.hop_ladder({name: one["rollout"].mean for name, one in looked.items()}, controls)[0]
 
 # %% [markdown]
 # ## γ decides how far it reads
@@ -200,9 +195,8 @@ known = {
     for name, run in chasers.items()
 }
 for name, one in known.items():
-    right, follows = one.measured["overall"], claims.of_head(one, one.measured["chain_following"])
-    powers = claims.of_head(one, one.measured["attention_hops"])
-    control = claims.of_head(one, one.controls["attention_hops"]["mismatched"])
+    right, follows, hops = one["overall"].mean, one["chain_following"].at_head().mean, one["attention_hops"].at_head()
+    powers, control = hops.mean, hops.controls["mismatched"].mean
     print(f"{name}: {right.values.min():.0%} right; chain following, at its worst hop: {follows.values.min():.0%};")
     print(f"   A^h on the h-th ancestor, at worst: {powers.values.min():.0%}; other chains: {control.values.max():.0%}")
 
@@ -235,8 +229,8 @@ pd.DataFrame({name: {f"hop {v.place['hop']}": v.holds.value for v in of} for nam
 
 # %%
 tests = {
-    "ChaCAL, 1 layer": looked["ChaCAL, 1 layer"].causal["chain_following"],
-    "chaser": known["chaser"].causal["chain_following"],
+    "ChaCAL, 1 layer": looked["ChaCAL, 1 layer"]["chain_following"].causal.mean,
+    "chaser": known["chaser"]["chain_following"].causal.mean,
 }
 figures.knockout(tests, {})[0]
 
@@ -253,7 +247,7 @@ for name, test in tests.items():
 
 # %%
 for name, one in inspected.items():
-    print(f"{name}: head shown {one.shown_head}")
+    print(f"{name}: head shown {one.head}")
     for line in claims.causal_lines(one, "chain_following"):
         print(f"   {line}")
 

@@ -53,7 +53,7 @@ seen = {
     )
     for run in trained
 }
-figures.accuracy({name: one.measured["accuracy"] for name, one in seen.items()})
+figures.accuracy({name: one["accuracy"].mean for name, one in seen.items()})
 
 # %% [markdown]
 # Whole sequences right, by length: nearly all of them, fewer beyond the lengths trained on. These models sort. Whether
@@ -108,7 +108,9 @@ for name in mechanisms[1:]:
 # null is the same edit *elsewhere*.
 
 # %%
-figures.causal_tests({"trained, seed 1": list(seen["trained, seed 1"].causal.values())})[0]
+figures.causal_tests(
+    {"trained, seed 1": [r.causal.mean for r in seen["trained, seed 1"].results.values() if r.causal]}
+)[0]
 
 # %% [markdown]
 # ## The same where the answer is known
@@ -159,7 +161,7 @@ rows = {}
 for name, one in seen.items():
     edits = {
         claim: (m.select(edit="claimed", outcome="as claimed"), m.select(edit="elsewhere", outcome="changed"))
-        for claim, m in one.causal.items()
+        for claim, m in {claim: r.causal.mean for claim, r in one.results.items() if r.causal}.items()
     }
     rows[name] = {claim: f"{m.values:.1%} ({null.values:.1%}); n = {m.n}" for claim, (m, null) in edits.items()}
 pd.DataFrame(rows).T
@@ -170,7 +172,7 @@ pd.DataFrame(rows).T
 # %%
 rows = {
     name: {
-        f"{claim}: {edit}": f"{one.causal[claim].select(edit=edit, outcome='as claimed').values:.1%}"
+        f"{claim}: {edit}": f"{one[claim].causal.mean.select(edit=edit, outcome='as claimed').values:.1%}"
         for claim, edit in [("copy", "residual"), ("minimum", "residual"), ("identity_removed", "ablated")]
     }
     for name, one in seen.items()
@@ -217,7 +219,7 @@ pd.DataFrame(rows).T
 
 # %%
 for name in list(seen)[:2]:
-    right, holds = seen[name].examples["accuracy"].values, seen[name].examples["minimum"].values == 1
+    right, holds = seen[name]["accuracy"].examples.values, seen[name]["minimum"].examples.values == 1
     whole = pd.DataFrame(right).max().to_numpy()
     print(f"{name}: {whole[holds].mean():.1%} of {holds.sum()} sequences right where it holds,")
     print(f"   {whole[~holds].mean():.1%} of {(~holds).sum()} where it does not")

@@ -70,12 +70,12 @@ seen = {
     ]
     for kind in runs
 }
-together = {kind: over_seeds([one.measured["accuracy"] for one in seen[kind]], seeds) for kind in seen}
+together = {kind: over_seeds([one["accuracy"].mean for one in seen[kind]], seeds) for kind in seen}
 figures.accuracy(together)
 
 # %%
 table = {
-    (kind, seed): one.measured["accuracy"].values for kind in seen for seed, one in zip(seeds, seen[kind], strict=True)
+    (kind, seed): one["accuracy"].mean.values for kind in seen for seed, one in zip(seeds, seen[kind], strict=True)
 }
 frame = pd.DataFrame(table, index=task.groups).dropna().T.rename_axis(["attention", "seed"])
 frame.map("{:.0%}".format)
@@ -85,7 +85,7 @@ frame.map("{:.0%}".format)
 
 # %%
 apart = [
-    difference(a.examples["accuracy"], b.examples["accuracy"], same_examples=True)
+    difference(a["accuracy"].examples, b["accuracy"].examples, same_examples=True)
     for a, b in zip(*seen.values(), strict=True)
 ]
 mean = over_seeds(apart, seeds)
@@ -149,12 +149,13 @@ pd.DataFrame(keys).T
 # %%
 gold, rows = {}, {}
 for kind, group in seen.items():
-    mass = [claims.of_head(one, one.examples["attention_graph"]).select(matrix="pattern") for one in group]
-    of_each = [condition["length"] for condition in group[0].conditions]
+    mass = [one["attention_graph"].at_head().examples.select(matrix="pattern") for one in group]
+    of_each = [condition["length"] for condition in group[0].sample.conditions]
     gold[kind] = over_seeds([by_group(m, of_each, "length") for m in mass], seeds)
     for one in group:
-        beside = {"the model": one.measured["attention_graph"], **one.controls["attention_graph"]}
-        rows[one.name] = {what: claims.of_head(one, m).select(matrix="pattern").values for what, m in beside.items()}
+        graph = one["attention_graph"].at_head()
+        beside = {"the model": graph.mean, **{null: control.mean for null, control in graph.controls.items()}}
+        rows[one.name] = {what: m.select(matrix="pattern").values for what, m in beside.items()}
 figures.any_measure(gold, {})[0].show()
 pd.DataFrame(rows).T.map("{:.1%}".format)
 
@@ -169,9 +170,11 @@ for name in ("minimum", "successor"):
     rates = {kind: [claims.by_condition(one, name) for one in seen[kind]] for kind in seen}
     score = {kind: over_seeds([next(iter(own.values())) for own, _ in rates[kind]], seeds) for kind in seen}
     null = {
-        f"{kind}, against other examples' truth": over_seeds(
-            [next(m for n, m in nulls.items() if "other" in n) for _, nulls in rates[kind]], seeds
-        )
+        kind: {
+            "mismatched": over_seeds(
+                [nulls[one.name]["mismatched"] for one, (_, nulls) in zip(seen[kind], rates[kind], strict=True)], seeds
+            )
+        }
         for kind in seen
     }
     figures.mechanism_rates(score, null)[0].show()

@@ -68,8 +68,8 @@ only, settings = ["overall", "accuracy", "entropy"], {"entropy": {"alpha": 1.0}}
 seen = {
     kind: [inspect_run(run, n=256, seed=0, only=only, settings=settings) for run in of] for kind, of in runs.items()
 }
-over = {kind: over_seeds([one.measured["entropy"] for one in of], range(3)) for kind, of in seen.items()}
-nothing = over_seeds([one.controls["entropy"]["untrained"] for one in seen["vanilla"]], range(3))
+over = {kind: over_seeds([one["entropy"].mean for one in of], range(3)) for kind, of in seen.items()}
+nothing = over_seeds([one["entropy"].controls["untrained"].mean for one in seen["vanilla"]], range(3))
 figures.by_layer(over, {"untrained": nothing})[0]
 
 # %% [markdown]
@@ -81,8 +81,8 @@ centred = {
     kind: [inspect_run(run, n=256, seed=0, only=["entropy"], settings={"entropy": {"centre": True}}) for run in of]
     for kind, of in runs.items()
 }
-over_centred = {kind: over_seeds([one.measured["entropy"] for one in of], range(3)) for kind, of in centred.items()}
-fresh = over_seeds([one.controls["entropy"]["untrained"] for one in centred["vanilla"]], range(3))
+over_centred = {kind: over_seeds([one["entropy"].mean for one in of], range(3)) for kind, of in centred.items()}
+fresh = over_seeds([one["entropy"].controls["untrained"].mean for one in centred["vanilla"]], range(3))
 figures.by_layer(over_centred, {"untrained": fresh})[0]
 
 # %% [markdown]
@@ -93,7 +93,7 @@ figures.by_layer(over_centred, {"untrained": fresh})[0]
 apart = pd.concat(
     {
         (measure, seed): difference(
-            a.examples["entropy"], b.examples["entropy"], same_examples=a.fingerprint == b.fingerprint
+            a["entropy"].examples, b["entropy"].examples, same_examples=a.sample.fingerprint == b.sample.fingerprint
         ).frame()
         for measure, of in (("plain", seen), ("centred", centred))
         for seed, (a, b) in enumerate(zip(of["vanilla"], of["Seq-VCR"], strict=True))
@@ -109,7 +109,7 @@ apart.reset_index().pivot(index=["entropy", "layer"], columns="seed", values="sa
 # A mean can hide that some sequences collapse and others do not (compare Figure 4 of the paper). One seed of each:
 
 # %%
-first = {kind: of[0].examples["entropy"] for kind, of in seen.items()}
+first = {kind: of[0]["entropy"].examples for kind, of in seen.items()}
 figures.distributions_by_layer(first, {})[0]
 
 # %% [markdown]
@@ -134,20 +134,20 @@ figures.timeline(followed["Seq-VCR"], "entropy")
 # three seeds are wide: they leave room for seeds that do otherwise.
 
 # %%
-right = {kind: over_seeds([one.measured["accuracy"] for one in of], range(3)) for kind, of in seen.items()}
+right = {kind: over_seeds([one["accuracy"].mean for one in of], range(3)) for kind, of in seen.items()}
 guessed = {
-    f"{kind}, mismatched": over_seeds([one.controls["accuracy"]["mismatched"] for one in of], range(3))
+    kind: {"mismatched": over_seeds([one["accuracy"].controls["mismatched"].mean for one in of], range(3))}
     for kind, of in seen.items()
 }
 figures.accuracy(right, guessed)
 
 # %%
 with_pause = {kind: inspect_run(run, n=256, seed=0, only=only, settings=settings) for kind, run in paused.items()}
-figures.accuracy({kind: one.measured["accuracy"] for kind, one in with_pause.items()})
+figures.accuracy({kind: one["accuracy"].mean for kind, one in with_pause.items()})
 
 # %%
 for kind, of in {**seen, **{kind: [one] for kind, one in with_pause.items()}}.items():
-    whole = [one.measured["overall"].select(unit="sequence") for one in of]
+    whole = [one["overall"].mean.select(unit="sequence") for one in of]
     print(f"{kind}: whole products right " + ", ".join(f"{m.values:.1%} [{m.low:.1%}, {m.high:.1%}]" for m in whole))
 
 # %% [markdown]

@@ -381,8 +381,8 @@ for run in runs["recency"]:
 # %%
 settings = {"attention_distance": {"scored": True}}
 seen = inspect_run(runs["recency"][0], n=256, seed=0, name="recency", settings=settings)
-controls = {f"recency, {null}": m for null, m in seen.controls["attention_distance"].items()}
-figures.draw("attention_distance", {"recency": seen.measured["attention_distance"]}, controls, {})[0]
+controls = {"recency": {null: one.mean for null, one in seen["attention_distance"].controls.items()}}
+figures.draw("attention_distance", {"recency": seen["attention_distance"].mean}, controls, {})[0]
 
 # %% [markdown]
 # In the first layer the letters at the end look at themselves or right before them, in the second several positions
@@ -392,22 +392,23 @@ figures.draw("attention_distance", {"recency": seen.measured["attention_distance
 # end; *previous token* is over all positions.
 
 # %%
-figures.draw("head_roles", {"recency": seen.measured["head_roles"]}, {}, {})[0]
+figures.draw("head_roles", {"recency": seen["head_roles"].mean}, {}, {})[0]
 
 # %%
 for name, of in runs.items():
     for run in of:
-        one = inspect_run(run, n=256, seed=0, only=["attention_graph"])
-        mass, control = one.gold_mass, one.gold_mass_control.values
+        one = inspect_run(run, n=256, seed=0, only=["gold_mass"])
+        result = one["gold_mass"].at_head()
+        mass, control = result.mean, result.controls["mismatched"].mean.values
         said = f"{mass.values:.1%} [{mass.low:.1%}, {mass.high:.1%}] on gold edges"
-        print(f"{name}, {run.name}: {said}; on another sequence's {control:.1%}; head {one.shown_head}")
+        print(f"{name}, {run.name}: {said}; on another sequence's {control:.1%}; head {one.head}")
 
 # %% [markdown]
 # The head is each run's best, chosen on other sequences than it is scored on. Here it is on one sequence, with the
 # gold edges framed:
 
 # %%
-layer, head = seen.shown_head
+layer, head = seen.head
 matrices = attention_graph.matrices(seen.example, 0, layer, head)
 figures.attention_matrix(matrices, "pattern", attention_graph.gold_edges(seen.example, 0))
 

@@ -96,13 +96,18 @@ def test_under_every_null_a_known_model_measures_otherwise_and_its_claims_hold_l
     model: str, compiled: dict[str, Run]
 ) -> None:
     found = inspect_run(compiled[model], n=16, seed=0, causal=False)
-    for name, nulls in found.controls.items():
-        assert set(nulls) == set(EVERYTHING[name].CONTROLS)
+    for name, result in found.results.items():
+        assert set(result.controls) == set(EVERYTHING[name].CONTROLS)
         if name == "logit_lens" and model == "chaser":
             continue  # what its one attention layer writes is the answer, and fresh layers write nothing
-        own = found.measured[name].values
-        for null, control in nulls.items():
-            under = found.draws[name].values if null == "untrained" else control.values[None]  # each model with its own
+        own = result.at_head().mean.values if name == "gold_mass" else result.mean.values
+        for null, control in result.controls.items():
+            under = control.mean.values[None] if control.draws is None else control.draws.values  # each model's own
+            under = (
+                control.mean.select(layer=found.head[0], head=found.head[1]).values[None]
+                if (name == "gold_mass" and control.draws is None)
+                else under
+            )
             assert not all(np.allclose(own, each, atol=1e-3, equal_nan=True) for each in under), f"{name}, {null}"
             if name in MECHANISMS:
-                assert np.nanmax(own) == 1 > np.nanmin(control.values), f"{name}, {null}"
+                assert np.nanmax(own) == 1 > np.nanmin(control.mean.values), f"{name}, {null}"

@@ -12,9 +12,9 @@ import pytest
 from torch import Tensor
 
 import workbench
-from workbench import figures, inspection
+from workbench import figures
 from workbench.capture import Capture, Subject
-from workbench.inspection import Inspected, claims, examples, inspect_run, over_training
+from workbench.inspection import Inspected, claims, examples, inspect_run, one_run, over_training
 from workbench.inspection import two_runs as pairs
 from workbench.inspection.causes import sets_of_heads
 from workbench.instruments import INSTRUMENTS
@@ -62,12 +62,14 @@ def test_no_question_is_measured_twice_under_one_condition(name: str, inspected:
     task = found.run.task()
     under = [
         (str(condition), question(task, tokens))
-        for condition, tokens in zip(found.conditions, found.sequences, strict=True)
+        for condition, tokens in zip(found.sample.conditions, found.sample.tokens, strict=True)
     ]
-    assert len(set(under)) == len(under) < DRAWN * len(task.conditions) == found.drawn
-    for key, m in found.examples.items():
+    assert len(set(under)) == len(under) < DRAWN * len(task.conditions) == found.sample.drawn
+    for key, m in ((key, result.examples) for key, result in found.results.items()):
         assert m.values.shape[m.axis("example")] == len(under), key
-    for key, m in {**found.measured, **found.causal}.items():
+    means = {key: result.mean for key, result in found.results.items()}
+    tests = {f"{key}-causal": result.causal.mean for key, result in found.results.items() if result.causal}
+    for key, m in (means | tests).items():
         assert m.n is None or m.n.max() <= len(under), key
 
 
@@ -81,14 +83,14 @@ def test_a_head_is_chosen_on_no_question_that_is_measured(
         chosen_on.append(other)
         return sets_of_heads(measures, own, other, seed)
 
-    monkeypatch.setattr(inspection, "sets_of_heads", looked_for)
+    monkeypatch.setattr(one_run, "sets_of_heads", looked_for)
     found = inspect_run(runs[name], n=DRAWN, seed=0, nulls=(), only=["attention_graph"])
     task = runs[name].task()
     (other,) = chosen_on
     assert other is not None
     on = [question(task, tokens) for tokens in other.tokens]
     assert len(set(on)) == len(on)
-    assert not set(on) & {question(task, tokens) for tokens in found.sequences}
+    assert not set(on) & {question(task, tokens) for tokens in found.sample.tokens}
 
 
 def test_drawing_the_same_questions_more_often_makes_no_interval_narrower(runs: dict[str, Run]) -> None:
@@ -97,9 +99,9 @@ def test_drawing_the_same_questions_more_often_makes_no_interval_narrower(runs: 
         inspect_run(runs["multiplication"], n=n, seed=0, only=["overall", "entropy"], nulls=()) for n in (200, 1600)
     )
     task = runs["multiplication"].task()
-    assert {question(task, row) for row in few.sequences} == {question(task, row) for row in many.sequences}
+    assert {question(task, row) for row in few.sample.tokens} == {question(task, row) for row in many.sample.tokens}
     for name in ("overall", "entropy"):
-        one, other = few.measured[name], many.measured[name]
+        one, other = few[name].mean, many[name].mean
         assert np.array_equal(one.n, other.n)
         assert other.values == pytest.approx(one.values)
         widths = [m.high - m.low for m in (one, other)]
@@ -110,7 +112,7 @@ def test_a_list_of_failures_has_no_sequence_twice(inspected: dict[str, Inspected
     found = inspected["sorting"]
     task = found.run.task()
     fails, tested = claims.failing(found, "minimum")
-    listed = [question(task, found.sequences[number]) for number, _ in fails]
+    listed = [question(task, found.sample.tokens[number]) for number, _ in fails]
     assert 1 < len(listed) <= tested and len(set(listed)) == len(listed)
     hard = _listed(runs["multiplication"], "wrong")
     assert len(hard) > 1 and len(set(hard)) == len(hard)
@@ -126,12 +128,12 @@ def _listed(run: Run, which: str) -> Sequence[Question]:
 
 def test_captions_and_tables_say_how_many_are_distinct(inspected: dict[str, Inspected], runs: dict[str, Run]) -> None:
     found = inspected["arithmetic"]
-    said = f"{found.drawn} drawn, {len(found.sequences)} distinct"
-    assert found.counted == said
-    entropy = found.measured["entropy"]
-    assert (entropy.settings["drawn"], entropy.settings["distinct"]) == (found.drawn, len(found.sequences))
+    said = f"{found.sample.drawn} drawn, {len(found.sample.tokens)} distinct"
+    assert found.sample.in_words == said
+    entropy = found["entropy"].mean
+    assert (entropy.settings["drawn"], entropy.settings["distinct"]) == (found.sample.drawn, len(found.sample.tokens))
     (figure,) = figures.by_layer({"a": entropy}, {})
-    assert f"means over {len(found.sequences)} sequences; {said}" in figure.layout.title.subtitle.text
+    assert f"means over {len(found.sample.tokens)} sequences; {said}" in figure.layout.title.subtitle.text
     report = inspect([runs["arithmetic"].path], n=DRAWN, only=["overall"])
     assert re.search(f"^held-out sequences +{said}$", report.summary, re.M)
     assert said in report.html.read_text(encoding="utf-8")
@@ -140,7 +142,7 @@ def test_captions_and_tables_say_how_many_are_distinct(inspected: dict[str, Insp
 def test_two_runs_and_training_are_measured_on_the_same_distinct_sequences(
     runs: dict[str, Run], inspected: dict[str, Inspected]
 ) -> None:
-    run, n = runs["arithmetic"], len(inspected["arithmetic"].sequences)
+    run, n = runs["arithmetic"], len(inspected["arithmetic"].sample.tokens)
     apart = pairs.lens_differences(run, run, n=DRAWN, seed=0)
     assert len(apart.coords["example"]) == n
     seen = over_training.moment(run, n=DRAWN, seed=0, only=["overall"])
@@ -175,11 +177,11 @@ def test_an_instrument_of_the_weights_has_no_interval_over_sequences(
     both = [runs["arithmetic"].path, runs["multiplication"].path]
     report = inspect(both, n=8, only=["weights", "overall"], out=tmp_path / "report")
     found = report.inspected[0]
-    size = found.measured["weights"]
+    size = found["weights"].mean
     assert size.low is None and size.high is None and size.n is None and "drawn" not in size.settings
     assert size.values == pytest.approx(Weights.measure(found.example).values)
-    assert found.controls["weights"]["mismatched"].low is None
-    untrained = found.controls["weights"]["untrained"]
+    assert found["weights"].controls["mismatched"].mean.low is None
+    untrained = found["weights"].controls["untrained"].mean
     assert untrained.low is not None and (untrained.low <= untrained.values).all()
     (drawn,) = figures.draw("weights", {"a": size}, {}, {})
     assert "interval" not in drawn.layout.title.subtitle.text

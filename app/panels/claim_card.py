@@ -11,8 +11,9 @@ import streamlit as st
 from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look, plain
 from workbench.inspection import Inspected, claims
+from workbench.inspection.result import select_head
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import Holds
@@ -78,11 +79,13 @@ def sentence(name: str) -> str:
 
 
 def _card(look: Look, name: str, found: Inspected) -> None:
-    here = claims.of_head(found, _here((*look.key, name), look, name))
-    rate = claims.of_head(found, found.measured[name])
-    nulls = {null: claims.of_head(found, m) for null, m in found.controls[name].items()}
+    result = found[name].at_head()
+    here = _here((*look.key, name), look, name)
+    here = here if found.head is None else select_head(here, found.head)
+    rate = result.mean
+    nulls = {null: control.mean for null, control in result.controls.items()}
     lines = [
-        f"| | here | held-out | {' | '.join(CONTROLS[null].short for null in nulls)} |",
+        f"| | here | held-out | {' | '.join(short(null) for null in nulls)} |",
         "|:--|" + "--:|" * (2 + len(nulls)),
     ]
     scores = []

@@ -8,8 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from workbench.inspection import inspect_run
-from workbench.measurement import Measurement
+from workbench.inspection import Result, Sample, inspect_run
 from workbench.runs import Run, load_run
 from workbench.tasks import Task
 
@@ -20,13 +19,13 @@ SEED = 0
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What of `Inspected` pages draw: instrument -> each example's, the mean, and the mean under each null."""
+    """What of `Inspected` pages draw: the results by name, and the sequences that they are of."""
 
-    examples: dict[str, Measurement]
-    measured: dict[str, Measurement]
-    controls: dict[str, dict[str, Measurement]]
-    conditions: list[dict[str, Any]]
-    counted: str  # how many sequences, in words: `128 drawn, 97 distinct`
+    results: dict[str, Result]
+    sample: Sample
+
+    def __getitem__(self, name: str) -> Result:
+        return self.results[name]
 
 
 def n_each(task: Task) -> int:
@@ -51,7 +50,7 @@ def held_out(
 def _held_out(key: tuple[str, int, int | None], only: tuple[str, ...], settings: dict[str, dict[str, Any]]) -> HeldOut:
     run = load_run(key[0])
     found = inspect_run(run, n=n_each(run.task()), seed=SEED, only=only, settings=settings, step=key[2], causal=False)
-    return HeldOut(found.examples, found.measured, found.controls, found.conditions, found.counted)
+    return HeldOut(found.results, found.sample)
 
 
 def line(run: Run, only: Sequence[str], *, step: int | None = None, settings: str = "", of: str = "run") -> str:

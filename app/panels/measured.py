@@ -87,19 +87,19 @@ def pair(sides: Sides, name: str, **where: Any) -> Pair:
 
 def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
     found = inspected(sides)
-    same = found[0].fingerprint == found[1].fingerprint
+    same = found[0].sample.fingerprint == found[1].sample.fingerprint
     parts, lines = [], [f'how = {{"n": {sides.n}, "seed": 0, "nulls": (), "causal": False}}']
     for look in sides.looks:
         lines.append(f"found{look.suffix} = inspect_run(run{look.suffix}{look.opened.and_at}, only=[{name!r}], **how)")
     for which, look, one in zip(("first", "second"), sides.looks, found, strict=True):
-        part, chosen = _part(one.examples[name], where, one.shown_head)
+        part, chosen = _part(one[name].examples, where, one.head)
         parts.append(part)
-        lines.append(f"{which} = found{look.suffix}.examples[{name!r}]{chosen}")
-    lines.append("same = found.fingerprint == found_b.fingerprint")
-    groups = tuple(conditions_as_groups(one.conditions) for one in found)
+        lines.append(f"{which} = found{look.suffix}[{name!r}].examples{chosen}")
+    lines.append("same = found.sample.fingerprint == found_b.sample.fingerprint")
+    groups = tuple(conditions_as_groups(one.sample.conditions) for one in found)
     told_apart = groups if None not in groups and groups[0][0] == groups[1][0] else None  # type: ignore[index]
     imports = ("from workbench.inspection import inspect_run",)
-    heads = "head" in found[0].examples[name].dims
+    heads = found[0][name].of_every_head
     return Pair(parts[0], parts[1], same, told_apart, tuple(lines), imports, False, heads)  # type: ignore[arg-type]
 
 
@@ -171,8 +171,8 @@ def _by_condition(sides: Sides, found: Pair) -> Drawn:
     same = found.same_examples
     apart = difference_by_group((found.first, first), (found.second, second), group, same_examples=same)
     lines = (
-        "group, groups = conditions_as_groups(found.conditions)",
-        "_, groups_b = conditions_as_groups(found_b.conditions)",
+        "group, groups = conditions_as_groups(found.sample.conditions)",
+        "_, groups_b = conditions_as_groups(found_b.sample.conditions)",
         f"sides = {{{one!r}: by_group(first, groups, group), {other!r}: by_group(second, groups_b, group)}}",
         "apart = difference_by_group((first, groups), (second, groups_b), group, same_examples=same)",
     )
@@ -186,7 +186,7 @@ def _by_condition(sides: Sides, found: Pair) -> Drawn:
 def compared(sides: Sides) -> pd.DataFrame | None:
     """Every number that both sides have over the same held-out sequences, in pairs; None where there are none."""
     found = inspected(sides)
-    if found[0].fingerprint != found[1].fingerprint:
+    if found[0].sample.fingerprint != found[1].sample.fingerprint:
         return None
     return _compared((*sides.first.opened.key, *sides.second.opened.key, sides.n), sides)
 

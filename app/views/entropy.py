@@ -16,7 +16,7 @@ from workbench.app.panels.held_out import SEED, HeldOut, held_out, line, n_each
 from workbench.app.panels.panel import code, panel
 from workbench.app.state import Look, current, plain
 from workbench.measurement import Measurement, by_group
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
 from workbench.runs import Run
 
@@ -41,18 +41,18 @@ def spectra(look: Look) -> None:
         if np.isnan(one.values).all():
             few = "fewer than two tokens" if name == "anisotropy" else "no token"
             st.info(f"This input has {few} in that range, so there is nothing to measure; the mean is below.")
-        mean = f"mean of {len(held.conditions)} held-out sequences"
+        mean = f"mean of {len(held.sample)} held-out sequences"
         if name == "spectrum":
-            figure = figures.spectrum({mean: held.measured[name]}, {f"{mean}, this input": one})[0]
-            drawn = f"figures.spectrum({{{mean!r}: held.measured['spectrum']}}, {{{mean + ', this input'!r}: one}})"
+            figure = figures.spectrum({mean: held[name].mean}, {mean: {"this input": one}})[0]
+            drawn = f"figures.spectrum({{{mean!r}: held['spectrum'].mean}}, {{{mean!r}: {{'this input': one}}}})"
         else:
-            figure = figures.by_layer({"this input": one, mean: held.measured[name]}, {})[0]
-            drawn = f"figures.by_layer({{'this input': one, {mean!r}: held.measured[{name!r}]}}, {{}})"
+            figure = figures.by_layer({"this input": one, mean: held[name].mean}, {})[0]
+            drawn = f"figures.by_layer({{'this input': one, {mean!r}: held[{name!r}].mean}}, {{}})"
         p.show(
             figure,
-            {"this-input": one, "held-out": held.measured[name]},
+            {"this-input": one, "held-out": held[name].mean},
             code(look, *measured(look, name, settings), f"figure = {drawn}[0]", imports=instrument(name)),
-            f"{held.measured[name].caption} Held-out sequences: {held.counted}.",
+            f"{held[name].mean.caption} Held-out sequences: {held.sample.in_words}.",
         )
     if name == "spectrum":
         st.info(
@@ -84,12 +84,12 @@ def distribution(look: Look, name: str, settings: dict[str, Any], held: HeldOut,
     with panel("Distribution over held-out sequences", "entropy-distribution") as p:
         own = look.opened
         p.show(
-            figures.distributions_by_layer({own.name: held.examples[name]}, {}, {"this input": one})[0],
-            {"held-out": held.examples[name], "this-input": one},
+            figures.distributions_by_layer({own.name: held[name].examples}, {}, {"this input": one})[0],
+            {"held-out": held[name].examples, "this-input": one},
             code(
                 look,
                 *measured(look, name, settings),
-                f"examples = {{{own.name!r}: held.examples[{name!r}]}}",
+                f"examples = {{{own.name!r}: held[{name!r}].examples}}",
                 "figure = figures.distributions_by_layer(examples, {}, {'this input': one})[0]",
                 imports=instrument(name),
             ),
@@ -114,14 +114,14 @@ def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
             except (ValueError, OSError) as error:
                 st.warning(f"{plain(label)} is left out: {plain(str(error))}")
                 continue
-            runs[label] = held.measured[name]
-            controls[f"{label}, {CONTROLS['untrained'].words}"] = held.controls[name]["untrained"]
+            runs[label] = held[name].mean
+            controls[label] = {UNTRAINED: held[name].controls[UNTRAINED].mean}
             each.append((label, str(run.path), n_each(run.task()), step))
         if not runs:
             return
         p.show(
             figures.by_layer(runs, controls)[0],
-            runs | controls,
+            runs | {f"{label}, {null}": m for label, own in controls.items() for null, m in own.items()},
             code(
                 look,
                 f"settings = {{{name!r}: {python(settings)}}}",
@@ -129,8 +129,8 @@ def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
                 f"for label, path, n, step in {each}:",
                 f"    how = {{'n': n, 'seed': {SEED}, 'only': [{name!r}], 'settings': settings, 'step': step}}",
                 "    held = inspect_run(workbench.load_run(path), causal=False, **how)",
-                f"    runs[label] = held.measured[{name!r}]",
-                f"    controls[label + ', untrained models'] = held.controls[{name!r}]['untrained']",
+                f"    runs[label] = held[{name!r}].mean",
+                f"    controls[label] = {{'untrained': held[{name!r}].controls['untrained'].mean}}",
                 "figure = figures.by_layer(runs, controls)[0]",
                 imports=IMPORTS,
             ),
@@ -142,7 +142,7 @@ def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
 
 def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -> None:
     with panel("By condition", "entropy-conditions") as p:
-        found = conditions_as_groups(held.conditions)
+        found = conditions_as_groups(held.sample.conditions)
         if found is None:
             st.info(
                 "This task is tested under one condition only. Tasks that are tested at several lengths or numbers of "
@@ -150,7 +150,7 @@ def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -
             )
             return
         dim, groups = found
-        grouped = by_group(held.examples[name], groups, dim)
+        grouped = by_group(held[name].examples, groups, dim)
         own = look.opened.name
         p.show(
             figures.by_layer_and_group({own: grouped}, {})[0],
@@ -158,8 +158,8 @@ def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -
             code(
                 look,
                 *measured(look, name, settings),
-                f"groups = [condition[{dim!r}] for condition in held.conditions]",
-                f"grouped = by_group(held.examples[{name!r}], groups, {dim!r})",
+                f"groups = [condition[{dim!r}] for condition in held.sample.conditions]",
+                f"grouped = by_group(held[{name!r}].examples, groups, {dim!r})",
                 f"figure = figures.by_layer_and_group({{{own!r}: grouped}}, {{}})[0]",
                 imports=(*instrument(name), "from workbench.measurement import by_group"),
             ),
@@ -210,7 +210,7 @@ def over_steps(run: Run, kept: list[int], name: str, settings: dict[str, Any]) -
     """The mean at every checkpoint and at the end, with a bar that says how far it is."""
     bar, found = st.progress(0.0, f"Measuring {len(kept) + 1} checkpoints …"), []
     for done, step in enumerate([*kept, None]):
-        found.append(held_out(run, [name], step=step, settings={name: settings}).measured[name])
+        found.append(held_out(run, [name], step=step, settings={name: settings})[name].mean)
         bar.progress((done + 1) / (len(kept) + 1), f"Measured {done + 1} of {len(kept) + 1} checkpoints")
     bar.empty()
     return Measurement.stack(found, "step", [*kept, run.step()])

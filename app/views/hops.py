@@ -175,7 +175,8 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         both = "" if beside is None else " | other_{}"
         p.show(
             figures.hop_ladder(runs, controls)[0],
-            {f"{name}, {by}": m for name, m in runs.items()} | controls,
+            {f"{name}, {by}": m for name, m in runs.items()}
+            | {f"{name}, {null}": m for name, own in controls.items() for null, m in own.items()},
             code(
                 look,
                 *lines,
@@ -191,17 +192,17 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
 
 def measured(
     opened: Opened, by: str, where: dict[str, Any], run: str, name: str
-) -> tuple[dict[str, Measurement], dict[str, Measurement], list[str]]:
+) -> tuple[dict[str, Measurement], dict[str, dict[str, Measurement]], list[str]]:
     """A run's mass by hop and its controls, and the lines that measure them."""
     found = held_out(opened.run, [by], step=opened.step)
-    runs = {opened.name: found.measured[by].select(**where)}
-    controls = {f"{opened.name}, {null}": m.select(**where) for null, m in found.controls[by].items()}
+    runs = {opened.name: found[by].mean.select(**where)}
+    controls = {opened.name: {null: control.mean.select(**where) for null, control in found[by].controls.items()}}
     select = f".select(**{where})" if where else ""
     lines = [
         f"{name} = {line(opened.run, [by], step=opened.step, of=run)}",
-        f"{name}_runs = {{{opened.name!r}: {name}.measured[{by!r}]{select}}}",
-        f"nulls = {name}.controls[{by!r}]",
-        f"{name}_controls = {{{opened.name + ', '!r} + null: m{select} for null, m in nulls.items()}}",
+        f"{name}_runs = {{{opened.name!r}: {name}[{by!r}].mean{select}}}",
+        f"nulls = {{null: one.mean{select} for null, one in {name}[{by!r}].controls.items()}}",
+        f"{name}_controls = {{{opened.name!r}: nulls}}",
     ]
     return runs, controls, lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -83,15 +83,15 @@ def of_the_task(look: Look, names: list[str]) -> None:
     with st.container(border=True, key="panel-claims-here"):
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
         st.caption(
-            f"Shares of the cases in which a claim holds: on this input; over held-out sequences ({found.counted}), "
-            "with 95 % intervals in brackets; and under its controls (untrained: mean and range of eight "
-            "models with fresh weights). What can be read off the model need not be used by it: for that see the "
-            "causal test."
+            "Shares of the cases in which a claim holds: on this input; over held-out sequences "
+            f"({found.sample.in_words}), with 95 % intervals in brackets; and under its controls (untrained: mean and "
+            "range of eight models with fresh weights). What can be read off the model need not be used by it: for "
+            "that see the causal test."
         )
-        if any("head" in found.measured[name].dims for name in names):
+        if any(found[name].of_every_head for name in names):
             with st.container(width=240):
                 head = choose_head(look)
-            found, how = replace(found, shown_head=head), f", head={head}"
+            found, how = found.with_head(head), f", head={head}"
         claim_card.cards(look, names, found)
     measuring = f"found = inspect_run(run, n={n}, seed={SEED}, only={names}, causal=False{how}{look.opened.and_at})"
     held = Held(look, names, found, measuring)
@@ -106,12 +106,12 @@ def rates(held: Held) -> None:
     with panel("On held-out sequences", "claims") as p:
         p.show(
             figures.mechanisms({found.name: claims.beside(found)}),
-            {name: found.measured[name] for name in names}
-            | {f"{name}-{null}": m for name in names for null, m in found.controls[name].items()},
+            {name: found[name].mean for name in names}
+            | {f"{name}-{null}": one.mean for name in names for null, one in found[name].controls.items()},
             held.code(drawing),
-            f"How often each claim holds over held-out sequences ({found.counted}), with 95 % intervals, beside the "
-            "strongest control at each place. A claim that holds as often under a control says nothing of this "
-            "model.",
+            f"How often each claim holds over held-out sequences ({found.sample.in_words}), with 95 % intervals, "
+            "beside the strongest control at each place. A claim that holds as often under a control says nothing of "
+            "this model.",
         )
 
 
@@ -119,7 +119,7 @@ def closer(held: Held) -> None:
     """One claim: its rate by length or the like, the sequences in which it fails, and its causal test."""
     left, right = st.columns(2, width=620)
     name = choose("One claim, closer", held.names, "claim", held.names[0], title, left)
-    place = _place(claims.of_head(held.found, held.found.measured[name]), right)
+    place = _place(held.found[name].at_head().mean, right)
     by_condition(held, name, place)
     failing(held, name, place)
     causal(held, name)
@@ -139,7 +139,7 @@ def _place(measured: Measurement, where: Any) -> dict[str, Any]:
 def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
     """How often a claim holds by the hop, or by what the task's test sets differ in."""
     found = held.found
-    has_hops = "hop" in found.measured[name].dims
+    has_hops = "hop" in found[name].mean.dims
     drawn = None if has_hops and not place else claims.by_condition(found, name, **place)
     how = f"by_condition(found, {name!r}{''.join(f', {dim}={label!r}' for dim, label in place.items())})"
     if drawn is None and has_hops:
@@ -152,7 +152,7 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
     with panel(f"By {measured.dims[0]}", "claim-rates") as p:
         p.show(
             figures.mechanism_rates(runs, controls)[0],
-            {"rates": measured} | {f"control-{i}": m for i, m in enumerate(controls.values())},
+            {"rates": measured} | {f"control-{null}": m for null, m in controls[found.name].items()},
             held.code(f"runs, controls = claims.{how}", "figure = figures.mechanism_rates(runs, controls)[0]"),
             "Dashed: the same score where the claim has nothing to go by; what it reaches there is chance, or the "
             "task's own regularity. A claim that holds says how an answer could be made, not that the model makes it "
@@ -181,14 +181,14 @@ def failing(held: Held, name: str, place: dict[str, Any]) -> None:
 def _link(held: Held, number: int, share: float) -> None:
     """A link to one sequence. It opens a tab: within this one the sidebar's fields would go before what it says."""
     opened, found = held.look.opened, held.found
-    text = opened.subject.task.question(found.sequences[number])
+    text = opened.subject.task.question(found.sample.tokens[number])
     query = {"run": opened.run.name, "how": "Type", "input": text}
     if opened.step is not None:
         query["step"] = str(opened.step)
     left, right = st.columns([5, 2], vertical_alignment="center")
     shown = text if len(text) <= 90 else text[:89] + "…"
     left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
-    under = ", ".join(f"{what} {value}" for what, value in found.conditions[number].items())
+    under = ", ".join(f"{what} {value}" for what, value in found.sample.conditions[number].items())
     holds = f"holds in {claim_card.percent(share)} of its cases" if share else "does not hold"
     right.caption(f"{under + ': ' if under else ''}{holds}")
 
@@ -203,9 +203,11 @@ def causal(held: Held, name: str) -> None:
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."
             )
             return
-        head = held.found.shown_head if "head" in held.found.measured[name].dims else None
+        head = held.found.head if held.found[name].of_every_head else None
         found = _tested(opened.key, opened, name, n, head)
-        test = found.causal[name]
+        result = found[name].causal
+        assert result is not None, "it was measured with its causal test"
+        test = result.mean
         if test.n is None or not test.n.any():
             st.info("No answer that is right before the edit allows the test, so there is nothing to draw.")
             return
@@ -214,12 +216,12 @@ def causal(held: Held, name: str) -> None:
         how = "" if head is None else f", head={head}"
         p.show(
             figures.causal({opened.run.name: {name: test}})[0],
-            {"causal": test, **({"causal-untrained": found.causal_draws[name]} if name in found.causal_draws else {})},
+            {"causal": test, **({} if result.untrained is None else {"causal-untrained": result.untrained})},
             code(
                 look,
                 f"found = inspect_run(run, n={n}, seed={SEED}, only=[{name!r}], nulls=({UNTRAINED!r},)"
                 f"{how}{opened.and_at})",
-                "figure = figures.causal({found.name: found.causal})[0]",
+                f"figure = figures.causal({{found.name: {{{name!r}: found[{name!r}].causal.mean}}}})[0]",
                 imports=IMPORTS,
             ),
             f"{test.caption} As claimed: the answer became what the claim predicts of the edit. Changed: it became any "

@@ -214,9 +214,8 @@ def measure(look: Look, followed: Timeline, name: str, rise: learning.Rise | Non
     own, step = followed.measured[name], chosen_step(look)
     with panel(own.name, f"train-of-{name}") as p:
         figure = figures.mark_step(figures.timeline(followed, name), step)
-        of = "attention_graph" if name == "gold_mass" else name
         lines = [
-            f"followed = over_training.measure(run, {settings(look, of)}, head={followed.head})",
+            f"followed = over_training.measure(run, {settings(look, name)}, head={followed.head})",
             f"figure = figures.mark_step(figures.timeline(followed, {name!r}), {step})",
         ]
         if rise is not None:

@@ -86,7 +86,7 @@ def test_the_lines_of_every_panel_make_its_figure(explorer: AppTest, run: str, o
 def test_the_difference_is_the_librarys_paired_over_the_same_sequences(explorer: AppTest, run_root: Path) -> None:
     compare(explorer, "chain-chacal", "chain-standard")
     runs = [workbench.load_run(run_root / name) for name in ("chain-chacal", "chain-standard")]
-    found = [inspect_run(run, only=["entropy"], **HOW).examples["entropy"] for run in runs]
+    found = [inspect_run(run, only=["entropy"], **HOW)["entropy"].examples for run in runs]
     apart = difference(*found, same_examples=True)
     one, other, below = drawn(explorer, "Matrix entropy")
     assert numbers(one) == pytest.approx(found[0].mean().values) and numbers(other) == pytest.approx(

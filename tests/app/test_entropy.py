@@ -69,7 +69,7 @@ def test_this_input_lies_beside_the_mean_of_held_out_sequences(explorer: AppTest
     chart = charts(explorer)[0]
     assert line(chart, "this input") == pytest.approx(own_values(run_root, "chain-chacal"))
     found = inspect_run(workbench.load_run(run_root / "chain-chacal"), n=128, seed=0, only=["entropy"], causal=False)
-    expected, name = found.measured["entropy"], "mean of 128 held-out sequences"
+    expected, name = found["entropy"].mean, "mean of 128 held-out sequences"
     assert line(chart, name) == pytest.approx(list(expected.values))
     above = next(trace["error_y"]["array"] for trace in chart["data"] if trace["name"] == name)
     assert expected.high is not None and numbers(above) == pytest.approx(expected.high - expected.values)
@@ -127,8 +127,10 @@ def test_runs_of_other_tasks_are_laid_over_each_with_an_untrained_model(explorer
     names = ["chain-chacal", "sorter", "items-in-boxes"]
     assert [trace["name"] for trace in chart["data"]] == [*names, *(f"{name}, untrained models" for name in names)]
     found = inspect_run(workbench.load_run(run_root / "sorter"), n=16, seed=0, only=["entropy"], causal=False)
-    assert line(chart, "sorter") == pytest.approx(list(found.measured["entropy"].values))
-    assert line(chart, "sorter, untrained models") == pytest.approx(list(found.controls["entropy"]["untrained"].values))
+    assert line(chart, "sorter") == pytest.approx(list(found["entropy"].mean.values))
+    assert line(chart, "sorter, untrained models") == pytest.approx(
+        list(found["entropy"].controls["untrained"].mean.values)
+    )
     assert check_code(explorer) == 4
 
 
@@ -136,7 +138,7 @@ def test_training_is_what_a_timeline_of_the_same_sequences_finds(explorer: AppTe
     page(explorer, "entropy", run="chain-chacal", entropy_alpha="2")
     run, how = workbench.load_run(run_root / "chain-chacal"), {"n": 128, "seed": 0, "only": ["entropy"]}
     how["settings"] = {"entropy": {"alpha": 2.0}}
-    history = follow(inspect_run(run, causal=False, **how), **how).measured["entropy"]  # type: ignore[arg-type]
+    history = follow(inspect_run(run, causal=False, **how), **how)["entropy"].mean  # type: ignore[arg-type]
     after = history.select(layer="blocks.0.hook_resid_post").values
     assert line(charts(explorer)[-1], "0 · post") == pytest.approx(list(after))
     explorer.segmented_control(key="entropy_along").set_value("the layers").run()

@@ -104,7 +104,7 @@ def test_gold_mass_is_that_of_inspection_with_its_controls_of_both_runs(explorer
     found = inspect_run(workbench.load_run(run_root / "chain-chacal"), n=128, seed=0, only=["path_mass"], causal=False)
     where = {"layer": 0, "head": 3, "hop": 1}
     expected = [
-        m.select(**where).values.item() for m in (found.measured["path_mass"], *found.controls["path_mass"].values())
+        one.mean.select(**where).values.item() for one in (found["path_mass"], *found["path_mass"].controls.values())
     ]
     assert bars(ladder)["hop 1"][:4] == pytest.approx(expected) and len(bars(ladder)["hop 1"]) == 8
     explorer.segmented_control(key="hops_by").set_value("rollout").run()

@@ -41,14 +41,14 @@ def by_length(shift: float = 0.0) -> Measurement:
 
 
 def every_figure() -> Iterator[go.Figure]:
-    runs, controls = {"a": per_example(), "b": per_example(1)}, {"a, untrained": per_example(2)}
-    mean = {name: m.mean() for name, m in runs.items()}, {name: m.mean() for name, m in controls.items()}
+    runs, controls = {"a": per_example(), "b": per_example(1)}, {"a": {"untrained": per_example(2)}}
+    mean = {name: m.mean() for name, m in runs.items()}, {"a": {"untrained": controls["a"]["untrained"].mean()}}
     yield from figures.by_layer(*mean)
     yield from figures.distributions_by_layer(runs, controls)
-    yield from figures.spectrum({"a": ranks(0.9, 0.1)}, {"a, untrained": ranks(0.5, 0.5)})
-    yield from figures.by_layer_and_group({"a": by_length(), "b": by_length(1)}, {"a, untrained": by_length(2)})
+    yield from figures.spectrum({"a": ranks(0.9, 0.1)}, {"a": {"untrained": ranks(0.5, 0.5)}})
+    yield from figures.by_layer_and_group({"a": by_length(), "b": by_length(1)}, {"a": {"untrained": by_length(2)}})
     yield from figures.by_layer_over_training(
-        {"a": over_steps([0, 10, 100])}, {"a, untrained": over_steps([0, 10, 100])}
+        {"a": over_steps([0, 10, 100])}, {"a": {"untrained": over_steps([0, 10, 100])}}
     )
 
 
@@ -64,7 +64,7 @@ def test_every_figure_is_titled_labelled_transparent_states_its_conventions_and_
 
 def test_controls_are_dotted_in_the_colour_of_their_run() -> None:
     runs = {"a": per_example().mean(), "b, two": per_example(1).mean()}
-    (figure,) = figures.by_layer(runs, {"b, two, untrained": per_example(2).mean()})
+    (figure,) = figures.by_layer(runs, {"b, two": {"untrained": per_example(2).mean()}})
     one, two, control = figure.data
     assert one.line.color != two.line.color == control.line.color
     assert (one.line.dash, two.line.dash, control.line.dash) == (None, None, "dot")
@@ -74,12 +74,12 @@ def test_controls_are_dotted_in_the_colour_of_their_run() -> None:
 def test_distributions_hold_every_example_at_its_layer() -> None:
     own, control = per_example(), per_example(2)
     own.values[1, 3] = np.nan
-    (figure,) = figures.distributions_by_layer({"a": own}, {"a, untrained": control})
+    (figure,) = figures.distributions_by_layer({"a": own}, {"a": {"untrained": control}})
     assert figure.layout.yaxis.categoryarray == NAMES
     drawn = {(trace.name, trace.y[0]): list(trace.x) for trace in figure.data}
     assert drawn["a", "0 · mid"] == [value for i, value in enumerate(own.values[1]) if i != 3]
-    assert drawn["a, untrained", "0 · post"] == list(control.values[2])
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, untrained"]
+    assert drawn["a, untrained models", "0 · post"] == list(control.values[2])
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, untrained models"]
 
 
 def test_a_mark_lies_at_its_own_value_of_every_layer() -> None:
@@ -107,8 +107,8 @@ def test_spectra_share_one_logarithmic_scale_and_leave_out_what_is_rounding() ->
 
 
 def test_groups_lie_along_the_axis_with_one_line_a_layer() -> None:
-    one, two = figures.by_layer_and_group({"a": by_length(), "b": by_length(1)}, {"a, untrained": by_length(2)})
-    assert [trace.name for trace in one.data] == [*NAMES, *(f"{name}, untrained" for name in NAMES)]
+    one, two = figures.by_layer_and_group({"a": by_length(), "b": by_length(1)}, {"a": {"untrained": by_length(2)}})
+    assert [trace.name for trace in one.data] == [*NAMES, *(f"{name}, untrained models" for name in NAMES)]
     assert [trace.name for trace in two.data] == list(NAMES)
     assert list(one.data[1].x) == [2, 4, 8] and one.data[1].y == pytest.approx(by_length().values[:, 1])
     assert one.data[4].line.color == one.data[1].line.color and one.data[4].line.dash == "dot"

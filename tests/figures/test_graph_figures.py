@@ -66,9 +66,9 @@ def matrix() -> Measurement:
 
 
 def every_figure() -> Iterator[go.Figure]:
-    yield from figures.hop_ladder({"a": ladder(0.9)}, {"a, mismatched": ladder(0.2)})
-    yield from figures.head_roles({"a": roles(), "b": roles()}, {"a, random_graph": roles()})
-    yield from figures.graph_measures({"a": measures()}, {"a, untrained": measures()})
+    yield from figures.hop_ladder({"a": ladder(0.9)}, {"a": {"mismatched": ladder(0.2)}})
+    yield from figures.head_roles({"a": roles(), "b": roles()}, {"a": {"random_graph": roles()}})
+    yield from figures.graph_measures({"a": measures()}, {"a": {"untrained": measures()}})
     yield from figures.knockout({"a": knocked()}, {})
     yield from figures.knockout({"a": causal()}, {})
     yield figures.side_by_side({"one": matrix(), "two": matrix()}, [(1, 2, 1), (2, 3, 1)])
@@ -85,7 +85,10 @@ def test_every_figure_is_titled_labelled_transparent_and_exports() -> None:
 
 
 def test_a_ladder_shows_each_runs_best_head_and_its_controls_at_the_same_head() -> None:
-    runs, controls = {"a": ladder(0.4, 0.9)}, {"a, mismatched": ladder(0.8, 0.2), "b, mismatched": ladder(0.5, 0.5)}
+    runs, controls = (
+        {"a": ladder(0.4, 0.9)},
+        {"a": {"mismatched": ladder(0.8, 0.2)}, "b": {"mismatched": ladder(0.5, 0.5)}},
+    )
     (figure,) = figures.hop_ladder(runs, controls)
     first, *_, chain, words = figure.data
     assert first.name == "hop 1" and first.x == chain.x == pytest.approx((0.9, 0.2))
@@ -118,14 +121,14 @@ def test_the_gamma_of_a_ladder_is_named_only_where_its_runs_share_it() -> None:
 
 def test_roles_stand_over_chance() -> None:
     run, chance = roles(), roles()
-    (figure,) = figures.head_roles({"a": run}, {"a, random_graph": chance})
+    (figure,) = figures.head_roles({"a": run}, {"a": {"random_graph": chance}})
     (cells,) = figure.data
     assert np.array_equal(cells.z, run.values[:, 0].T)
     assert cells.text[1][0] == f"{run.values[0, 0, 1]:.0%}<br>({chance.values[0, 0, 1]:.0%})"
 
 
 def test_measures_have_their_own_axes_and_units() -> None:
-    (figure,) = figures.graph_measures({"a": measures()}, {"a, untrained": measures()})
+    (figure,) = figures.graph_measures({"a": measures()}, {"a": {"untrained": measures()}})
     assert [figure.layout[f"xaxis{i}"].title.text for i in ("", 2, 3, 4)] == list(MEASURES.values())
     assert len(figure.data) == 8 and {trace.name for trace in figure.data} == {"a", "untrained models"}
 

@@ -11,8 +11,10 @@ import pytest
 
 from workbench import figures
 from workbench.measurement import Measurement
+from workbench.measurement.controls import CONTROLS
 
 LENGTHS = [2, 4, 8]
+OTHERS = CONTROLS["mismatched"].words
 
 
 def rates(shares: list[float], **settings: Any) -> Measurement:
@@ -32,17 +34,17 @@ def edits_of(name: str, *edits: str) -> Measurement:
 @pytest.fixture
 def by_length() -> go.Figure:
     runs = {"plain": rates([1.0, 0.5, 0.25], point="blocks.0.hook_resid_mid", basis="decoder"), "hints": rates([1] * 3)}
-    controls = {"plain, mismatched": rates([0.1] * 3), "hints, mismatched": rates([0.2] * 3)}
+    controls = {"plain": {"mismatched": rates([0.1] * 3)}, "hints": {"mismatched": rates([0.2] * 3)}}
     (figure,) = figures.mechanism_rates(runs, controls)
     return figure
 
 
 def test_rates_by_length_stand_beside_their_runs_controls(by_length: go.Figure) -> None:
     lines = {line.name: line for line in by_length.data}
-    assert list(lines) == ["plain", "plain, mismatched", "hints", "hints, mismatched"]
+    assert list(lines) == ["plain", f"plain, {OTHERS}", "hints", f"hints, {OTHERS}"]
     assert list(lines["plain"].x) == LENGTHS and list(lines["plain"].y) == [1, 0.5, 0.25]
     for run in ("plain", "hints"):
-        own, control = lines[run].line, lines[f"{run}, mismatched"].line
+        own, control = lines[run].line, lines[f"{run}, {OTHERS}"].line
         assert own.color == control.color and own.dash == "solid" != control.dash
     assert lines["plain"].line.color != lines["hints"].line.color
     assert lines["plain"].error_y.arrayminus[0] > 0.05  # Wilson's: 20 of 20 is not certainty

@@ -47,14 +47,14 @@ def barely(root: Path) -> Inspected:
 
 def test_a_known_mechanism_holds_everywhere_and_fails_nowhere(sorter: Inspected, chaser: Inspected) -> None:
     for name in ("minimum", "successor", "identity_removed"):
-        assert claims.failing(sorter, name) == ([], int(np.sum(~np.isnan(sorter.examples[name].values))))
+        assert claims.failing(sorter, name) == ([], int(np.sum(~np.isnan(sorter[name].examples.values))))
         runs, _ = claims.by_condition(sorter, name) or ({}, {})
         assert list(runs) == ["sorter"] and (runs["sorter"].values == 1).all() and runs["sorter"].dims == ("length",)
     assert claims.failing(chaser, "chain_following") == ([], 8)
     runs, controls = claims.by_hop(chaser, "chain_following")
     assert runs["chaser"].dims == ("hop",) and (runs["chaser"].values == 1).all()
-    assert all(name.startswith("chaser, ") and m.dims == ("hop",) for name, m in controls.items())
-    assert min(float(np.nanmin(m.values)) for m in controls.values()) < 0.5
+    assert list(controls) == ["chaser"] and all(m.dims == ("hop",) for m in controls["chaser"].values())
+    assert min(float(np.nanmin(m.values)) for m in controls["chaser"].values()) < 0.5
 
 
 def test_sequences_that_fail_are_those_in_which_the_claim_scores_less_than_one(barely: Inspected, root: Path) -> None:
@@ -62,34 +62,37 @@ def test_sequences_that_fail_are_those_in_which_the_claim_scores_less_than_one(b
     run = workbench.load_run(root / "sort")
     task = run.task()
     fails, tested = claims.failing(barely, "minimum")
-    assert tested == len(barely.sequences) == len(barely.conditions) and 0 < len(fails) < tested
+    assert tested == len(barely.sample.tokens) == len(barely.sample.conditions) and 0 < len(fails) < tested
     numbers = [number for number, _ in fails]
     holds = next(i for i in range(tested) if i not in numbers)
     for number in (numbers[0], numbers[-1], holds):
-        batch = task.parse(task.question(barely.sequences[number]))
+        batch = task.parse(task.question(barely.sample.tokens[number]))
         score = MECHANISMS["minimum"].score(workbench.see(run, batch)).values[0]
-        assert score == barely.examples["minimum"].values[number] == (number not in numbers)
-        assert int(task.asked(batch.tokens)) == barely.conditions[number]["length"]
+        assert score == barely["minimum"].examples.values[number] == (number not in numbers)
+        assert int(task.asked(batch.tokens)) == barely.sample.conditions[number]["length"]
 
 
 def test_the_worst_come_first_and_of_equals_the_shorter(barely: Inspected) -> None:
     fails, _ = claims.failing(barely, "copy", point="blocks.1.hook_attn_out")
-    ranks = [(share, len(barely.sequences[number])) for number, share in fails]
+    ranks = [(share, len(barely.sample.tokens[number])) for number, share in fails]
     assert ranks == sorted(ranks) and len({share for share, _ in ranks}) > 1
     everywhere, _ = claims.failing(barely, "copy")
     number, share = everywhere[0]
-    assert share == pytest.approx(np.nanmean(barely.examples["copy"].values[:, number]))
+    assert share == pytest.approx(np.nanmean(barely["copy"].examples.values[:, number]))
 
 
 def test_rates_by_condition_are_the_means_of_its_sequences_with_every_control(barely: Inspected) -> None:
     runs, controls = claims.by_condition(barely, "copy", point="blocks.1.hook_resid_mid") or ({}, {})
     rate = runs["sort"]
-    lengths = [condition["length"] for condition in barely.conditions]
-    scores = barely.examples["copy"].select(point="blocks.1.hook_resid_mid").values
+    lengths = [condition["length"] for condition in barely.sample.conditions]
+    scores = barely["copy"].examples.select(point="blocks.1.hook_resid_mid").values
     for length, value in zip(rate.coords["length"], rate.values, strict=True):
         assert value == pytest.approx(scores[np.array(lengths) == length].mean())
-    assert list(controls) == ["sort, against other examples' truth", "sort, untrained models"]
-    figures.mechanism_rates(runs, controls)
+    assert list(controls["sort"]) == ["mismatched", "untrained"]
+    (figure,) = figures.mechanism_rates(runs, controls)
+    assert {"sort", "sort, against other examples' truth", "sort, untrained models"} <= {
+        line.name for line in figure.data
+    }
 
 
 def test_a_task_with_a_single_test_set_has_no_rates_by_condition(chaser: Inspected) -> None:
@@ -99,7 +102,7 @@ def test_a_task_with_a_single_test_set_has_no_rates_by_condition(chaser: Inspect
 def test_every_claim_stands_beside_the_control_that_was_asked_for(sorter: Inspected, chaser: Inspected) -> None:
     pairs = claims.beside(sorter, "untrained", ["minimum", "copy"])
     assert [score.name for score, _ in pairs] == ["Minimum at the delimiter", "Copy before the delimiter"]
-    assert np.array_equal(pairs[0][1].values, sorter.controls["minimum"]["untrained"].values)
+    assert np.array_equal(pairs[0][1].values, sorter["minimum"].controls["untrained"].mean.values)
     ((score, control),) = claims.beside(chaser)
     assert score.dims == control.dims == ("hop",) and score.settings["head"] == 0
 

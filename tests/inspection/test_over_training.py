@@ -14,7 +14,7 @@ from workbench.instruments.answers import overall
 from workbench.runs import Run
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 8, "model": {"d_model": 16, "n_heads": 2}}
-ONLY = ("overall", "attention_graph", "minimum", "entropy", "copy")
+ONLY = ("overall", "gold_mass", "attention_graph", "minimum", "entropy", "copy")
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def test_a_moment_is_that_checkpoint_on_held_out_sequences(run: Run) -> None:
 
 def test_conditions_can_be_chosen_and_none_chosen_are_all_of_them(run: Run) -> None:
     some = inspect_run(run, n=4, seed=0, only=["overall"], conditions=[{"length": 2}, {"length": 16}])
-    assert some.conditions == [{"length": 2}] * 4 + [{"length": 16}] * 4
+    assert some.sample.conditions == [{"length": 2}] * 4 + [{"length": 16}] * 4
     every = inspect_run(run, n=4, seed=0, only=["overall"])
-    assert every.conditions == [c for c in run.task().conditions for _ in range(4)]
+    assert every.sample.conditions == [c for c in run.task().conditions for _ in range(4)]
     whole = inspect_run(run, n=4, seed=0, only=["overall"], conditions=run.task().conditions)
-    assert whole.fingerprint == every.fingerprint != some.fingerprint
+    assert whole.sample.fingerprint == every.sample.fingerprint != some.sample.fingerprint
 
 
 def test_a_timeline_is_the_same_measured_inspected_or_joined_from_moments(run: Run) -> None:
@@ -59,12 +59,17 @@ def test_a_timeline_is_the_same_measured_inspected_or_joined_from_moments(run: R
 
 def test_one_head_is_followed_and_measuring_less_measures_the_same(run: Run) -> None:
     whole = over_training.measure(run, n=8, seed=0, only=ONLY)
-    alone = over_training.measure(run, n=8, seed=0, only=["attention_graph"], head=whole.head)
+    alone = over_training.measure(run, n=8, seed=0, only=["gold_mass"], head=whole.head)
     assert alone.measured["gold_mass"].values.tolist() == whole.measured["gold_mass"].values.tolist()
     assert alone.controls["gold_mass"].values.tolist() == whole.controls["gold_mass"].values.tolist()
     other = (1 - whole.head[0], whole.head[1])
-    moved = over_training.measure(run, n=8, seed=0, only=["attention_graph"], head=other)
-    assert moved.head == other and moved.measured["gold_mass"].settings["layer"] == other[0]
+    moved = over_training.measure(run, n=8, seed=0, only=["gold_mass"], head=other)
+    assert moved.head == other
+    (drawn,) = [
+        line for line in figures.timeline(moved, "gold_mass").data if line.mode and "control" not in (line.name or "")
+    ]
+    expected = whole.measured["gold_mass"].select(layer=other[0], head=other[1]).values
+    assert list(drawn.y) == pytest.approx(list(expected))
 
 
 @pytest.mark.parametrize("name", ["overall", "gold_mass", "minimum", "entropy", "copy", "attention_graph"])

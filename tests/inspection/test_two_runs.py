@@ -25,8 +25,8 @@ def test_every_test_sequence_is_compared_once_and_a_run_with_itself_agrees(runs:
     one, other = runs
     found = lens_differences(one, other, n=4, seed=0)
     inspected = inspect_run(one, n=4, seed=0, only=["logit_lens"], nulls=(), causal=False)
-    assert found.values.shape == inspected.examples["logit_lens"].values.shape
-    assert found.coords["point"] == inspected.examples["logit_lens"].coords["point"]
+    assert found.values.shape == inspected["logit_lens"].examples.values.shape
+    assert found.coords["point"] == inspected["logit_lens"].examples.coords["point"]
     assert np.nanmax(np.abs(lens_differences(one, one, n=4, seed=0).values)) < 1e-9 < np.nanmin(found.values)
 
 
@@ -47,7 +47,8 @@ def test_runs_of_other_vocabularies_are_refused(runs: tuple[Run, Run], tmp_path:
 
 
 def test_a_run_is_inspected_without_controls_where_its_task_has_a_graph(runs: tuple[Run, Run]) -> None:
-    found = inspect_run(runs[0], n=4, seed=0, only=["attention_graph"], nulls=(), causal=False)
-    beside = inspect_run(runs[0], n=4, seed=0, only=["attention_graph"], nulls=("mismatched",), causal=False)
-    assert found.gold_mass is None and found.gold_mass_control is None and beside.gold_mass is not None
-    assert found.shown_head == beside.shown_head and "gold_mass" not in found.all()
+    found = inspect_run(runs[0], n=4, seed=0, only=["gold_mass"], nulls=(), causal=False)
+    beside = inspect_run(runs[0], n=4, seed=0, only=["gold_mass"], nulls=("mismatched",), causal=False)
+    assert found["gold_mass"].controls == {} and set(beside["gold_mass"].controls) == {"mismatched"}
+    assert found.head == beside.head and "gold_mass-mismatched" not in found.all()
+    assert found["gold_mass"].at_head().mean.values == beside["gold_mass"].at_head().mean.values

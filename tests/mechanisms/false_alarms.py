@@ -158,7 +158,7 @@ def rows(
         bar = track(runs, "null models", total=total, console=Console(stderr=True), disable=not progress)
         for number, (name, run) in enumerate(bar):
             found = inspected(run, number)
-            for claim in found.measured:
+            for claim in found:
                 counted.setdefault((name, claim), []).append([judge(found, claim) for judge in judges.values()])
     return [
         Row(task, claim, len(said), dict(zip(judges, map(sum, zip(*said, strict=True)), strict=True)))
@@ -204,10 +204,8 @@ def _trap(name: str, truth: str, found: Inspected, claim: str) -> str:
     verdicts = verdicts_on(found, claim)
     said = [", ".join(dict.fromkeys(getattr(one, which).value for one in verdicts)) for which in ("holds", "needed")]
     own = claim.replace("_", " ")
-    own += (
-        "" if found.shown_head is None or claim not in found.needed_heads else f", {where_in_words([found.shown_head])}"
-    )
-    needed = found.needed_heads.get(claim)
+    needed = None if (test := found[claim].causal) is None else test.needed
+    own += "" if found.head is None or needed is None else f", {where_in_words([found.head])}"
     heads = "–" if needed is None else where_in_words(needed.heads) if needed.heads else "none"
     return f"| {' | '.join([name, truth, own, *said, heads])} |"
 

@@ -39,7 +39,7 @@ def test_every_task_has_null_models_and_no_two_are_alike(tmp_path: Path) -> None
 def test_null_runs_are_ordinary_run_folders(tmp_path: Path) -> None:
     runs = list(null_runs("text", 2, tmp_path))
     assert [run.path.parent for run in runs] == [tmp_path] * 2 and all(run.finished for run in runs)
-    assert inspected(runs[0], 0).measured == {}
+    assert inspected(runs[0], 0).results == {}
 
 
 def test_the_table_counts_what_the_verdict_says() -> None:
@@ -80,7 +80,7 @@ def test_the_verdict_is_not_deaf(name: str, claims: list[str], tmp_path: Path) -
     found = inspected(save_run(tmp_path / "run", model, task), 0)  # type: ignore[arg-type]
     assert [claim for claim in claims if claim != "copy" and not holds(found, claim)] == []
     assert name != "pointer_chain" or all(both(found, claim) for claim in claims)
-    assert list(found.measured) == claims
+    assert list(found) == claims
 
 
 def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None:

@@ -30,28 +30,28 @@ def inspected(name: str) -> Inspected:
 
 
 def judged(name: str) -> tuple[set[Holds], set[Needed]]:
-    found = inspected(name)
+    found = inspected(name)["chain_following"].at_head()
     own = verdicts(
-        found.of_head(found.measured["chain_following"]),
-        {null: found.of_head(m) for null, m in found.controls["chain_following"].items()},
-        found.draws["chain_following"],
-        found.causal["chain_following"],
-        found.causal_draws["chain_following"],
+        found.mean,
+        {null: control.mean for null, control in found.controls.items()},
+        found.controls["untrained"].draws,
+        found.causal.mean,
+        found.causal.untrained,
     )
     return {one.holds for one in own}, {one.needed for one in own}
 
 
 def test_a_decoy_holds_but_is_not_needed_and_the_head_that_works_is_found() -> None:
     found = inspected("decoy")
-    assert found.shown_head == (0, 0)  # where all the mass is
-    assert "layer 0, head 0" in found.causal["chain_following"].caption
+    assert found.head == (0, 0)  # where all the mass is
+    assert "layer 0, head 0" in found["chain_following"].causal.mean.caption
     assert judged("decoy") == ({Holds.BEYOND}, {Needed.NOT_NEEDED})
-    assert found.needed_heads["chain_following"].heads == ((0, 1),)
+    assert found["chain_following"].causal.needed.heads == ((0, 1),)
 
 
 @pytest.mark.parametrize("name", ["split", "shared_out", "backups"])
 def test_heads_that_do_it_together_or_for_each_other_are_found_as_a_set(name: str) -> None:
-    needed = inspected(name).needed_heads["chain_following"]
+    needed = inspected(name)["chain_following"].causal.needed
     assert needed.heads == ((0, 0), (0, 1)) and needed.causal is not None
     assert needed.causal.settings["edited"] == "layer 0, heads 0 and 1"
     assert (needed.causal.select(edit="claimed", outcome="as claimed").values == 1).all()
@@ -61,13 +61,13 @@ def test_one_of_two_backups_is_not_needed_and_half_the_work_is_not_all_of_it() -
     assert judged("backups") == ({Holds.BEYOND}, {Needed.NOT_NEEDED})
     holds, needed = judged("split")
     assert holds == {Holds.BEYOND} and needed == {Needed.AS_CLAIMED}
-    alone = inspected("split").causal["chain_following"].select(edit="claimed", outcome="changed").values
+    alone = inspected("split")["chain_following"].causal.mean.select(edit="claimed", outcome="changed").values
     assert (alone < 0.8).all()
 
 
 def test_an_answer_of_the_mlp_needs_no_head() -> None:
     found = inspected("mlp_alone")
-    assert found.needed_heads["chain_following"].heads == () and judged("mlp_alone")[1] == {Needed.NOT_NEEDED}
+    assert found["chain_following"].causal.needed.heads == () and judged("mlp_alone")[1] == {Needed.NOT_NEEDED}
 
 
 def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
@@ -79,10 +79,10 @@ def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
     run = planted.Planted("second head", model, planted.PointerChain(n=16, k=4))
     alone = inspect_run(run, n=16, seed=0, only=["chain_following"], nulls=(), causal=False)  # type: ignore[arg-type]
     with_graph = inspect_run(run, n=16, seed=0, nulls=(), causal=False)  # type: ignore[arg-type]
-    assert alone.shown_head == with_graph.shown_head == (0, 1)
-    assert (alone.of_head(alone.measured["chain_following"]).values == 1).all()
+    assert alone.head == with_graph.head == (0, 1)
+    assert (alone["chain_following"].at_head().mean.values == 1).all()
     given = inspect_run(run, n=16, seed=0, only=["chain_following"], nulls=(), causal=False, head=(0, 0))  # type: ignore[arg-type]
-    assert given.shown_head == (0, 0) and given.of_head(given.measured["chain_following"]).values.max() < 1
+    assert given.head == (0, 0) and given["chain_following"].at_head().mean.values.max() < 1
 
 
 def lose(*needed: set[tuple[int, int]]) -> Callable[[Heads], float]:

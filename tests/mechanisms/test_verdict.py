@@ -119,11 +119,11 @@ def sorter(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
 
 
 def test_untrained_is_several_models_not_one(sorter: Inspected) -> None:
-    each = sorter.draws["minimum"]
+    each = sorter["minimum"].controls["untrained"].draws
     assert each.dims == ("draw",) and len(each.values) == 8 and len(set(each.values.tolist())) > 3
-    shown = sorter.controls["minimum"]["untrained"]
+    shown = sorter["minimum"].controls["untrained"].mean
     assert (shown.low, shown.high) == (each.values.min(), each.values.max())
-    assert sorter.causal_draws["minimum"].dims == ("draw", "edit", "outcome")
+    assert sorter["minimum"].causal.untrained.dims == ("draw", "edit", "outcome")
 
 
 def test_a_claim_that_untrained_models_fulfil_tells_nothing(sorter: Inspected) -> None:

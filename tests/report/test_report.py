@@ -73,8 +73,12 @@ def test_numbers_on_disk_agree_with_each_other_and_with_the_summary(side_by_side
         if examples.exists() and set(table.columns) > {"value", "low"}:
             whole = pd.read_parquet(examples)["value"].mean()
             assert whole == pytest.approx(np.average(table["value"], weights=table["n"]), nan_ok=True)
-    mass = pd.read_parquet(data / "gold_mass.parquet")
-    assert f"{mass['value'][0]:.1%}" in side_by_side.summary
+    mass = pd.read_parquet(data / "gold_mass.parquet").astype({"layer": int, "head": int})
+    mass = mass.set_index(["layer", "head"])["value"]
+    assert (
+        f"{mass[next(one.head for one in side_by_side.inspected if one.name == 'chain-chacal')]:.1%}"
+        in side_by_side.summary
+    )
 
 
 def test_same_seed_measures_the_same_and_other_data_is_told_apart(root: Path, side_by_side: Report) -> None:
@@ -125,7 +129,7 @@ def test_only_what_is_asked_for_is_measured_with_its_settings(root: Path, tmp_pa
     settings = {"entropy": {"alpha": 2.0, "centre": True}}
     report = inspect([root / "chain-chacal"], out=tmp_path, n=8, only=["entropy"], settings=settings)
     (one,) = report.inspected
-    assert list(one.measured) == ["entropy"] and one.measured["entropy"].settings["alpha"] == 2
+    assert list(one) == ["entropy"] and one["entropy"].mean.settings["alpha"] == 2
     assert "α = 2, centred" in report.summary and "accuracy" not in report.summary
 
 
@@ -165,8 +169,8 @@ def test_seeds_of_one_config_are_taken_together(tmp_path: Path) -> None:
     report = inspect(paths, out=tmp_path / "report", n=8)
     (together,) = (one for one in shown(report.inspected) if not one.alone)
     assert [one.run.config.seed for one in together.members] == [0, 1, 2]
-    own = [float(one.measured["overall"].select(unit="position").values) for one in report.inspected[:3]]
-    pooled = together.measured["overall"].select(unit="position")
+    own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected[:3]]
+    pooled = together["overall"].mean.select(unit="position")
     assert pooled.values == pytest.approx(np.mean(own)) and pooled.n == 3
     assert "mean of seeds 0, 1, 2" in report.summary and together.name in report.summary
     assert (tmp_path / "report" / "data" / together.name / "accuracy.csv").is_file()
@@ -177,7 +181,7 @@ def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> Non
     differences = side_by_side.differences
     assert differences is not None and len(differences) > 10
     row = differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
-    first, second = (float(one.measured["overall"].select(unit="position").values) for one in side_by_side.inspected)
+    first, second = (float(one["overall"].mean.select(unit="position").values) for one in side_by_side.inspected)
     assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
     html = side_by_side.html.read_text(encoding="utf-8")
     for text in (side_by_side.summary, html):
@@ -217,10 +221,9 @@ def test_a_timeline_measures_each_checkpoint_as_that_model_is(followed: Report) 
         assert line.steps == sorted({0, 20, 40, 60} | set(line.run.checkpoints())) and line.steps[-1] == 60
         for name, measurement in line.measured.items():
             assert measurement.dims[0] == "step" and list(measurement.coords["step"]) == line.steps
-            end = last.gold_mass if name == "gold_mass" else last.measured[name]
-            assert end is not None
+            end = last[name].mean
             assert (measurement.values[-1] == end.values).all() or pd.isna(end.values).any()
-        at_20 = inspect_run(line.run, n=32, seed=0, step=20, head=last.shown_head).measured["entropy"]
+        at_20 = inspect_run(line.run, n=32, seed=0, step=20, head=last.head)["entropy"].mean
         assert line.measured["entropy"].select(step=20).values.tolist() == at_20.values.tolist()
 
 

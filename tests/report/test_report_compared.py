@@ -68,7 +68,7 @@ def test_two_groups_of_seeds_are_compared_over_their_seeds(groups: Path, tmp_pat
     (found,) = report.over_seeds
     assert found.seeds == (2, 2) and report.differences is None
     row = found.differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
-    own = [float(one.measured["overall"].select(unit="position").values) for one in report.inspected]
+    own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected]
     assert row["difference"] == pytest.approx(np.mean(own[2:]) - np.mean(own[:2])) and row["n_first"] == 2
     assert found.differences["p"].min() >= 1 / 3  # of 6 ways to share out four seeds, two are as far
     assert "over seeds: " in report.summary and "too few for a verdict" in report.summary
@@ -87,7 +87,7 @@ def test_a_figure_of_several_seeds_has_a_dot_for_each(groups: Path, tmp_path: Pa
         name = "accuracy" if title == "Accuracy" else "entropy"
         drawn, line = section.drawn[0].data[:2]
         assert drawn.mode == "markers" and drawn.showlegend is False
-        expected = np.stack([one.measured[name].values for one in report.inspected], axis=-1)
+        expected = np.stack([one[name].mean.values for one in report.inspected], axis=-1)
         kept = expected[~np.isnan(expected).any(-1)]
         assert np.allclose(np.array(drawn.y).reshape(kept.shape), kept)
         assert np.allclose(line.y, kept.mean(-1)) and "a dot for each" in section.drawn[0].layout.title.subtitle.text

@@ -29,7 +29,7 @@ def test_a_compiled_run_is_right_on_every_sequence(name: str, settings: dict[str
     assert run.finished and run.step() == 0
     report = inspect([run.path], n=32)
     (one,) = report.inspected
-    assert one.measured["overall"].values.tolist() == [1.0, 1.0]
+    assert one["overall"].mean.values.tolist() == [1.0, 1.0]
     assert report.html.is_file()
 
 

@@ -15,9 +15,10 @@ from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.beside import lens_difference_by_layer, with_difference
 from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.claims import causal
-from workbench.figures.curves import Runs, accuracy, gold_mass, hops
+from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.differences import attention_difference, residual_difference
 from workbench.figures.drawing import Drawing
+from workbench.figures.drawn import Controls, Runs
 from workbench.figures.edited import edited
 from workbench.figures.entropy import (
     by_layer,
@@ -39,8 +40,8 @@ from workbench.figures.run_over_training import timeline
 from workbench.figures.training import line_name, map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.trajectory import token_trajectory
 
-Draw = Callable[[Runs, Runs], list[go.Figure]]
-"""Runs -> their measurements averaged over examples, and "RUN, NULL" -> those under a null, to figures."""
+Draw = Callable[[Runs, Controls], list[go.Figure]]
+"""From the measurements of runs, averaged over examples, and those of their controls to figures."""
 
 FIGURES: dict[str, Draw] = {
     "accuracy": lambda runs, controls: [accuracy(runs, controls)],
@@ -54,6 +55,7 @@ FIGURES: dict[str, Draw] = {
     "tuned_lens": layers.lenses,
     "lens_agreement": layers.agreement,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
+    "gold_mass": lambda runs, controls: [],  # its bars are those of attention_graph
     "path_mass": hop_ladder,
     "rollout": hop_ladder,
     "graph_measures": graph_measures,
@@ -67,13 +69,13 @@ EXAMPLES: dict[str, Callable[[Runs], list[go.Figure]]] = {
 """Instruments whose distribution over examples is worth seeing: drawn from measurements that have the dim `example`."""
 
 
-def draw(name: str, runs: Runs, controls: Runs, examples: Runs) -> list[go.Figure]:
+def draw(name: str, runs: Runs, controls: Controls, examples: Runs) -> list[go.Figure]:
     """The figures of one instrument.
 
     Args:
         name: the instrument.
         runs: run -> its measurement, averaged over examples.
-        controls: "RUN, NULL" -> the same under that null.
+        controls: run -> control -> the same of that control.
         examples: run -> its measurement with the dim `example`.
     """
     return FIGURES.get(name, any_measure)(runs, controls) + (EXAMPLES[name](examples) if name in EXAMPLES else [])

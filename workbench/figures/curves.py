@@ -8,28 +8,20 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.figures.drawn import Controls, Runs, controls_of
 from workbench.figures.seeds import dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 from workbench.tasks import counted
 
-Runs = Mapping[str, Measurement]
-"""Run -> its measurement, averaged over examples; of controls: "RUN, NULL" -> the same under that null."""
 
-
-def own_controls(run: str, controls: Runs) -> dict[str, Measurement]:
-    """A run's controls: what it was compared with -> the measurement. A null's words have no comma, a run's may."""
-    parted = ((*name.rpartition(", "), m) for name, m in controls.items())
-    return {null: m for of, _, null, m in parted if of == run}
-
-
-def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement] | None = None) -> go.Figure:
+def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
     """Accuracy by the task's group (`depth`, `length`, `digit`), one line a run.
 
     Args:
         runs: name -> `accuracy.measure(...)`, joined and averaged over examples.
-        controls: "NAME, NULL" -> the same under a null, dashed.
+        controls: name -> control -> the same of that control, dashed.
     """
     first = next(iter(runs.values()))
     unit = first.settings.get("unit", "answer")
@@ -37,7 +29,7 @@ def accuracy(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement
     return curves(runs, first.name, f"share of {unit}s right", subtitle, controls)
 
 
-def hops(runs: Mapping[str, Measurement]) -> go.Figure:
+def hops(runs: Runs) -> go.Figure:
     """Mass of A^h on the gold edges h hops away, one line a run.
 
     Args:
@@ -47,57 +39,62 @@ def hops(runs: Mapping[str, Measurement]) -> go.Figure:
     return curves(runs, "Attention powers on gold hops", "share of mass", subtitle)
 
 
-def curves(
-    runs: Mapping[str, Measurement],
-    title: str,
-    y_title: str,
-    subtitle: str,
-    controls: Mapping[str, Measurement] | None = None,
-) -> go.Figure:
-    """Measurements of one dim as lines over it, with their intervals; controls ("RUN, NULL") dashed, without."""
+def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Controls | None = None) -> go.Figure:
+    """Measurements of one dim as lines over it, with their intervals; controls dashed, without."""
     dim = next(iter(runs.values())).dims[0]
     figure = go.Figure()
-    shown: list[list[Any]] = []
     for i, (run, m) in enumerate(runs.items()):
         assert m.dims == (dim,), f"{run}: one line needs the single dim {dim}, not {m.dims}"
-        defined = ~np.isnan(m.values)
-        labels = [label for label, keep in zip(m.coords[dim], defined, strict=True) if keep]
-        shown.append(labels)
-        names = [point_name(label) if dim == "layer" else label for label in labels]
-        figure.add_traces(dots(m, names, PALETTE[i % len(PALETTE)], defined))
-        figure.add_scatter(
-            x=names,
-            y=m.values[defined],
-            error_y=interval(m, defined),
-            name=run,
-            mode="lines+markers",
-            line={"color": PALETTE[i % len(PALETTE)], "width": 2.5},
-            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
-        )
-        for dash, (null, control) in zip(DASHES[1:], own_controls(run, controls or {}).items(), strict=False):
-            known = ~np.isnan(control.values)
-            places = [label for label, keep in zip(control.coords[dim], known, strict=True) if keep]
-            figure.add_scatter(
-                x=[point_name(label) if dim == "layer" else label for label in places],
-                y=control.values[known],
-                name=f"{run}, {null}",
-                mode="lines",
-                line={"color": PALETTE[i % len(PALETTE)], "width": 1.5, "dash": dash},
-            )
+        colour = PALETTE[i % len(PALETTE)]
+        _add_line(figure, m, run, colour, SYMBOLS[i % len(SYMBOLS)])
+        for dash, (words, control) in zip(DASHES[1:], controls_of(run, controls or {}).items(), strict=False):
+            _add_dashed(figure, control, f"{run}, {words}", colour, dash)
     framed(figure, title, subtitle)
     figure.update_yaxes(title=y_title)
     if next(iter(runs.values())).units == "share":
         figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     else:
         figure.update_yaxes(rangemode="tozero")
-    labels = ordered_union(shown)
-    if dim == "layer":
-        names = [point_name(label) for label in labels]
-        title_x = "residual: layer · point (mid: after attention, post: after the MLP)"
-        figure.update_xaxes(title=title_x, type="category", categoryorder="array", categoryarray=names)
-    else:
-        figure.update_xaxes(title=dim, **({"tickvals": labels} if len(labels) <= 32 else {}))
-    return figure
+    return _axis_of(figure, dim, ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()]))
+
+
+def _add_line(figure: go.Figure, m: Measurement, name: str, colour: str, symbol: str) -> None:
+    """The values that are defined, with their intervals and the dots of seeds."""
+    defined = ~np.isnan(m.values)
+    ticks = _ticks(m, defined)
+    figure.add_traces(dots(m, ticks, colour, defined))
+    figure.add_scatter(
+        x=ticks,
+        y=m.values[defined],
+        error_y=interval(m, defined),
+        name=name,
+        mode="lines+markers",
+        line={"color": colour, "width": 2.5},
+        marker={"symbol": symbol, "size": 8},
+    )
+
+
+def _add_dashed(figure: go.Figure, m: Measurement, name: str, colour: str, dash: str) -> None:
+    defined = ~np.isnan(m.values)
+    line = {"color": colour, "width": 1.5, "dash": dash}
+    figure.add_scatter(x=_ticks(m, defined), y=m.values[defined], name=name, mode="lines", line=line)
+
+
+def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
+    return [label for label, kept in zip(m.coords[m.dims[0]], keep, strict=True) if kept]
+
+
+def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
+    """The labels on the axis; hook points by their names."""
+    return [point_name(label) if m.dims[0] == "layer" else label for label in _labels(m, keep)]
+
+
+def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
+    if dim != "layer":
+        return figure.update_xaxes(title=dim, **({"tickvals": list(labels)} if len(labels) <= 32 else {}))
+    title = "residual: layer · point (mid: after attention, post: after the MLP)"
+    names = [point_name(label) for label in labels]
+    return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 
 
 def gold_mass(measurement: Measurement) -> go.Figure:
@@ -141,12 +138,12 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
 def sample_size(runs: Mapping[str, Measurement]) -> str:
     """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were."""
     dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
-    words = dict.fromkeys(
-        f"{_span([m for m in runs.values() if ('seeds' in m.settings) == over_seeds])} {what}"
-        for over_seeds, what in ((False, "sequences"), (True, f"seeds{dotted}"))
-    )
-    said = [text for text in words if not text.startswith(" ")]
-    return f"means over {' or '.join(said)}{_drawn(runs.values())}" if said else "single values"
+    counts = {
+        "sequences": _span([m for m in runs.values() if "seeds" not in m.settings]),
+        f"seeds{dotted}": _span([m for m in runs.values() if "seeds" in m.settings]),
+    }
+    parts = [f"{span} {what}" for what, span in counts.items() if span]
+    return f"means over {' or '.join(parts)}{_drawn(runs.values())}" if parts else "single values"
 
 
 def _drawn(measured: Iterable[Measurement]) -> str:

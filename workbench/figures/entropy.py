@@ -1,7 +1,7 @@
 """Spectra of the residual by layer: entropy, effective rank and anisotropy, their distributions, groups and history.
 
 Every figure but `entropy` is drawn by `draw(runs, controls) -> list of figures`: `runs` maps a run's name to a
-measurement, `controls` maps "RUN, CONTROL" to the same measurement of the control, which is drawn dotted in the run's
+measurement, `controls` a run's name and a control to the same measurement of it, which is drawn dotted in the run's
 colour.
 """
 
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
+from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.drawn import Controls, Drawn, Runs, controls_of, every_line
 from workbench.figures.seeds import dots
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
+from workbench.figures.style import DASHES, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
 from workbench.figures.training import over_training
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
@@ -35,7 +36,7 @@ def entropy(runs: Runs) -> go.Figure:
     return by_layer(runs, {})[0]
 
 
-def by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
+def by_layer(runs: Runs, controls: Controls) -> list[go.Figure]:
     """A measure from the embedding up through the layers, one line a run, its controls dotted: one figure.
 
     Args:
@@ -43,18 +44,20 @@ def by_layer(runs: Runs, controls: Runs) -> list[go.Figure]:
             examples: the single dim `layer`.
     """
     first = next(iter(runs.values()))
-    subtitle = f"{conventions(first)}<br>{sample_size({**runs, **controls})}; bars are 95 % intervals"
-    figure = curves({**runs, **controls}, f"{first.name} by layer", axis_title(first), subtitle)
+    lines = {line.label: line for line in every_line(runs, controls)}
+    measured = {label: line.m for label, line in lines.items()}
+    subtitle = f"{conventions(first)}<br>{sample_size(measured)}; bars are 95 % intervals"
+    figure = curves(measured, f"{first.name} by layer", axis_title(first), subtitle)
     for trace in figure.data:
-        if trace.name in controls:
-            colour = colour_of(trace.name, list(runs))
-            trace.update(line={"color": colour, "dash": DASHES[2], "width": 1.5}, marker={"size": 6, "color": colour})
-            trace.marker.symbol = "circle-open"
+        line = lines.get(trace.name)  # dots of seeds have no name
+        if line is not None and line.control:
+            trace.update(line={"color": line.colour, "dash": DASHES[2], "width": 1.5})
+            trace.update(marker={"size": 6, "color": line.colour, "symbol": "circle-open"})
     height = HEIGHT + 7 * max(0, len(figure.data) - 6)  # a long legend takes no room from the plot
     return [figure.update_layout(margin_t=TOP, height=height).update_yaxes(rangemode="normal")]
 
 
-def distributions_by_layer(runs: Runs, controls: Runs, marks: Runs | None = None) -> list[go.Figure]:
+def distributions_by_layer(runs: Runs, controls: Controls, marks: Runs | None = None) -> list[go.Figure]:
     """A measure's distribution over examples at every layer, the runs over each other (Seq-VCR, Fig. 4): one figure.
 
     Densities are kernel estimates that end where the examples end, each as high as the next; controls are outlines.
@@ -66,52 +69,58 @@ def distributions_by_layer(runs: Runs, controls: Runs, marks: Runs | None = None
     """
     first = next(iter(runs.values()))
     figure = go.Figure()
-    for name, m in {**runs, **controls}.items():
-        assert m.dims == ("layer", "example"), f"{name}: a distribution needs each example's value, not {m.dims}"
-        colour, control = colour_of(name, list(runs)), name in controls
-        for i, point in enumerate(m.coords["layer"]):
-            values = m.values[i][~np.isnan(m.values[i])]
-            figure.add_violin(
-                x=values,
-                y=[point_name(point)] * len(values),
-                orientation="h",
-                side="positive",
-                width=1.7,
-                spanmode="hard",
-                points=False,
-                name=name,
-                legendgroup=name,
-                showlegend=i == 0,
-                line={"color": colour, "width": 1.5 if control else 2},
-                fillcolor="rgba(0,0,0,0)" if control else faint(colour, 0.25),
-                opacity=0.8 if control else 1.0,
-                hoverinfo="name+x",
-            )
+    lines = every_line(runs, controls)
+    for line in lines:
+        _add_densities(figure, line)
     for i, (name, m) in enumerate((marks or {}).items()):
-        symbol = {"symbol": SYMBOLS[2 + i % 4], "size": 11, "color": VERMILLION, "line": {"width": 1, "color": "white"}}
-        figure.add_scatter(
-            x=m.values,
-            y=[point_name(point) for point in m.coords["layer"]],
-            mode="markers",
-            name=name,
-            marker=symbol,
-            hovertemplate="%{y}: %{x:.3f}",
-        )
-    layers = [point_name(label) for label in ordered_union([list(m.coords["layer"]) for m in runs.values()])]
-    n = sorted({len(m.coords["example"]) for m in (*runs.values(), *controls.values())})
+        _add_marks(figure, name, m, SYMBOLS[2 + i % 4])
+    n = sorted({len(line.m.coords["example"]) for line in lines})
     counted = f"{n[0]} sequences" if len(n) == 1 else f"{n[0]} to {n[-1]} sequences"
     subtitle = f"{conventions(first)}<br>densities over {counted}, each of the same height"
+    layers = [point_name(label) for label in ordered_union([list(m.coords["layer"]) for m in runs.values()])]
     framed(figure, f"{first.name}: distribution by layer", subtitle, height=230 + 62 * len(layers))
     figure.update_layout(violinmode="overlay", margin={"t": TOP, "l": 96})
     figure.update_xaxes(title=axis_title(first))
-    return [
-        figure.update_yaxes(
-            title="residual: layer · point", type="category", categoryorder="array", categoryarray=layers, showgrid=True
+    in_order_of_layers = {"type": "category", "categoryorder": "array", "categoryarray": layers}
+    return [figure.update_yaxes(title="residual: layer · point", showgrid=True, **in_order_of_layers)]
+
+
+def _add_densities(figure: go.Figure, line: Drawn) -> None:
+    """A density for each layer; a control's is an outline."""
+    m, control = line.m, bool(line.control)
+    assert m.dims == ("layer", "example"), f"{line.label}: a distribution needs each example's value, not {m.dims}"
+    for i, point in enumerate(m.coords["layer"]):
+        values = m.values[i][~np.isnan(m.values[i])]
+        figure.add_violin(
+            x=values,
+            y=[point_name(point)] * len(values),
+            orientation="h",
+            side="positive",
+            width=1.7,
+            spanmode="hard",
+            points=False,
+            name=line.label,
+            legendgroup=line.label,
+            showlegend=i == 0,
+            line={"color": line.colour, "width": 1.5 if control else 2},
+            fillcolor="rgba(0,0,0,0)" if control else faint(line.colour, 0.25),
+            opacity=0.8 if control else 1.0,
+            hoverinfo="name+x",
         )
-    ]
 
 
-def spectrum(runs: Runs, controls: Runs) -> list[go.Figure]:
+def _add_marks(figure: go.Figure, name: str, m: Measurement, symbol: str) -> None:
+    figure.add_scatter(
+        x=m.values,
+        y=[point_name(point) for point in m.coords["layer"]],
+        mode="markers",
+        name=name,
+        marker={"symbol": symbol, "size": 11, "color": VERMILLION, "line": {"width": 1, "color": "white"}},
+        hovertemplate="%{y}: %{x:.3f}",
+    )
+
+
+def spectrum(runs: Runs, controls: Controls) -> list[go.Figure]:
     """Eigenvalues over the trace on a logarithmic axis, largest first, one line a layer: a figure for each run.
 
     Args:
@@ -120,7 +129,7 @@ def spectrum(runs: Runs, controls: Runs) -> list[go.Figure]:
     figures = []
     for run, m in runs.items():
         figure = go.Figure()
-        layered(figure, m, own_controls(run, controls), "rank")
+        layered(figure, m, controls_of(run, controls), "rank")
         cut = f"; shares below {SMALLEST:g} are not drawn" if (m.values < SMALLEST).any() else ""
         framed(figure, f"Spectrum by layer: {run}", two_lines(m, run, controls) + cut, HEIGHT)
         figure.update_layout(margin_t=TOP)
@@ -129,7 +138,7 @@ def spectrum(runs: Runs, controls: Runs) -> list[go.Figure]:
     return on_one_scale(figures)
 
 
-def by_layer_and_group(runs: Runs, controls: Runs) -> list[go.Figure]:
+def by_layer_and_group(runs: Runs, controls: Controls) -> list[go.Figure]:
     """A measure over a group that sequences belong to, one line a layer: a figure for each run.
 
     Args:
@@ -139,7 +148,7 @@ def by_layer_and_group(runs: Runs, controls: Runs) -> list[go.Figure]:
     figures = []
     for run, m in runs.items():
         group, figure = m.dims[0], go.Figure()
-        layered(figure, m, own_controls(run, controls), group)
+        layered(figure, m, controls_of(run, controls), group)
         framed(figure, f"{m.name} by {group}: {run}", two_lines(m, run, controls), HEIGHT).update_layout(margin_t=TOP)
         labels = list(m.coords[group])
         figure.update_xaxes(title=group, **({"tickvals": labels} if len(labels) <= 32 else {}))
@@ -147,7 +156,7 @@ def by_layer_and_group(runs: Runs, controls: Runs) -> list[go.Figure]:
     return on_one_scale(figures)
 
 
-def by_layer_over_training(runs: Runs, controls: Runs) -> list[go.Figure]:
+def by_layer_over_training(runs: Runs, controls: Controls) -> list[go.Figure]:
     """A measure over training: the layers over steps and the steps over layers (Seq-VCR, Fig. 2): two figures a run.
 
     Args:
@@ -158,9 +167,9 @@ def by_layer_over_training(runs: Runs, controls: Runs) -> list[go.Figure]:
     for run, m in runs.items():
         lines, dotted = (
             {point_name(point): one.select(layer=point) for one in found for point in one.coords["layer"]}
-            for found in ([m], list(own_controls(run, controls).values())[:1])
+            for found in ([m], list(controls_of(run, controls).values())[:1])
         )
-        subtitle = two_lines(m, run, controls).replace("bars", "bands")
+        subtitle = two_lines(m, run, controls, intervals="bands")
         figure = over_training(lines, f"{m.name} over training: {run}", subtitle, controls=dotted, in_order=True)
         over_steps.append(figure.update_layout(margin_t=TOP, height=HEIGHT).update_yaxes(title=axis_title(m)))
         over_layers.append(profiles(run, m))
@@ -244,20 +253,12 @@ def conventions(m: Measurement) -> str:
     return ", ".join([*words, "before the final norm"])
 
 
-def two_lines(m: Measurement, run: str, controls: Runs) -> str:
-    """A subtitle: the conventions, then n, the intervals and what is dotted."""
-    dotted = own_controls(run, controls)
+def two_lines(m: Measurement, run: str, controls: Controls, *, intervals: str = "bars") -> str:
+    """A subtitle: the conventions, then n, how the intervals are drawn, and what is dotted."""
+    dotted = controls_of(run, controls)
     note = f"; dotted: {', '.join(dotted)}" if dotted else ""
-    return f"{conventions(m)}<br>{sample_size({run: m})}; bars are 95 % intervals{note}"
+    return f"{conventions(m)}<br>{sample_size({run: m})}; {intervals} are 95 % intervals{note}"
 
 
 def axis_title(m: Measurement) -> str:
     return f"{m.name.lower().removeprefix('matrix ')} ({m.units})"
-
-
-def colour_of(name: str, runs: Sequence[str]) -> str:
-    """A run's colour; a control's is that of its run."""
-    for run in (name, name.rpartition(", ")[0]):
-        if run in runs:
-            return PALETTE[runs.index(run) % len(PALETTE)]
-    return GREY

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import Runs, curves, interval, own_controls, sample_size
+from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.drawn import Controls, Runs, controls_of, each_control
 from workbench.figures.seeds import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
 from workbench.measurement import Measurement
@@ -17,7 +18,7 @@ IN_ORDER = ("step", "length", "depth", "hop", "digit", "rank", "point", "layer",
 MOST_LINES = 8
 
 
-def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
+def any_measure(runs: Runs, controls: Controls) -> list[go.Figure]:
     """A measurement of any dims: the first of `IN_ORDER` that it has goes along the axis, the rest become lines.
 
     What has no order is drawn as bars.
@@ -28,21 +29,22 @@ def any_measure(runs: Runs, controls: Runs) -> list[go.Figure]:
         return [bars_beside(runs, controls)]
     if all(len(m.coords[along]) == 1 for m in runs.values()):
         (label,) = first.coords[along]
-        one, null = ({name: m.select(**{along: label}) for name, m in of.items()} for of in (runs, controls))
-        return [bars_beside(one, null)]
+        there = {along: label}
+        single = {run: m.select(**there) for run, m in runs.items()}
+        return [bars_beside(single, each_control(controls, lambda m: m.select(**there)))]
     if len(first.dims) == 1:
         subtitle = _of_how_many(runs) + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
-    return [of_run(run, m, along, own_controls(run, controls)) for run, m in runs.items()]
+    return [of_run(run, m, along, controls_of(run, controls)) for run, m in runs.items()]
 
 
-def bars_beside(runs: Runs, controls: Runs) -> go.Figure:
+def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
     """A group of bars for each label, or for the single number: every run, and hatched beside it its controls."""
     first = next(iter(runs.values()))
     figure = go.Figure()
     for i, (run, m) in enumerate(runs.items()):
         hatches = ("", "/", ".", "x")
-        for (null, drawn), hatch in zip({"": m, **own_controls(run, controls)}.items(), hatches, strict=False):
+        for (null, drawn), hatch in zip({"": m, **controls_of(run, controls)}.items(), hatches, strict=False):
             labels = [", ".join(place_name(*at) for at in place.items()) or first.name for place in places(drawn)]
             marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 0.5 if null else 1.0, "pattern": {"shape": hatch}}
             name = f"{run}, {null}" if null else run

@@ -1,6 +1,6 @@
 """Attention as a graph, in numbers: mass by hop, head roles, graph measures, knockouts; each run beside its controls.
 
-Every function takes runs, and controls named "RUN, CONTROL", as measurements averaged over examples.
+Every function takes runs and their controls as measurements averaged over examples.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import Runs, interval, own_controls, sample_size
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.drawn import Controls, Runs, controls_of, every_line
 from workbench.figures.seeds import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS
 
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 BESIDE = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
 
 
-def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
+def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     """How mass divides between the hops of the gold chain and the rest: one stacked bar a run, its controls below it.
 
     The mark is the mass on the whole chain, with its interval where there is one.
@@ -82,7 +82,7 @@ def hop_ladder(runs: Runs, controls: Runs) -> list[go.Figure]:
     return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
 
 
-def head_roles(runs: Runs, controls: Runs) -> list[go.Figure]:
+def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
     """Each head's roles as a heat map, one figure a run; below each share, in brackets, what random attention has.
 
     Args:
@@ -94,8 +94,9 @@ def head_roles(runs: Runs, controls: Runs) -> list[go.Figure]:
     for run, m in runs.items():
         roles, heads = list(m.coords["role"]), _heads(m)
         shares = m.values.reshape(len(roles), -1).T
-        nulls = {c: n.values.reshape(len(roles), -1).T for c, n in _controls(run, controls)}
-        chance = nulls.get(CONTROLS["random_graph"].words)
+        nulls = {c: n.values.reshape(len(roles), -1).T for c, n in controls_of(run, controls).items()}
+        by_chance = controls.get(run, {}).get("random_graph")
+        chance = None if by_chance is None else by_chance.values.reshape(len(roles), -1).T
         words = [[_percent(v) for v in row] for row in shares]
         if chance is not None:
             words = [
@@ -136,7 +137,7 @@ def head_roles(runs: Runs, controls: Runs) -> list[go.Figure]:
     return figures
 
 
-def graph_measures(runs: Runs, controls: Runs) -> list[go.Figure]:
+def graph_measures(runs: Runs, controls: Controls) -> list[go.Figure]:
     """Reach, gathering and path length of every head, side by side, one figure a run; controls as open marks.
 
     Args:
@@ -163,7 +164,7 @@ def graph_measures(runs: Runs, controls: Runs) -> list[go.Figure]:
                 row=1,
                 col=column,
             )
-            for i, (control, null) in enumerate(_controls(run, controls)):
+            for i, (control, null) in enumerate(controls_of(run, controls).items()):
                 other = null.select(measure=name)
                 figure.add_scatter(
                     y=heads,
@@ -192,7 +193,7 @@ def graph_measures(runs: Runs, controls: Runs) -> list[go.Figure]:
     return figures
 
 
-def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
+def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
     """What becomes of answers when the edge of hop h is cut, by hop, with intervals: what should be lost and what not.
 
     Args:
@@ -203,7 +204,7 @@ def knockout(runs: Runs, controls: Runs) -> list[go.Figure]:
     figure = go.Figure()
     lines = [
         (i, j, run, *line)
-        for i, (run, m) in enumerate({**runs, **controls}.items())
+        for i, (run, m) in enumerate((drawn.label, drawn.m) for drawn in every_line(runs, controls))
         for j, line in enumerate(_lines(m))
     ]
     beside = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
@@ -239,12 +240,7 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
         yield "the same, edge elsewhere", m.select(edit="elsewhere", outcome="changed")
 
 
-def _controls(run: str, controls: Runs) -> list[tuple[str, Measurement]]:
-    """A run's controls, in words."""
-    return [(CONTROLS[name].words, m) for name, m in own_controls(run, controls).items()]
-
-
-def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, Measurement]]:
+def _with_controls(run: str, m: Measurement, controls: Controls) -> list[tuple[str, Measurement]]:
     """The run and its controls by hop alone, of the run's best head where it has several, with names for the axis."""
     where, place = "", {}
     if "head" in m.dims:
@@ -254,7 +250,7 @@ def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, 
     at = place or {dim: m.settings[dim] for dim in ("layer", "head") if dim in m.settings}
     if len(at) == 2 and "all" not in at.values():
         where = f", layer {at['layer']} head {at['head']}"
-    beside = [(f"{name} ", null.select(**place)) for name, null in _controls(run, controls)]
+    beside = [(f"{name} ", null.select(**place)) for name, null in controls_of(run, controls).items()]
     named = [(f"{run}: {name}", null) for name, null in beside]
     return [(f"<b>{run}</b>{where} ", m.select(**place)), *named]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import Runs, interval, sample_size
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.drawn import Controls, Runs, each_control, every_line
 from workbench.figures.projection import normed
 from workbench.figures.seeds import dots
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
@@ -18,12 +19,12 @@ BASIS_NAMES = {"encoder": "encoder basis", "decoder": "decoder basis", "both": "
 AGAINST_NAMES = {"final": "with the final output", "target": "with the target"}
 
 
-def projection(runs: Runs, controls: Runs) -> list[go.Figure]:
+def projection(runs: Runs, controls: Controls) -> list[go.Figure]:
     """How often the top token is the position's own, and its target: a figure each, a panel a basis.
 
     Args:
         runs: name -> `projection.measure(...)` averaged over examples.
-        controls: "name, control" -> the same of the control.
+        controls: name -> control -> the same of that control.
     """
     first = next(iter(runs.values()))
     titles = {"own": "Top token is the position's own", "target": "Top token is the target"}
@@ -31,7 +32,7 @@ def projection(runs: Runs, controls: Runs) -> list[go.Figure]:
     return [
         panels(
             {name: m.select(token=token) for name, m in runs.items()},
-            {name: m.select(token=token) for name, m in controls.items()},
+            each_control(controls, lambda m, token=token: m.select(token=token)),  # type: ignore[misc]
             ("basis", BASIS_NAMES),
             titles[token],
             how,
@@ -40,12 +41,12 @@ def projection(runs: Runs, controls: Runs) -> list[go.Figure]:
     ]
 
 
-def unexplained(runs: Runs, controls: Runs) -> list[go.Figure]:
+def unexplained(runs: Runs, controls: Controls) -> list[go.Figure]:
     """The share of the residual outside the span of each basis, and of both, a panel each.
 
     Args:
         runs: name -> `unexplained.measure(...)` averaged over examples.
-        controls: "name, control" -> the same of the control.
+        controls: name -> control -> the same of that control.
     """
     settings = next(iter(runs.values())).settings
     rank = ", ".join(f"{name} {found}" for name, found in settings["rank"].items())
@@ -55,41 +56,41 @@ def unexplained(runs: Runs, controls: Runs) -> list[go.Figure]:
     return [panels(runs, controls, ("basis", BASIS_NAMES), "Residual outside the span of the bases", note)]
 
 
-def agreement(runs: Runs, controls: Runs) -> list[go.Figure]:
+def agreement(runs: Runs, controls: Controls) -> list[go.Figure]:
     """How often the token seen through the lens is the final one, and the right one, a panel each.
 
     Args:
         runs: name -> `lens_agreement.measure(...)` averaged over examples.
-        controls: "name, control" -> the same of the control.
+        controls: name -> control -> the same of that control.
     """
     lens = next(iter(runs.values())).settings["lens"]
     return [panels(runs, controls, ("against", AGAINST_NAMES), f"Agreement of the {lens} lens", "scored positions")]
 
 
-def lenses(runs: Runs, controls: Runs) -> list[go.Figure]:
+def lenses(runs: Runs, controls: Controls) -> list[go.Figure]:
     """KL from the final output to what each point decodes to; of a tuned lens, with the logit lens beside it, dashed.
 
     Args:
         runs: name -> `logit_lens.measure(...)` or `tuned_lens.measure(...)` averaged over examples.
-        controls: "name, control" -> the same of the control.
+        controls: name -> control -> the same of that control.
     """
     figure = go.Figure()
-    for name, m, colour, is_control in _styled(runs, controls):
-        kinds = list(m.coords.get("lens", ()))
+    for line in every_line(runs, controls):
+        kinds = list(line.m.coords.get("lens", ()))
         for kind in kinds[::-1] or [None]:
-            part, dash = (m, DASHES[0]) if kind is None else (m.select(lens=kind), DASHES[kind == "logit"])
-            label = name if kind is None else f"{name}: {kind} lens"
-            if not is_control:
-                figure.add_traces(_dots(part, colour))
-            figure.add_trace(_line(part, label, colour, dash, is_control))
+            part, dash = (line.m, DASHES[0]) if kind is None else (line.m.select(lens=kind), DASHES[kind == "logit"])
+            label = line.label if kind is None else f"{line.label}: {kind} lens"
+            if not line.control:
+                figure.add_traces(_dots(part, line.colour))
+            figure.add_trace(_line(part, label, line.colour, dash, bool(line.control)))
     first = next(iter(runs.values()))
     subtitle = f"KL(final || lens) at scored positions; {sample_size(runs)}; bars are 95 % intervals"
     framed(figure, f"{first.name}: how far each layer is from the output", subtitle, height=460)
     figure.update_yaxes(title="KL to the final output (nats)", rangemode="tozero")
-    return [_over_points(figure, [*runs.values(), *controls.values()])]
+    return [_over_points(figure, [line.m for line in every_line(runs, controls)])]
 
 
-def panels(runs: Runs, controls: Runs, facets: tuple[str, Mapping[str, str]], title: str, what: str) -> go.Figure:
+def panels(runs: Runs, controls: Controls, facets: tuple[str, Mapping[str, str]], title: str, what: str) -> go.Figure:
     """Shares by layer, one panel for each label of a dim; runs are solid, their controls dotted and faint.
 
     Args:
@@ -102,25 +103,18 @@ def panels(runs: Runs, controls: Runs, facets: tuple[str, Mapping[str, str]], ti
     labels = list(next(iter(runs.values())).coords[dim])
     names = [words[label] for label in labels]
     figure = make_subplots(rows=1, cols=len(labels), subplot_titles=names, shared_yaxes=True, horizontal_spacing=0.04)
-    for name, m, colour, is_control in _styled(runs, controls):
+    for line in every_line(runs, controls):
         for column, label in enumerate(labels, start=1):
-            part = m.select(**{dim: label})
-            for trace in [] if is_control else _dots(part, colour):
+            part = line.m.select(**{dim: label})
+            for trace in [] if line.control else _dots(part, line.colour):
                 figure.add_trace(trace, row=1, col=column)
-            line = _line(part, name, colour, DASHES[0], is_control)
-            figure.add_trace(line.update(showlegend=column == 1), row=1, col=column)
+            trace = _line(part, line.label, line.colour, DASHES[0], bool(line.control))
+            figure.add_trace(trace.update(showlegend=column == 1), row=1, col=column)
     framed(figure, title, f"{what}; {sample_size(runs)}; bars are 95 % intervals", height=440)
     figure.update_layout(margin={"t": 112})
     figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     figure.update_yaxes(title="share", col=1)
-    return _over_points(figure, [*runs.values(), *controls.values()])
-
-
-def _styled(runs: Runs, controls: Runs) -> list[tuple[str, Measurement, str, bool]]:
-    """(name, measurement, colour, whether it is a control); a control has the colour of its run."""
-    colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(runs)}
-    own = [(name, m, colours[name], False) for name, m in runs.items()]
-    return own + [(name, m, colours[name.rsplit(", ", 1)[0]], True) for name, m in controls.items()]
+    return _over_points(figure, [line.m for line in every_line(runs, controls)])
 
 
 def _dots(m: Measurement, colour: str) -> list[go.Scatter]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import interval, own_controls, sample_size
+from workbench.figures.curves import interval, sample_size
+from workbench.figures.drawn import Controls, Runs, controls_of, each_control
 from workbench.figures.seeds import dots
 from workbench.figures.style import BLUE, DASHES, GREY, ORANGE, PALETTE, SYMBOLS, framed
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import short
 from workbench.measurement.places import place_in_words, point_name
 
 STRONGEST = "the strongest at each place, named beside its bar"
@@ -66,7 +67,7 @@ def _control_names(m: Measurement) -> list[tuple[str, float, str]]:
         return []
     names = [str(name) for name in m.labels.reshape(-1)[~np.isnan(m.values.reshape(-1))]]
     ends = [(label, value + above) for label, value, _, above in bars(m)]
-    return [(label, end, CONTROLS[name].short) for (label, end), name in zip(ends, names, strict=True)]
+    return [(label, end, short(name)) for (label, end), name in zip(ends, names, strict=True)]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
@@ -83,30 +84,30 @@ def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
     return rows
 
 
-def mechanism_rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement]) -> list[go.Figure]:
+def mechanism_rates(runs: Runs, controls: Controls) -> list[go.Figure]:
     """How often one claim holds by length (or another group), runs overlaid, controls dashed in their run's colour.
 
     Figures 4.15 and 4.16 of Task hinting and tempered softmax. One figure for each place at which the claim is read.
 
     Args:
         runs: run -> a mechanism's score averaged over the examples of each group: the first dim is the group.
-        controls: "run, control" -> the same of the control.
+        controls: run -> control -> the same of that control.
     """
     first = next(iter(runs.values()))
     figures = []
     for index in np.ndindex(*first.values.shape[1:]):
         place = {dim: first.coords[dim][i] for dim, i in zip(first.dims[1:], index, strict=True)}
-        lines, dashed = ({name: m.select(**place) for name, m in given.items()} for given in (runs, controls))
-        figures.append(_rates(lines, dashed))
+        here = {run: m.select(**place) for run, m in runs.items()}
+        figures.append(_rates(here, each_control(controls, lambda m, place=place: m.select(**place))))  # type: ignore[misc]
     return figures
 
 
-def _rates(runs: Mapping[str, Measurement], controls: Mapping[str, Measurement]) -> go.Figure:
+def _rates(runs: Runs, controls: Controls) -> go.Figure:
     first = next(iter(runs.values()))
     group, in_a_row = first.dims[0], 1
     figure = go.Figure()
     for i, (run, m) in enumerate(runs.items()):
-        own = own_controls(run, controls)
+        own = controls_of(run, controls)
         in_a_row = max(in_a_row, 1 + len(own))
         _add_rate(figure, run, m, PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)], DASHES[0])
         for j, (null, control) in enumerate(own.items()):

@@ -23,7 +23,7 @@ def timeline(followed: Timeline, name: str) -> go.Figure:
 
     Args:
         followed: the run over training.
-        name: an instrument or mechanism that was measured, or `gold_mass`.
+        name: an instrument or mechanism that was measured.
 
     Raises:
         ValueError: if that was not measured.
@@ -38,12 +38,12 @@ def timeline(followed: Timeline, name: str) -> go.Figure:
     if len(found) > MOST_LINES:
         rows = {line_name(label): line for label, line in found.items()}
         return map_over_training(rows, own.name, f"{followed.name} over training")
-    asked = name in MECHANISMS or name == "gold_mass"
-    control = lines(followed.controls[name], **where) if asked and name in followed.controls else {}
+    with_control = name in followed.controls and (name in MECHANISMS or len(found) == 1)
+    control = lines(followed.controls[name], **where) if with_control else {}
     alone = "claim holds" if name in MECHANISMS else own.name
     named, controls = ({line_name(label) or alone: line for label, line in one.items()} for one in (found, control))
     in_order = bool({"layer", "depth", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
-    subtitle = _subtitle(followed, own, bool(where) or name == "gold_mass", bool(controls))
+    subtitle = _subtitle(followed, own, bool(where), bool(controls))
     figure = over_training(named, own.name, subtitle, controls=controls, in_order=in_order, events=followed.events)
     return figure.update_layout(margin_t=TOP, height=HEIGHT)
 

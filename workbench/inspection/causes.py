@@ -1,4 +1,4 @@
-"""The causal tests of an inspection: in the head shown, in the set of heads that the answers come by, in every head."""
+"""The causal tests of an inspection: edits in the head in focus, in the heads that are needed, in every head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any
 
 from workbench.capture import Subject, capture
-from workbench.inspection.measures import Measure, hops_measured
+from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure, hops_measured
 from workbench.inspection.models import Model
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
@@ -25,7 +25,7 @@ def sets_of_heads(
     """Claim about heads -> the smallest set of heads whose edit loses the answers, found on other data."""
     if other is None:
         return {}
-    batch, found = other[:SEARCHED], {}
+    batch, sets = other[:SEARCHED], {}
     seen = capture(own.hooked, own.subject, batch, attention_graph.needs(own.subject))
     mass = attention_graph.measure(seen).select(matrix="resolvent").mean("example").values
     every = [(layer, head) for layer in range(mass.shape[0]) for head in range(mass.shape[1])]
@@ -37,8 +37,8 @@ def sets_of_heads(
             def effect(heads: Sequence[Head], one: Measure = one, hops: dict[str, Any] = hops) -> float:
                 return lost(one.tested(own, batch, seed, heads, **hops))
 
-            found[one.name] = smallest_set(effect, weakest_first)
-    return found
+            sets[one.name] = smallest_set(effect, weakest_first)
+    return sets
 
 
 def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
@@ -52,18 +52,18 @@ def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
 def make_causal_tests(
     measures: Sequence[Measure], own: Model, sets: Mapping[str, tuple[Head, ...]], batch: Batch, seed: int
 ) -> None:
-    """Every causal test on a batch: in the head shown, in the set of heads that was found, in every head."""
+    """Make every causal test on a batch: in the head in focus, in the set of heads that was found, in every head."""
     every = [(layer, head) for layer in range(own.subject.n_layers) for head in range(own.hooked.cfg.n_heads)]
     for one in measures:
         if one.name not in MECHANISMS:
             continue
-        one.test("own", own, batch, seed, [own.head] if own.head else None)
+        one.test(IN_FOCUS, own, batch, seed, [own.head] if own.head else None)
         if one.of_heads:
-            one.test("every", own, batch, seed, every)
+            one.test(EVERY_HEAD, own, batch, seed, every)
             if sets.get(one.name) == (own.head,):  # the same test
-                one.causal["set"] = one.causal["own"]
+                one.causal_batches[NEEDED_HEADS] = one.causal_batches[IN_FOCUS]
             elif sets.get(one.name):
-                one.test("set", own, batch, seed, sets[one.name])
+                one.test(NEEDED_HEADS, own, batch, seed, sets[one.name])
 
 
 def make_tests_of_nulls(measures: Sequence[Measure], nulls: Sequence[Model], batch: Batch, seed: int) -> None:

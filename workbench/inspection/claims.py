@@ -1,34 +1,38 @@
 """What an inspection found of the claims about a task's mechanisms: beside controls, by condition, where they fail.
 
-Claims about every head are read at the inspection's `shown_head`, which `inspect_run(run, ..., head=(layer, head))`
-chooses.
+Claims about every head are read at the head in focus, which `inspect_run(run, ..., head=(layer, head))` chooses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from workbench.inspection import Inspected
+from workbench.inspection import Inspected, Result
 from workbench.measurement import Measurement, by_group
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import UNTRAINED, in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.places import point_name
+from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import LEAST_LOST, NeededHeads, where_in_words
 from workbench.mechanisms.verdict import Needed, Verdict, strongest_control, verdicts
 from workbench.util.lookup import lookup
 
-Rates = tuple[dict[str, Measurement], dict[str, Measurement]]
-"""Run -> a claim's rates over some dim, and "RUN, CONTROL IN WORDS" -> the same of each control."""
+
+class Results(Protocol):
+    """Results by name: an inspection's, or those of several seeds together."""
+
+    def __getitem__(self, name: str) -> Result: ...
+
+    def __contains__(self, name: object) -> bool: ...
 
 
-def of_head(found: Inspected, measured: Measurement) -> Measurement:
-    """Of a measure of every head that of the head in focus; any other as it is."""
-    return found.of_head(measured)
+Rates = tuple[dict[str, Measurement], dict[str, dict[str, Measurement]]]
+"""Run -> a claim's rates over some dim, and run -> control -> the same of that control."""
 
 
 def beside(
@@ -44,24 +48,31 @@ def beside(
     Raises:
         ValueError: if a claim was not measured, or not under this control.
     """
-    names = list(found.control_examples) if names is None else names
+    results = {name: _result(found, name) for name in (claims_of(found) if names is None else names)}
     if null is None:
-        return [(_rate(found, name), strongest_control(_rate(found, name), verdicts_on(found, name))) for name in names]
-    return [(_rate(found, name), of_head(found, lookup(found.controls[name], null, "control"))) for name in names]
+        return [(one.mean, strongest_control(one.mean, verdicts_on(found, name))) for name, one in results.items()]
+    return [(one.mean, lookup(one.controls, null, "control").mean) for one in results.values()]
 
 
-def verdicts_on(found: Inspected, name: str) -> list[Verdict]:
+def claims_of(found: Inspected) -> list[str]:
+    """The claims that were measured."""
+    return [name for name in MECHANISMS if name in found]
+
+
+def verdicts_on(found: Results, name: str) -> list[Verdict]:
     """What may be said of a claim at each place where it is read: whether it holds beyond its controls, is needed.
 
     Raises:
         ValueError: if it was not measured.
     """
+    one = _result(found, name)
+    untrained, causal = one.controls.get(UNTRAINED), one.causal
     return verdicts(
-        _rate(found, name),
-        {null: of_head(found, m) for null, m in found.controls[name].items()},
-        found.draws.get(name),
-        found.causal.get(name),
-        found.causal_draws.get(name),
+        one.mean,
+        {control: result.mean for control, result in one.controls.items()},
+        None if untrained is None else untrained.draws,
+        None if causal is None else causal.mean,
+        None if causal is None else causal.untrained,
     )
 
 
@@ -71,20 +82,25 @@ def causal_lines(found: Inspected, name: str) -> list[str]:
     Raises:
         ValueError: if the claim was not measured.
     """
+    one = _result(found, name)
     alike: dict[Needed, list[Verdict]] = {}
     for verdict in verdicts_on(found, name):
         alike.setdefault(verdict.needed, []).append(verdict)
-    edited = str(found.causal[name].settings.get("edited", "")) if name in found.causal else ""
     lines = []
     for group in alike.values():
         where = places_in_words(group).removeprefix(", ")
-        for line in needing_in_words(group, edited):
+        for line in needing_in_words(group, edited_in(one)):
             text = f"{where}: {line}" if where else line
             lines.append(text[:1].upper() + text[1:])
-    if name in found.needed_heads:
-        text = set_in_words(found.needed_heads[name])
+    if one.causal is not None and one.causal.needed is not None:
+        text = set_in_words(one.causal.needed)
         lines.append(text[:1].upper() + text[1:])
     return lines
+
+
+def edited_in(one: Result) -> str:
+    """Where the causal test made its edit, in words."""
+    return "" if one.causal is None else str(one.causal.mean.settings.get("edited", ""))
 
 
 def by_hop(found: Inspected, name: str) -> Rates:
@@ -93,10 +109,9 @@ def by_hop(found: Inspected, name: str) -> Rates:
     Raises:
         ValueError: if it was not measured, or has no hops.
     """
-    rate = _rate(found, name)
-    rate.axis("hop")
-    nulls = {null: of_head(found, m) for null, m in found.controls[name].items()}
-    return _named(found, rate, nulls)
+    one = _result(found, name)
+    one.mean.axis("hop")
+    return {found.name: one.mean}, {found.name: {control: result.mean for control, result in one.controls.items()}}
 
 
 def by_condition(found: Inspected, name: str, **place: Any) -> Rates | None:
@@ -112,23 +127,23 @@ def by_condition(found: Inspected, name: str, **place: Any) -> Rates | None:
     Raises:
         ValueError: if the claim was not measured, or not at such a place.
     """
-    _rate(found, name)
-    groups = conditions_as_groups(found.conditions)
+    one = _result(found, name)
+    groups = conditions_as_groups(found.sample.conditions)
     if groups is None:
         return None
     dim, of_each = groups
-    nulls = {
-        null: rates_by_group(of_head(found, score).select(**place), [condition[dim] for condition in conditions], dim)
-        for null, (score, conditions) in found.control_examples[name].items()
+    controls = {
+        control: rates_by_group(result.examples.select(**place), [each[dim] for each in result.conditions], dim)
+        for control, result in one.controls.items()
     }
-    return _named(found, by_group(of_head(found, found.examples[name]).select(**place), of_each, dim), nulls)
+    return {found.name: by_group(one.examples.select(**place), of_each, dim)}, {found.name: controls}
 
 
 def failing(found: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, float]], int]:
     """The examples in which a claim does not hold throughout, worst first, shorter ones before longer ones.
 
     Args:
-        found: the inspection; its `sequences` has their tokens.
+        found: the inspection; its `sample` has their tokens.
         name: of the claim.
         place: the point or the hop at which it is read; by default all places together.
 
@@ -138,23 +153,20 @@ def failing(found: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, 
     Raises:
         ValueError: if the claim was not measured, or not at such a place.
     """
-    _rate(found, name)
-    scores = of_head(found, found.examples[name]).select(**place).values
+    scores = _result(found, name).examples.select(**place).values
     parts = scores.reshape(-1, scores.shape[-1])
     defined = ~np.isnan(parts)
     tested = np.flatnonzero(defined.any(0))
     share = np.nansum(parts[:, tested], axis=0) / defined[:, tested].sum(0)
     fails = [(int(i), float(value)) for i, value in zip(tested, share, strict=True) if value < 1]
-    return sorted(fails, key=lambda one: (one[1], len(found.sequences[one[0]]))), len(tested)
+    return sorted(fails, key=lambda one: (one[1], len(found.sample.tokens[one[0]]))), len(tested)
 
 
-def _rate(found: Inspected, name: str) -> Measurement:
-    lookup(found.control_examples, name, "claim among those measured")
-    return of_head(found, found.measured[name])
-
-
-def _named(found: Inspected, rate: Measurement, nulls: dict[str, Measurement]) -> Rates:
-    return {found.name: rate}, {f"{found.name}, {CONTROLS[null].words}": m for null, m in nulls.items()}
+def _result(found: Results, name: str) -> Result:
+    """A claim's result; of a claim about heads, of the head in focus."""
+    if name not in found or name not in MECHANISMS:
+        lookup({claim: None for claim in MECHANISMS if claim in found}, name, "claim among those measured")
+    return found[name].at_head()
 
 
 def holding_in_words(group: Sequence[Verdict]) -> str:
@@ -163,7 +175,7 @@ def holding_in_words(group: Sequence[Verdict]) -> str:
     controls = [one.strongest for one in group if one.strongest]
     if not controls:
         return text
-    nulls = ", ".join(dict.fromkeys(CONTROLS[one.null].words for one in controls))
+    nulls = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
     return f"{text}; strongest control {_range([one.value for one in controls])} ({nulls})"
 
 

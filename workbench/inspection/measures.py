@@ -12,6 +12,7 @@ from workbench.capture import Capture, Subject
 from workbench.instruments import INSTRUMENTS, Instrument
 from workbench.interventions import Head
 from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import Decoder
 from workbench.tasks import Batch
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from workbench.inspection.models import Model
 
 MOST_HOPS = 8  # of longer paths the first so many hops are measured
-UNTRAINED = "untrained"
 DRAWS = 8  # models with fresh weights behind that control
 FITTED_DRAWS = 2  # of them, where each is fitted to first: a lens
+IN_FOCUS, NEEDED_HEADS, EVERY_HEAD = "in focus", "needed heads", "every head"  # where a causal test makes its edit
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Of each instrument or mechanism, the settings that are not the default ones."""
@@ -32,24 +33,40 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 @dataclass
 class Measure:
-    """One instrument or mechanism bound to its settings, and what it has found so far."""
+    """One instrument or mechanism bound to its settings, and what it has measured so far, batch by batch.
+
+    Attributes:
+        name, thing: its entry in `INSTRUMENTS` or `MECHANISMS`.
+        function: its `measure` or `score` with the settings given.
+        controls: the names of those that are made.
+        fitted: settings that were fitted to a model first: None is the run's, a number that of fresh weights.
+        batches: what was measured of the run.
+        control_batches, control_conditions: control -> what was measured of it, and each example's test condition.
+        fresh_batches: number of a model with fresh weights -> what was measured of it.
+        causal_batches: where the edit was made, or the number of a model that knows nothing -> the causal test.
+    """
 
     name: str
     thing: Instrument | Mechanism
     function: Callable[..., Measurement]
     controls: list[str]
     fitted: dict[int | None, dict[str, Any]] = field(default_factory=dict)
-    found: list[Measurement] = field(default_factory=list)
-    nulls: dict[str, list[Measurement]] = field(default_factory=dict)
-    null_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    draws: dict[int, list[Measurement]] = field(default_factory=dict)
-    causal: dict[object, list[Measurement]] = field(default_factory=dict)
+    batches: list[Measurement] = field(default_factory=list)
+    control_batches: dict[str, list[Measurement]] = field(default_factory=dict)
+    control_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    fresh_batches: dict[int, list[Measurement]] = field(default_factory=dict)
+    causal_batches: dict[str | int, list[Measurement]] = field(default_factory=dict)
 
     @property
     def n_draws(self) -> int:
         if UNTRAINED not in self.controls:
             return 0
         return FITTED_DRAWS if hasattr(self.thing, "fit") else DRAWS
+
+    @property
+    def read_at_head(self) -> bool:
+        """Whether it is read at one head, so that of another model its own best head counts."""
+        return self.name in MECHANISMS or bool(getattr(self.thing, "READ_AT_HEAD", False))
 
     @property
     def of_heads(self) -> bool:
@@ -64,15 +81,15 @@ class Measure:
     def measure(self, seen: Capture, of: int | None = None) -> Measurement:
         return self.function(seen, **self.fitted.get(of, {}))
 
-    def keep(self, null: str, control: Measurement, condition: dict[str, Any]) -> None:
-        """Keep what was measured under a null on a batch of one test condition."""
-        self.nulls.setdefault(null, []).append(control)
-        size = control.values.shape[control.axis("example")] if "example" in control.dims else 0
-        self.null_conditions.setdefault(null, []).extend([condition] * size)
+    def keep(self, control: str, measured: Measurement, condition: dict[str, Any]) -> None:
+        """Keep what was measured of a control on a batch of one test condition."""
+        self.control_batches.setdefault(control, []).append(measured)
+        size = measured.values.shape[measured.axis("example")] if "example" in measured.dims else 0
+        self.control_conditions.setdefault(control, []).extend([condition] * size)
 
-    def test(self, key: object, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None) -> None:
+    def test(self, key: str | int, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None) -> None:
         """Make the causal test on a batch, and keep it under a key."""
-        self.causal.setdefault(key, []).append(self.tested(model, batch, seed, heads))
+        self.causal_batches.setdefault(key, []).append(self.tested(model, batch, seed, heads))
 
     def tested(self, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None, **how: Any) -> Measurement:
         """The causal test on a batch; of a claim about single heads with the edit in these."""
@@ -110,8 +127,8 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
 
 def hops_measured(subject: Subject) -> int:
     """How many hops are measured: one number for every batch, whatever its own truth has."""
-    found = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
-    return max(1, min(found, MOST_HOPS))
+    n_hops = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
+    return max(1, min(n_hops, MOST_HOPS))
 
 
 def settings_of(function: Callable[..., Measurement]) -> list[str]:

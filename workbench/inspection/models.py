@@ -10,9 +10,9 @@ from workbench.capture import Subject, capture
 from workbench.inspection.measures import Measure
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
+from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import shuffled, untrained
-from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
@@ -45,26 +45,26 @@ def fresh_models(
     model: Decoder, subject: Subject, measures: Sequence[Measure], other: Batch | None, seeds: tuple[int, int]
 ) -> list[Model]:
     """As many models with fresh weights as any measure wants, each with its own best head."""
-    found = []
+    models = []
     for draw in range(max((one.n_draws for one in measures), default=0)):
         fresh = untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw))
         facts = Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}")
-        found.append(Model.of(fresh, facts, other))
+        models.append(Model.of(fresh, facts, other))
         for one in measures:
             if draw < one.n_draws:
                 one.fit(draw, fresh, facts, seeds[0])
-    return found
+    return models
 
 
 def shuffled_models(
     model: Decoder, subject: Subject, other: Batch | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
     """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
-    found = []
+    models = []
     for draw in range(n):
         mixed = shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw))
-        found.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), other))
-    return found
+        models.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), other))
+    return models
 
 
 def measure_fresh(
@@ -74,19 +74,23 @@ def measure_fresh(
     names: Sequence[str],
     condition: dict[str, Any],
 ) -> None:
-    """Every measure on the models with fresh weights, one after the other; of a claim about heads the best one's."""
+    """Take every measure of the models with fresh weights, one by one; what is read at one head, at its best one."""
     for draw, model in enumerate(fresh):
         seen = capture(model.hooked, model.subject, batch, names)
         for one in measures:
-            if draw < one.n_draws:
-                found = one.measure(seen, of=draw)
-                if one.name in MECHANISMS and "head" in found.dims:
-                    assert model.head is not None, "a claim about heads needs a graph"
-                    found = replace(
-                        found.select(layer=model.head[0], head=model.head[1]),
-                        settings={**found.settings, "head": "the best of each model"},
-                    )
-                one.draws.setdefault(draw, []).append(found)
-                if not draw and "example" in found.dims:
-                    conditions = one.null_conditions.setdefault(UNTRAINED, [])
-                    conditions += [condition] * found.values.shape[-1]
+            if draw >= one.n_draws:
+                continue
+            measured = one.measure(seen, of=draw)
+            if one.read_at_head and "head" in measured.dims:
+                measured = _of_best_head(measured, model)
+            one.fresh_batches.setdefault(draw, []).append(measured)
+            if not draw and "example" in measured.dims:
+                conditions = one.control_conditions.setdefault(UNTRAINED, [])
+                conditions += [condition] * measured.values.shape[-1]
+
+
+def _of_best_head(measured: Measurement, model: Model) -> Measurement:
+    assert model.head is not None, "a measure that is read at one head needs a graph"
+    layer, head = model.head
+    part = measured.select(layer=layer, head=head)
+    return replace(part, settings={**part.settings, "head": "the best of each model"})

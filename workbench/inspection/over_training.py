@@ -27,7 +27,7 @@ class Moment:
         step: which.
         measured: instrument or mechanism -> its mean over examples, with interval and n.
         controls: the same measures beside the truth of other examples.
-        head: the layer and head whose attention is shown, and whose mass on gold paths is `gold_mass` in both.
+        head: the layer and head in focus.
     """
 
     step: int
@@ -38,10 +38,9 @@ class Moment:
     @staticmethod
     def of(one: Inspected, step: int) -> Moment:
         """What of an inspection of the run at that step goes into a timeline."""
-        controls = {name: nulls[NULL] for name, nulls in one.controls.items() if NULL in nulls}
-        gold = {} if one.gold_mass is None else {"gold_mass": one.gold_mass}
-        control = {} if one.gold_mass_control is None else {"gold_mass": one.gold_mass_control}
-        return Moment(step, one.measured | gold, controls | control, one.shown_head)
+        measured = {name: result.mean for name, result in one.results.items()}
+        controls = {name: result.controls[NULL].mean for name, result in one.results.items() if NULL in result.controls}
+        return Moment(step, measured, controls, one.head)
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Timeline:
         steps: its checkpoints, then its end.
         measured: instrument or mechanism -> its mean over examples at every step, with interval and n.
         controls: the same measures beside the truth of other examples.
-        head: the layer and head whose attention is shown.
+        head: the layer and head in focus.
         events: (step, what happened there), of what the run's log notes.
     """
 
@@ -100,7 +99,7 @@ def moment(run: Run, step: int | None = None, **how: Any) -> Moment:
 def measure(run: Run, *, progress: bool = False, **how: Any) -> Timeline:
     """Measure a run at its end and at every checkpoint, on the same sequences.
 
-    The head whose attention is shown is the one that is best at the end, at every step, unless one is given.
+    The head in focus is the one that is best at the end, at every step, unless one is given.
 
     Args:
         run: the run.

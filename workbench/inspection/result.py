@@ -1,8 +1,11 @@
-"""What an inspection of a run finds."""
+"""What an inspection of a run finds: a result for every instrument and mechanism, by name."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from jaxtyping import Int
@@ -10,101 +13,213 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.residual.projection import top_tokens
+from workbench.instruments.weights.basis_overlap import basis_overlap
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
-from workbench.tasks import counted
+from workbench.tasks import Batch, Task, counted
+from workbench.util.lookup import lookup
+
+MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
+
+
+@dataclass(frozen=True)
+class ControlResult:
+    """One measure taken of a control.
+
+    Attributes:
+        examples: each example's; of models with fresh weights with the dim `draw` first; without the dim `example`
+            where the instrument looks at the weights alone.
+        mean: over examples, with interval and n; of models with fresh weights the mean and range of the draws.
+        conditions: the task's test condition of each example.
+        draws: of models with fresh weights the mean of each, dim `draw` first, of a measure that is read at one head at
+            each model's own best head; None for other controls.
+    """
+
+    examples: Measurement
+    mean: Measurement
+    conditions: list[dict[str, Any]]
+    draws: Measurement | None = None
+
+
+@dataclass(frozen=True)
+class CausalResult:
+    """What a mechanism's causal test found.
+
+    Attributes:
+        mean: over examples; of a claim about single heads, with the edit in the head in focus.
+        untrained: the same of each model that knows nothing, dim `draw` first: those with fresh weights, then those
+            with the run's own weights shuffled; None where none was tested.
+        needed: of a claim about single heads the smallest set of heads whose edit loses the answers, if it was looked
+            for.
+    """
+
+    mean: Measurement
+    untrained: Measurement | None = None
+    needed: NeededHeads | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one instrument or mechanism measured of a run, beside its controls.
+
+    Attributes:
+        examples: with the dim `example`; without it where the instrument looks at the weights alone.
+        mean: over examples, with interval and n.
+        controls: control -> the same measure of it.
+        causal: a mechanism's causal test; None where none was made.
+        head: the head in focus, chosen on other data or given; None where there was nothing to choose one by.
+    """
+
+    examples: Measurement
+    mean: Measurement
+    controls: dict[str, ControlResult]
+    causal: CausalResult | None = None
+    head: Head | None = None
+
+    @property
+    def of_every_head(self) -> bool:
+        """Whether there is a value for each head of each layer."""
+        return "head" in self.mean.dims
+
+    def at_head(self, head: Head | None = None) -> Result:
+        """The same of one head alone, by default of the head in focus; a measure without heads as it is.
+
+        Raises:
+            ValueError: if there is a value for every head and none is in focus, or there is no such head.
+        """
+        if not self.of_every_head:
+            return self
+        head = self.head if head is None else head
+        if head is None:
+            raise ValueError(f"{self.mean.name!r} is of every head, and none is in focus: give head=(layer, head)")
+        controls = {
+            name: replace(
+                control,
+                examples=select_head(control.examples, head),
+                mean=select_head(control.mean, head),
+                draws=None if control.draws is None else select_head(control.draws, head),
+            )
+            for name, control in self.controls.items()
+        }
+        examples, mean = select_head(self.examples, head), select_head(self.mean, head)
+        return replace(self, examples=examples, mean=mean, controls=controls, head=head)
+
+
+def select_head(measured: Measurement, head: Head) -> Measurement:
+    """Of a measure of every head that of one; any other as it is."""
+    return measured.select(layer=head[0], head=head[1]) if "head" in measured.dims else measured
+
+
+@dataclass
+class Sample:
+    """The held-out sequences that a run was measured on.
+
+    Attributes:
+        drawn: how many were drawn, some of them perhaps more than once.
+        conditions: the task's test condition of each example.
+        tokens: of each example, without padding; none asks what another of its condition does.
+    """
+
+    drawn: int
+    conditions: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[Int[Tensor, " pos"]] = field(default_factory=list)
+
+    def add(self, task: Task, batch: Batch, condition: dict[str, Any]) -> None:
+        """Note a batch of one test condition."""
+        ends = task.lengths(batch.tokens).tolist()
+        self.conditions += [condition] * len(batch)
+        self.tokens += [row[:end] for row, end in zip(batch.tokens, ends, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many sequences were `drawn`, and how many `distinct` ones there are."""
+        return {"drawn": self.drawn, "distinct": len(self)}
+
+    @property
+    def in_words(self) -> str:
+        """How many there are: `256`, or `256 drawn, 139 distinct`."""
+        return counted(self.drawn, len(self))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of all tokens: runs with the same one were measured on the same examples."""
+        digest = sha256()
+        for row in self.tokens:
+            digest.update(len(row).to_bytes(4, "little") + row.numpy().tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """Everything measured on one run.
+    """Everything measured of one run: `inspected["minimum"].controls["untrained"].mean`.
 
     Attributes:
         run: the run.
         name: what to call it.
-        examples: instrument or mechanism -> what was measured, with its dim `example`; without it where the instrument
-            looks at the weights alone, and there is nothing to take a mean or an interval of.
-        measured: the same, the mean over examples, with interval and n.
-        controls: the same name -> null (`mismatched`, `untrained`, …) -> the mean under it; of `untrained` the mean and
-            range over several models with fresh weights.
-        draws: the same name -> the mean of each of these models, dim `draw` first; of claims about heads that of each
-            model's own best head, chosen as the run's is.
-        control_examples: mechanism -> null -> its score with the dim `example`, and each example's test condition; of
-            `untrained` with the dim `draw` first.
-        causal: mechanism -> its causal test, the mean over examples; of claims about heads, in the head shown.
-        causal_draws: mechanism -> the same of each model that knows nothing, dim `draw` first: first those with fresh
-            weights, then those with the run's own weights shuffled.
-        needed_heads: claim about heads -> the smallest set of heads whose edit loses the answers.
-        conditions: the task's test condition of each example.
-        sequences: the tokens of each example, without padding; none asks what another of its condition does.
-        drawn: how many sequences were drawn, some of them perhaps more than once.
-        fingerprint: of all tokens: runs with the same one were measured on the same examples.
+        results: instrument or mechanism -> what it measured.
+        sample: the sequences that it was measured on.
         left_out: what does not apply -> why.
-        bases: how far the two bases are from orthogonal; None for large vocabularies.
-        gold_mass: the resolvent's mass on gold paths, of the head that was best on other data; None without a graph,
-            or without the control beside it.
-        gold_mass_control: the same head's mass on the gold paths of other examples.
         example: a capture of a single sequence, to draw.
-        shown_head: the layer and head to draw, and of which claims about heads are; None where the task has no graph to
-            choose one by, or no attention was looked at.
+        head: the layer and head in focus: the one with the most mass on gold paths, on other data, or the one that was
+            given; None where the task has no graph to choose one by, or no attention was looked at.
     """
 
     run: Run
     name: str
-    examples: dict[str, Measurement]
-    measured: dict[str, Measurement]
-    controls: dict[str, dict[str, Measurement]]
-    draws: dict[str, Measurement]
-    control_examples: dict[str, dict[str, tuple[Measurement, list[dict[str, Any]]]]]
-    causal: dict[str, Measurement]
-    causal_draws: dict[str, Measurement]
-    needed_heads: dict[str, NeededHeads]
-    conditions: list[dict[str, Any]]
-    sequences: list[Int[Tensor, " pos"]]
-    drawn: int
-    fingerprint: str
+    results: dict[str, Result]
+    sample: Sample
     left_out: dict[str, str]
-    bases: Measurement | None
-    gold_mass: Measurement | None
-    gold_mass_control: Measurement | None
     example: Capture
-    shown_head: Head | None
+    head: Head | None
 
-    @property
-    def counted(self) -> str:
-        """How many sequences it is of, in words: `256`, or `256 drawn, 139 distinct`."""
-        return counted(self.drawn, len(self.sequences))
+    def __getitem__(self, name: str) -> Result:
+        return lookup(self.results, name, "measure of this inspection")
 
-    def of_head(self, measured: Measurement) -> Measurement:
-        """Of a measure of every head that of the head shown; any other as it is.
+    def __contains__(self, name: object) -> bool:
+        return name in self.results
 
-        Raises:
-            ValueError: if it is of every head, and no head was chosen.
-        """
-        if "head" not in measured.dims:
-            return measured
-        if self.shown_head is None:
-            raise ValueError(
-                f"{measured.name!r} is of every head, and no head of {self.name} was chosen: give head=(layer, head)"
-            )
-        layer, head = self.shown_head
-        return measured.select(layer=layer, head=head)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def with_head(self, head: Head) -> Inspected:
+        """The same with another head in focus."""
+        results = {name: replace(result, head=head) for name, result in self.results.items()}
+        return replace(self, results=results, head=head)
+
+    @cached_property
+    def bases(self) -> Measurement | None:
+        """How far the two bases are from orthogonal; None for large vocabularies."""
+        subject = self.example.subject
+        return basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None
 
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""
-        found = dict(self.measured)
-        found |= {f"{name}-{null}": m for name, nulls in self.controls.items() for null, m in nulls.items()}
-        found |= {f"{name}-untrained-each": m for name, m in self.draws.items()}
-        found |= {f"{name}-causal": m for name, m in self.causal.items()}
-        found |= {f"{name}-causal-untrained-each": m for name, m in self.causal_draws.items()}
-        for name, needed in self.needed_heads.items():
-            found[f"{name}-causal-every-head"] = needed.everywhere
-            if needed.causal is not None:
-                found[f"{name}-causal-needed-heads"] = needed.causal
-        if self.gold_mass is not None and self.gold_mass_control is not None:
-            found |= {"gold_mass": self.gold_mass, "gold_mass-mismatched": self.gold_mass_control}
+        files: dict[str, Measurement] = {}
+        for name, result in self.results.items():
+            files |= files_of(name, result)
         if self.bases is not None:
-            found["basis_overlap"] = self.bases
-        return found | ({"example-projection": top_tokens(self.example)} if "projection" in self.measured else {})
+            files["basis_overlap"] = self.bases
+        if "projection" in self:
+            files["example-projection"] = top_tokens(self.example)
+        return files
+
+
+def files_of(name: str, result: Result) -> dict[str, Measurement]:
+    """The measurements of one result under the names of their files."""
+    files = {name: result.mean} | {f"{name}-{control}": one.mean for control, one in result.controls.items()}
+    files |= {f"{name}-{control}-each": one.draws for control, one in result.controls.items() if one.draws is not None}
+    if result.causal is None:
+        return files
+    files[f"{name}-causal"] = result.causal.mean
+    if result.causal.untrained is not None:
+        files[f"{name}-causal-untrained-each"] = result.causal.untrained
+    if result.causal.needed is not None:
+        files[f"{name}-causal-every-head"] = result.causal.needed.everywhere
+        if result.causal.needed.causal is not None:
+            files[f"{name}-causal-needed-heads"] = result.causal.needed.causal
+    return files

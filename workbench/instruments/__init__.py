@@ -10,6 +10,7 @@ from workbench.instruments.answers import accuracy, overall
 from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
+    gold_mass,
     graph_measures,
     head_roles,
     path_mass,
@@ -63,6 +64,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "lens_agreement": lens_agreement,
     "tuned_lens": tuned_lens,
     "attention_graph": attention_graph,
+    "gold_mass": gold_mass,
     "attention_hops": attention_hops,
     "path_mass": path_mass,
     "rollout": rollout,

@@ -122,11 +122,13 @@ class Measurement:
     def join(parts: Sequence[Measurement], dim: str = "example") -> Measurement:
         """Measurements of successive batches as one, along `dim`; what they share is taken from the first."""
         first, axis = parts[0], parts[0].axis(dim)
-        values = np.concatenate([part.values for part in parts], axis=axis)
+        arrays: dict[str, Any] = {
+            name: np.concatenate([part._arrays[name] for part in parts], axis=axis) for name in first._arrays
+        }
         labels = [label for part in parts for label in part.coords[dim]]
         if dim == "example":  # numbered within each batch: number them anew
             labels = list(range(len(labels)))
-        return replace(first, values=values, coords={**first.coords, dim: labels})
+        return replace(first, coords={**first.coords, dim: labels}, **arrays)
 
     @staticmethod
     def stack(parts: Sequence[Measurement], dim: str, labels: Sequence[Any]) -> Measurement:

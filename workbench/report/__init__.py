@@ -11,6 +11,7 @@ import pandas as pd
 from workbench import runs
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.inspection.over_training import Timeline, follow
+from workbench.inspection.result import files_of
 from workbench.measurement import Measurement
 from workbench.report.claims import claim_lines
 from workbench.report.compared import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
@@ -95,7 +96,7 @@ def inspect(
         inspect_run(run, name=name, **how)  # type: ignore[arg-type]
         for run, name in zip(opened, labels(opened), strict=True)
     ]
-    if not any(one.measured for one in inspected):
+    if not any(one.results for one in inspected):
         why = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
         raise ValueError(f"nothing that was asked for can be measured; {'; '.join(why)}")
     timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
@@ -133,11 +134,13 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
     folders = dict(zip(names, tell_apart(names, taken), strict=True))
     found: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
     for group in groups:
-        nulls = {f"{name}-{null}": m for name, each in group.controls.items() for null, m in each.items()}
-        causal = {f"{name}-causal": m for name, m in group.causal.items()}
-        found.append((folders[group.name], group.measured | nulls | causal))
+        files = {stem: m for name, result in group.results.items() for stem, m in files_of(name, result).items()}
+        found.append((folders[group.name], files))
     found += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
-    examples = [(f"{folders[one.name]}/examples", one.examples) for one in inspected]
+    examples = [
+        (f"{folders[one.name]}/examples", {name: result.examples for name, result in one.results.items()})
+        for one in inspected
+    ]
     check_told_apart([name for name, _ in (*found, *examples)], "folders of numbers")
     for name, measured in found:
         (folder / name).mkdir(parents=True, exist_ok=True)

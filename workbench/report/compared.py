@@ -11,10 +11,11 @@ import pandas as pd
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.measurement import Measurement
 from workbench.measurement.comparison import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.places import point_name
-from workbench.report.groups import shown
+from workbench.report.groups import Shown, shown
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
@@ -42,10 +43,14 @@ def in_pairs(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
 
     So is what looks at the weights alone, and has no examples.
     """
-    if len(inspected) != 2 or inspected[0].fingerprint != inspected[1].fingerprint:
+    if len(inspected) != 2 or inspected[0].sample.fingerprint != inspected[1].sample.fingerprint:
         return None
     first, second = (
-        {name: m for name, m in one.examples.items() if "head" not in m.dims and "example" in m.dims}
+        {
+            name: result.examples
+            for name, result in one.results.items()
+            if not result.of_every_head and "example" in result.examples.dims
+        }
         for one in inspected
     )
     return compare(first, second)
@@ -56,11 +61,15 @@ def over_seeds(inspected: Sequence[Inspected]) -> list[OverSeeds]:
     groups = [group for group in shown(inspected) if not group.alone]
     found = []
     for group in groups[1:]:
-        table = compare_over_seeds(groups[0].measured, group.measured)
+        table = compare_over_seeds(_means(groups[0]), _means(group))
         if len(table):
             seeds = (len(groups[0].members), len(group.members))
             found.append(OverSeeds(groups[0].name, group.name, seeds, table))
     return found
+
+
+def _means(group: Shown) -> dict[str, Measurement]:
+    return {name: result.mean for name, result in group.results.items()}
 
 
 def surest(differences: pd.DataFrame) -> pd.DataFrame:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from workbench.inspection import Inspected
+from workbench.inspection import CausalResult, ControlResult, Inspected, Result
+from workbench.inspection.averages import joined
 from workbench.measurement import Measurement
 from workbench.measurement.comparison import over_seeds
-from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.util.lookup import check_told_apart, tell_apart
 from workbench.util.messages import brief
@@ -28,18 +28,19 @@ class Shown:
     Attributes:
         name: what to call it.
         members: the runs behind it.
-        measured, controls, causal: as `Inspected` has them; of several runs, the mean over seeds, of each one's best
-            head where there is a value for every head.
-        draws, causal_draws: as `Inspected` has them; of several runs, the models with fresh weights of all of them.
+        results: as `Inspected` has them; of several runs, the mean over seeds, of each one's own head in focus where
+            there is a value for every head, and the models with fresh weights of all of them.
     """
 
     name: str
     members: Sequence[Inspected]
-    measured: dict[str, Measurement]
-    controls: dict[str, dict[str, Measurement]]
-    causal: dict[str, Measurement]
-    draws: dict[str, Measurement]
-    causal_draws: dict[str, Measurement]
+    results: Mapping[str, Result]
+
+    def __getitem__(self, name: str) -> Result:
+        return self.results[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.results
 
     @property
     def alone(self) -> bool:
@@ -127,42 +128,53 @@ def _common_name(members: Sequence[Inspected]) -> str:
 def _together(name: str, members: Sequence[Inspected]) -> Shown:
     first = members[0]
     if len(members) == 1:
-        return Shown(name, members, first.measured, first.controls, first.causal, first.draws, first.causal_draws)
-    measured = {
-        key: _over_seeds(members, lambda one, key=key: one.measured[key])  # type: ignore[misc]
-        for key, m in first.measured.items()
-        if "head" not in m.dims or all(one.shown_head for one in members)
-    }
-    if first.gold_mass is not None:
-        measured["gold_mass"] = _over_seeds(members, lambda one: one.gold_mass)
-        measured["gold_mass-mismatched"] = _over_seeds(members, lambda one: one.gold_mass_control)
-    draws, causal_draws = (
-        {key: Measurement.join([getattr(one, which)[key] for one in members], DRAW) for key in getattr(first, which)}
-        for which in ("draws", "causal_draws")
-    )
+        return Shown(name, members, first.results)
+    known = [key for key in first if not first[key].of_every_head or all(one.head for one in members)]
+    return Shown(name, members, {key: _over_seeds([own_head(one[key]) for one in members], members) for key in known})
+
+
+def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Result:
+    """One result of each run as one: the mean over runs, and the draws of all of them."""
+    seeds, first = [one.run.config.seed for one in members], results[0]
+
+    def mean(parts: Sequence[Measurement]) -> Measurement:
+        return over_seeds(parts, seeds)
+
     controls = {
-        key: {null: _over_seeds(members, lambda one, key=key, null=null: one.controls[key][null]) for null in nulls}  # type: ignore[misc]
-        for key, nulls in first.controls.items()
-        if key in measured
+        control: _control_over_seeds([one.controls[control] for one in results], mean) for control in first.controls
     }
-    for key, nulls in controls.items():
-        if UNTRAINED in nulls and "head" not in draws[key].dims:
-            nulls[UNTRAINED] = over_draws(draws[key])
-    causal = {key: _over_seeds(members, lambda one, key=key: one.causal[key]) for key in first.causal}  # type: ignore[misc]
-    return Shown(name, members, measured, controls, causal, draws, causal_draws)
+    causal = None
+    if first.causal is not None:
+        tests = [one.causal for one in results if one.causal is not None]
+        untrained = [test.untrained for test in tests if test.untrained is not None]
+        causal = CausalResult(
+            mean([test.mean for test in tests]), Measurement.join(untrained, DRAW) if untrained else None
+        )
+    return Result(joined([one.examples for one in results]), mean([one.mean for one in results]), controls, causal)
 
 
-def _over_seeds(members: Sequence[Inspected], of: Callable[[Inspected], Measurement | None]) -> Measurement:
-    """One thing of every run, the mean over runs; of a measure of every head, each run's own best head."""
-    found = [own_head(one, measured) for one in members if (measured := of(one)) is not None]
-    return over_seeds(found, [one.run.config.seed for one in members])
+def _control_over_seeds(
+    parts: Sequence[ControlResult], mean: Callable[[Sequence[Measurement]], Measurement]
+) -> ControlResult:
+    draws = [part.draws for part in parts if part.draws is not None]
+    conditions = [condition for part in parts for condition in part.conditions]
+    examples = joined([part.examples for part in parts])
+    if not draws:
+        return ControlResult(examples, mean([part.mean for part in parts]), conditions)
+    each = Measurement.join(draws, DRAW)
+    return ControlResult(examples, over_draws(each), conditions, each)
 
 
-def own_head(one: Inspected, measured: Measurement) -> Measurement:
+def own_head(result: Result) -> Result:
     """Of a measure of every head, that of the run's head, whichever it is: heads of two models are not the same."""
-    if "head" in measured.dims:
-        measured = one.of_head(measured)
-    elif "matrix" not in measured.settings:  # the best head's mass, already chosen
-        return measured
+    if not result.of_every_head and (result.causal is None or "edited" not in result.causal.mean.settings):
+        return result
+    result = result.at_head()
+    controls = {name: replace(control, mean=_any_head(control.mean)) for name, control in result.controls.items()}
+    causal = None if result.causal is None else replace(result.causal, mean=_any_head(result.causal.mean))
+    return replace(result, mean=_any_head(result.mean), controls=controls, causal=causal)
+
+
+def _any_head(measured: Measurement) -> Measurement:
     settings = {k: v for k, v in measured.settings.items() if k not in ("layer", "head")}
     return replace(measured, settings=settings | ({"edited": "each seed's own head"} if "edited" in settings else {}))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
+from workbench.figures.drawn import Controls
 from workbench.inspection import Inspected
 from workbench.instruments import INSTRUMENTS
 from workbench.instruments.attention import attention_graph
@@ -18,7 +18,7 @@ from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.measurement import Measurement
 from workbench.measurement.comparison import over_seeds
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
@@ -51,10 +51,10 @@ class Section:
 def sections(inspected: Sequence[Inspected]) -> list[Section]:
     """Every section, those of measures first, then what is drawn of single runs."""
     lines = shown(inspected)
-    found = [made for name in INSTRUMENTS if (made := _measured(name, lines)) is not None]
+    found = [made for name in INSTRUMENTS if (made := _measured(name, lines)) is not None and made.drawn]
     found += _mechanisms(lines)
-    found += [_graph(one) for one in inspected if one.gold_mass is not None]
-    projected = [one for one in inspected if "projection" in one.measured]
+    found += [_graph(one) for one in inspected if "gold_mass" in one and one.head is not None]
+    projected = [one for one in inspected if "projection" in one]
     bases = {one.name: one.bases for one in projected if one.bases is not None}
     if bases:
         text = next(iter(bases.values())).caption
@@ -84,61 +84,53 @@ def _telling(one: Inspected) -> list[int]:
 
 def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
     """One instrument over all runs that it was measured on."""
-    own = [one for one in lines if name in one.measured]
+    own = [one for one in lines if name in one]
     if not own:
         return None
     drawn = []
-    for dims in dict.fromkeys(one.measured[name].dims for one in own):
-        alike = [one for one in own if one.measured[name].dims == dims]
-        runs, controls = {one.name: one.measured[name] for one in alike}, controls_of(alike, name)
-        every = alike[0].members[0].examples[name].dims
+    for dims in dict.fromkeys(one[name].mean.dims for one in own):
+        alike = [one for one in own if one[name].mean.dims == dims]
+        runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
+        every = alike[0].members[0][name].examples.dims
         if every not in (dims, (*dims, "example")):  # of each seed's best head
             drawn += figures.any_measure(runs, controls)
         else:
-            drawn += figures.draw(name, runs, controls, {one.name: _examples(one, name) for one in alike})
-        if name == "entropy" and all(conditions_as_groups(one.members[0].conditions) for one in alike):
-            drawn += figures.by_layer_and_group({one.name: _grouped(one, _own_examples(name)) for one in alike}, {})
-    first = own[0].measured[name]
+            drawn += figures.draw(name, runs, controls, {one.name: one[name].examples for one in alike})
+        if name == "entropy" and all(conditions_as_groups(one.members[0].sample.conditions) for one in alike):
+            drawn += figures.by_layer_and_group({one.name: _grouped(one, name) for one in alike}, {})
+    first = own[0][name].mean
     return Section(first.name, f"{first.caption} {_of_controls(own, name)}".strip(), drawn)
 
 
-def controls_of(lines: Sequence[Shown], name: str) -> dict[str, Measurement]:
-    """Every line's controls: "RUN, NULL IN WORDS" -> the measure under that null."""
+def controls_of(lines: Sequence[Shown], name: str) -> Controls:
+    """Every line's controls of one measure."""
     return {
-        f"{one.name}, {CONTROLS[null].words}": control
+        one.name: {control: result.mean for control, result in one[name].controls.items()}
         for one in lines
-        for null, control in one.controls.get(name, {}).items()
+        if name in one
     }
 
 
-def _examples(one: Shown, name: str) -> Measurement:
-    """What was measured of each example, of all seeds together; of the weights alone, of the first."""
-    every = [member.examples[name] for member in one.members]
-    return Measurement.join(every) if "example" in every[0].dims else every[0]
-
-
 def _of_controls(lines: Sequence[Shown], name: str) -> str:
-    nulls = dict.fromkeys(null for one in lines for null in one.controls.get(name, ()))
-    return f"Controls: {'; '.join(CONTROLS[null].words for null in nulls)}." if nulls else ""
+    nulls = dict.fromkeys(null for one in lines for null in one[name].controls)
+    return f"Controls: {'; '.join(in_words(null) for null in nulls)}." if nulls else ""
 
 
 def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
     """How often each claim holds, by condition, and what its causal test finds."""
-    own = {name: [one for one in lines if name in one.measured] for name in MECHANISMS}
+    own = {name: [one for one in lines if name in one] for name in MECHANISMS}
     own = {name: found for name, found in own.items() if found}
     if not own:
         return []
-    pairs = {
-        one.name: [(_one_head(one, name), _control(one, name)) for name in own if name in one.measured] for one in lines
-    }
-    captions = dict.fromkeys(found[0].measured[name].caption for name, found in own.items())
+    pairs = {one.name: [(_one_head(one, name), _control(one, name)) for name in own if name in one] for one in lines}
+    captions = dict.fromkeys(found[0][name].mean.caption for name, found in own.items())
     made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
     by_condition = [figure for name, found in own.items() for figure in _by_condition(name, found)]
     if by_condition:
         text = "The same claims in each of the task's test conditions, with their controls; for sorting compare "
         text += "Figures 4.15 and 4.16 of the task-hinting paper."
         made.append(Section("Mechanisms by condition", text, by_condition))
-    tested = {one.name: one.causal for one in lines if one.causal}
+    tested = {one.name: causal_of(one) for one in lines if causal_of(one)}
     if tested:
         text = "Each claimed thing was edited in the running model, and the same edit made elsewhere. If the claim is "
         text += "right, the first changes the answer into what the claim predicts, and the second changes nothing. "
@@ -148,7 +140,7 @@ def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
 
 
 def _one_head(one: Shown, name: str) -> Measurement:
-    return _of_head(one, one.measured[name])
+    return one[name].at_head().mean if one.alone else one[name].mean
 
 
 def _control(one: Shown, name: str) -> Measurement:
@@ -156,53 +148,49 @@ def _control(one: Shown, name: str) -> Measurement:
     return strongest_control(_one_head(one, name), verdicts_of(one.members[0] if one.alone else one, name))
 
 
-def _of_head(one: Shown, measured: Measurement) -> Measurement:
-    return own_head(one.members[0], measured) if one.alone else measured
+def causal_of(one: Shown) -> dict[str, Measurement]:
+    """Claim -> its causal test, of those that were tested."""
+    return {name: one[name].causal.mean for name in MECHANISMS if name in one and one[name].causal is not None}  # type: ignore[union-attr]
 
 
 def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
     """A claim with one number an example over the lengths, or the like, that the task is tested on; its controls."""
     runs: dict[str, Measurement] = {}
-    controls: dict[str, Measurement] = {}
+    controls: dict[str, dict[str, Measurement]] = {}
     for one in lines:
         first = one.members[0]
-        if conditions_as_groups(first.conditions) is None or first.examples[name].dims != ("example",):
+        if conditions_as_groups(first.sample.conditions) is None or first[name].examples.dims != ("example",):
             return []
-        runs[one.name] = _grouped(one, _own_examples(name))
-        for null in one.members[0].control_examples[name]:
-            found = _grouped(one, lambda member, null=null: member.control_examples[name][null])  # type: ignore[misc]
-            controls[f"{one.name}, {CONTROLS[null].words}"] = found
+        runs[one.name] = _grouped(one, name)
+        controls[one.name] = {control: _grouped(one, name, control) for control in first[name].controls}
     return figures.mechanism_rates(runs, controls)
 
 
-Examples = tuple[Measurement, Sequence[dict[str, Any]]]
-
-
-def _own_examples(name: str) -> Callable[[Inspected], Examples]:
-    return lambda member: (member.examples[name], member.conditions)
-
-
-def _grouped(one: Shown, of: Callable[[Inspected], Examples]) -> Measurement:
-    """A score in each test condition; of several seeds, the mean over seeds."""
+def _grouped(one: Shown, name: str, control: str | None = None) -> Measurement:
+    """A measure, or a control of it, in each test condition; of several seeds, the mean over seeds."""
     parts = []
     for member in one.members:
-        examples, conditions = of(member)
+        result = own_head(member[name]) if len(one.members) > 1 else member[name].at_head()
+        beside = None if control is None else result.controls[control]
+        examples, conditions = (
+            (result.examples, member.sample.conditions) if beside is None else (beside.examples, beside.conditions)
+        )
         groups = conditions_as_groups(conditions)
         assert groups is not None
-        parts.append(own_head(member, rates_by_group(examples, groups[1], groups[0])))
+        parts.append(rates_by_group(examples, groups[1], groups[0]))
     return parts[0] if one.alone else over_seeds(parts, [member.run.config.seed for member in one.members])
 
 
 def _graph(one: Inspected) -> Section:
     """One head's attention on one sequence, beside the task's graph."""
-    assert one.shown_head is not None
-    layer, head = one.shown_head
+    assert one.head is not None
+    layer, head = one.head
     matrices = attention_graph.matrices(one.example, 0, layer, head)
     gold = attention_graph.gold_edges(one.example, 0)
     drawn = [figures.attention_arcs(matrices, "pattern", [edge for edge in gold if edge[0] == 1])]
     drawn.append(figures.attention_matrix(matrices, "pattern", gold))
     if not np.allclose(matrices.select(matrix="pattern").values, matrices.select(matrix="resolvent").values):
         drawn.append(figures.attention_matrix(matrices, "resolvent", gold))
-    text = f"{one.measured['attention_graph'].caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
+    text = f"{one['gold_mass'].mean.caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
     text += "with the most mass on gold paths on other data."
     return Section(f"Attention on one sequence: {one.name}", text, drawn)

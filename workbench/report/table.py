@@ -12,13 +12,13 @@ from rich.table import Table
 
 from workbench.inspection import Inspected
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS, UNTRAINED
+from workbench.measurement.controls import UNTRAINED, short
 from workbench.measurement.draws import over_draws
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
-from workbench.report.claims import Column, claim_lines, verdicts_of
-from workbench.report.groups import Shown, own_head, shown
+from workbench.report.claims import Column, claim_lines, members_of, verdicts_of
+from workbench.report.groups import shown
 
 CLAIMS_HEADING = (
     "what may be said of each claim (beyond: the low end of its interval lies above each control's limit; "
@@ -72,23 +72,22 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     add("model", _shape)
     add("trained for", _trained)
     add("held-out sequences", _sequences)
-    if any("overall" in one.measured for one in columns):
+    if any("overall" in one for one in columns):
         for unit in ("position", "sequence"):
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
     for group, value in _coordinates(columns, "accuracy"):
         add(f"  {group} {value}", _cell("accuracy", {group: value}, share))
-    entropy = next((one.measured["entropy"] for one in columns if "entropy" in one.measured), None)
+    entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:
         add(f"matrix entropy ({entropy.units}; {_entropy_settings(entropy)})", lambda one: "")
     for dim, point in _coordinates(columns, "entropy"):
         add(f"  {point_name(point)}", _cell("entropy", {dim: point}, number))
-    runs = [one for one in columns if isinstance(one, Inspected)]
-    if any(one.gold_mass is not None for one in runs):
+    if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other data)", _head)
-        add("  against other examples' truth", lambda one: share(_gold(one, control=True)))
-        if any("gold_mass" in one.draws for one in columns):
-            add("  untrained models, each its best head", lambda one: share(_fresh_gold(one)))
+        add("  against other examples' truth", lambda one: share(_gold(one, "mismatched")))
+        if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
+            add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other data)", _head)
     for name in MECHANISMS:
@@ -98,7 +97,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
 
 def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns: Sequence[Column], name: str) -> None:
     """A row per place where the claim is read, and under a single one its controls and its causal test."""
-    scores = {one.name: of_shown_head(one, one.measured[name]) for one in columns if name in one.measured}
+    scores = {one.name: one[name].at_head().mean for one in columns if name in one}
     if not scores:
         return
     first = next(iter(scores.values()))
@@ -110,14 +109,14 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
         add("  strongest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
-    tests = [one.causal[name] for one in columns if name in one.causal]
+    tests = [test for one in columns if (test := _causal(one, name)) is not None]
     edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
     for edit in edits:
         outcome = "changed" if edit == "elsewhere" else "as claimed"
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
-        add(f"  {words}", lambda one, at=place_in_test: value(one.causal.get(name), at, share))  # type: ignore[misc]
-        if edit == "claimed" and any(name in one.causal_draws for one in columns):
+        add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
+        if edit == "claimed" and any(_fresh_causal(one, name) is not None for one in columns):
             add(
                 "    the same in untrained models",
                 lambda one, at=place_in_test: value(_fresh_causal(one, name), at, share),  # type: ignore[misc]
@@ -126,8 +125,13 @@ def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns:
 
 def _fresh_causal(one: Column, name: str) -> Measurement | None:
     """A causal test's mean and range over models with fresh weights."""
-    found = one.causal_draws.get(name)
-    return None if found is None else over_draws(found)
+    causal = one[name].causal if name in one else None
+    return None if causal is None or causal.untrained is None else over_draws(causal.untrained)
+
+
+def _causal(one: Column, name: str) -> Measurement | None:
+    causal = one[name].causal if name in one else None
+    return None if causal is None else causal.mean
 
 
 def _named(m: Measurement) -> str:
@@ -136,21 +140,16 @@ def _named(m: Measurement) -> str:
     null = str(m.labels)
     if not null:
         return "none"
-    return f"{CONTROLS[null].short} {share_of_draws(m) if null == UNTRAINED else share(m)}"
-
-
-def of_shown_head(one: Column, measured: Measurement) -> Measurement:
-    """Of a measure of every head, that of the head shown."""
-    return own_head(one, measured) if isinstance(one, Inspected) else measured
+    return f"{short(null)} {share_of_draws(m) if null == UNTRAINED else share(m)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
     """Every (dim, label) that any column has a value for in a measurement of one dim, in order."""
     seen: dict[tuple[str, Any], None] = {}
     for one in columns:
-        measurement = one.measured.get(name)
-        if measurement is None or len(measurement.dims) != 1:
+        if name not in one or len(one[name].mean.dims) != 1:
             continue
+        measurement = one[name].mean
         (dim,) = measurement.dims
         for label, found in zip(measurement.coords[dim], measurement.values, strict=True):
             if not np.isnan(found):
@@ -159,7 +158,7 @@ def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
 
 
 def _cell(name: str, where: dict[str, Any], show: Callable[[Measurement], str]) -> Callable[[Column], str]:
-    return lambda one: value(one.measured.get(name), where, show)
+    return lambda one: value(one[name].mean if name in one else None, where, show)
 
 
 def value(measurement: Measurement | None, where: dict[str, Any], show: Callable[[Measurement], str]) -> str:
@@ -171,18 +170,14 @@ def value(measurement: Measurement | None, where: dict[str, Any], show: Callable
     return show(measurement.select(**where))
 
 
-def _members(one: Column) -> Sequence[Inspected]:
-    return one.members if isinstance(one, Shown) else [one]
-
-
 def _shape(one: Column) -> str:
-    model = _members(one)[0].run.config.model
+    model = members_of(one)[0].run.config.model
     variants = " then ".join(dict.fromkeys(layer["variant"] for layer in model.attention))
     return f"{model.n_layers} layer{'s' * (model.n_layers > 1)}, {variants}"
 
 
 def _trained(one: Column) -> str:
-    members = _members(one)
+    members = members_of(one)
     config = members[0].run.config
     if not config.steps:
         return f"no step: {config.preset or 'own config'}"
@@ -193,28 +188,29 @@ def _trained(one: Column) -> str:
 
 def _sequences(one: Column) -> str:
     """How many it was measured on; of several seeds each one's where they differ."""
-    return "; ".join(dict.fromkeys(member.counted for member in _members(one)))
+    return "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one)))
 
 
 def _head(one: Column) -> str:
-    heads = [member.shown_head for member in _members(one)]
+    heads = [member.head for member in members_of(one)]
     if len(heads) == 1:
         return "–" if heads[0] is None else "layer {}, head {}".format(*heads[0])
     return ", ".join("–" if head is None else "{}.{}".format(*head) for head in heads)
 
 
 def _claims_of_heads(one: Column) -> bool:
-    return any("head" in m.dims for name, m in _members(one)[0].measured.items() if name in MECHANISMS)
+    first = members_of(one)[0]
+    return any(first[name].of_every_head for name in MECHANISMS if name in first)
 
 
-def _fresh_gold(one: Column) -> Measurement | None:
-    return over_draws(one.draws["gold_mass"]) if "gold_mass" in one.draws else None
-
-
-def _gold(one: Column, control: bool = False) -> Measurement | None:
-    if isinstance(one, Shown):
-        return one.measured.get("gold_mass-mismatched" if control else "gold_mass")
-    return one.gold_mass_control if control else one.gold_mass
+def _gold(one: Column, control: str | None = None) -> Measurement | None:
+    """Gold mass of the head in focus, or of a control of it."""
+    if "gold_mass" not in one:
+        return None
+    result = one["gold_mass"].at_head()
+    if control is None:
+        return result.mean
+    return result.controls[control].mean if control in result.controls else None
 
 
 def _entropy_settings(m: Measurement) -> str:

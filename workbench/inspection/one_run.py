@@ -1,0 +1,220 @@
+"""One run inspected: every instrument and mechanism that applies, batch by batch, with its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from workbench.capture import Capture, Subject, capture
+from workbench.inspection.averages import result_of
+from workbench.inspection.causes import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
+from workbench.inspection.measures import Measure, Settings, bound
+from workbench.inspection.models import Model, fresh_models, measure_fresh, shuffled_models
+from workbench.inspection.result import Inspected, Result, Sample
+from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.projection import from_embedding
+from workbench.interventions import Head
+from workbench.measurement.controls import CONTROLS
+from workbench.mechanisms import MECHANISMS
+from workbench.runs import Run
+from workbench.tasks import Batch, Task, once_each
+from workbench.util.seeds import generator
+
+BATCH = 64
+TESTED = 64  # sequences of each condition that causal tests are made on
+FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
+
+
+@torch.no_grad()
+def inspect_run(
+    run: Run,
+    *,
+    n: int,
+    seed: int,
+    name: str | None = None,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
+    step: int | None = None,
+    head: Head | None = None,
+    nulls: Sequence[str] = tuple(CONTROLS),
+    causal: bool = True,
+    conditions: Sequence[Mapping[str, Any]] | None = None,
+    progress: bool = False,
+) -> Inspected:
+    """Measure one run on held-out data, one batch in memory at a time.
+
+    Args:
+        run: the run.
+        n: sequences to draw for each of the task's test conditions; one that was drawn before is left out.
+        seed: seed of those sequences, which are from the test side of the task's split.
+        name: what to call the run; by default its folder's name.
+        only: instruments and mechanisms to measure; by default all that apply.
+        settings: those of instruments and mechanisms that are not the default ones: `{"entropy": {"alpha": 2}}`.
+        step: of which checkpoint; by default the end.
+        head: the layer and head in focus; by default the one with the most mass on gold paths, on other data.
+        nulls: controls to make, of those that each instrument and mechanism has (see `measurement.controls`).
+        causal: make the mechanisms' causal tests too, also of models that know nothing.
+        conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
+        progress: show a progress bar on standard error.
+
+    Raises:
+        ValueError: if there is no such instrument or mechanism, or it has no such setting.
+    """
+    task, name = run.task(), name or run.name
+    conditions = list(task.conditions if conditions is None else conditions)
+    plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal)
+    sample, batches = Sample(drawn=n * len(conditions)), list(test_batches(task, n, seed, conditions))
+    n_fresh = sequences_for_fresh_models(batches)
+    what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
+    for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+        sample.add(task, batch, condition)
+        plan.measure(batch, condition)
+        if number == 0:
+            plan.measure_other_models(batch[:n_fresh], condition)
+        if number * BATCH < TESTED:
+            plan.test(batch)
+    return Inspected(run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head)
+
+
+@dataclass
+class Plan:
+    """What is measured of a run, and of which models.
+
+    Attributes:
+        measures: instruments and mechanisms, each with what it measured so far.
+        left_out: what does not apply -> why.
+        names: the hook points that they need.
+        own: the run's model, with the head in focus.
+        fresh: models with fresh weights.
+        ignorant: models that know nothing, for causal tests: some of the fresh ones, then some with shuffled weights.
+        needed: claim about heads -> the smallest set of heads whose edit loses the answers.
+        seed: of the inspection.
+        causal: whether causal tests are made.
+    """
+
+    measures: list[Measure]
+    left_out: dict[str, str]
+    names: list[str]
+    own: Model
+    fresh: list[Model]
+    ignorant: list[Model]
+    needed: dict[str, tuple[Head, ...]]
+    seed: int
+    causal: bool
+
+    def __post_init__(self) -> None:
+        self.control_draws = generator(self.seed, "control")
+
+    @staticmethod
+    def of(
+        run: Run,
+        name: str,
+        step: int | None,
+        head: Head | None,
+        seed: int,
+        only: Sequence[str],
+        settings: Settings,
+        nulls: Sequence[str],
+        causal: bool,
+    ) -> Plan:
+        """Everything that has to be there before the first batch; the arguments are those of `inspect_run`."""
+        model = run.model(step)
+        subject = Subject.of(model, run.task(), name)
+        measures, left_out = bound(subject, only, settings)
+        for one in measures:
+            one.controls = [null for null in one.controls if null in nulls]
+            one.fit(None, model, subject, seed)
+        names = needed_names(subject, measures)
+        other = data_to_choose_heads_on(subject, names, seed)
+        own, seeds = Model.of(model, subject, other, head), (seed, run.config.seed)
+        fresh, ignorant = fresh_models(model, subject, measures, other, seeds), []
+        if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
+            ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, other, TESTED_DRAWS, seeds)]
+        needed = sets_of_heads(measures, own, other, seed) if causal else {}
+        return Plan(measures, left_out, names, own, fresh, ignorant, needed, seed, causal)
+
+    def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
+        """Take every measure of a batch, and of its controls."""
+        seen = capture(self.own.hooked, self.own.subject, batch, self.names)
+        made = {control for one in self.measures for control in one.controls}
+        changed = {
+            name: control.of_capture(seen, self.control_draws)
+            for name, control in CONTROLS.items()
+            if control.of_capture is not None and name in made
+        }
+        for one in self.measures:
+            one.batches.append(one.measure(seen))
+            for control in one.controls:
+                if control in changed:
+                    one.keep(control, one.measure(changed[control]), condition)
+
+    def measure_other_models(self, few: Batch, condition: dict[str, Any]) -> None:
+        """Take every measure of the models with fresh weights, and test those that know nothing, on a few sequences."""
+        measure_fresh(self.fresh, self.measures, few, self.names, condition)
+        if self.causal:
+            make_tests_of_nulls(self.measures, self.ignorant, few, self.seed)
+
+    def test(self, batch: Batch) -> None:
+        """Make the causal tests on a batch, if they are wanted."""
+        if self.causal:
+            make_causal_tests(self.measures, self.own, self.needed, batch, self.seed)
+
+    def results(self, sample: Sample) -> dict[str, Result]:
+        """What every measure comes to."""
+        return {
+            one.name: result_of(one, self.own.head, self.needed.get(one.name, ()), sample.counts)
+            for one in self.measures
+        }
+
+    def example(self) -> Capture:
+        """A capture of a single sequence."""
+        single = self.own.subject.task.sample(1, generator(self.seed, "example"), split="test")
+        return capture(self.own.hooked, self.own.subject, single, self.names)
+
+
+def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:
+    """Sequences on which the head in focus is chosen; None where there is no graph, or no attention is looked at.
+
+    They are from the training side: of a task with few questions, a second draw from the test side has the same ones.
+    """
+    if not {*names} & {*attention_graph.needs(subject)} or attention_graph.why_not(subject) is not None:
+        return None
+    task = subject.task
+    return once_each(task, task.sample(BATCH, generator(seed, "selection"), split="train"))
+
+
+def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]]) -> int:
+    """How many sequences of each condition models with fresh weights are run on: fewer where conditions are many."""
+    least, most, in_all = FRESH
+    n_conditions = len({str(condition) for condition, _, _ in batches})
+    return min(most, max(least, in_all // max(1, n_conditions)))
+
+
+def hook_names(subject: Subject) -> list[str]:
+    """Every hook point that an inspection of this model needs."""
+    return needed_names(subject, bound(subject, (), {})[0])
+
+
+def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
+    """The hook points that the measures need, and those of the example's projections."""
+    return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
+
+
+def test_batches(
+    task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[tuple[dict[str, Any], int, Batch]]:
+    """The distinct ones of n held-out sequences for each of the task's test conditions.
+
+    Each batch with its condition and its number.
+    """
+    for condition in map(dict, task.conditions if conditions is None else conditions):
+        draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
+        distinct = once_each(task, task.sample(n, draws, split="test", **condition))
+        for number, start in enumerate(range(0, len(distinct), BATCH)):
+            yield condition, number, distinct[start : start + BATCH]
