@@ -32,6 +32,7 @@ from workbench.tasks import TASKS, Task
 from workbench.util.files import (
     check_can_make,
     check_contents,
+    check_free,
     new_folder,
     parse_json,
     read_metadata,
@@ -261,7 +262,7 @@ def create(path: str | Path, config: RunConfig, stack: Sequence[int] = ()) -> Pa
     """
     path = Path(path)
     tasks.check_files(config.task, path)
-    check_free(path)
+    check_place(path)
     with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         (made / STATES).mkdir()
@@ -312,7 +313,7 @@ def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None
     config = parse_config({"preset": preset, "task": named, "model": shape, "steps": 0, "precision": precision})
     path = Path(path)
     tasks.check_files(config.task, path)
-    check_free(path)
+    check_place(path)
     with new_folder(path) as made:
         write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
         save_weights(model, made / WEIGHTS, 0)
@@ -326,14 +327,12 @@ def check_no_run(folder: Path) -> None:
     check_can_make(folder / "run")
 
 
-def check_free(path: Path) -> None:
-    """Raise ValueError if there is something at the path where a run should go."""
-    check_can_make(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
-            whole = path.parent if (path / STATES / STACK).is_file() else path
-            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {whole}` goes on with it")
-        raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
+def check_place(path: Path) -> None:
+    """Raise ValueError if a run cannot be made at a path; of a run that is not finished, it says how to resume it."""
+    if os.path.lexists(path / CONFIG) and not os.path.lexists(path / WEIGHTS):
+        resumed = path.parent if (path / STATES / STACK).is_file() else path
+        raise ValueError(f"{path} holds a run that is not finished: `workbench resume {resumed}` goes on with it")
+    check_free(path)
 
 
 def _read_config(path: Path) -> RunConfig:

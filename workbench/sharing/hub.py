@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.runs import CONFIG, METRICS, Run, load_run
-from workbench.sharing.archive import export, receive, refuse_taken
+from workbench.sharing.archive import export, receive
 from workbench.sharing.contents import accept, allowed, plain, refusing
+from workbench.util.files import check_free
 
 
 class SharingError(RuntimeError):
@@ -76,7 +77,7 @@ def pull(
     """
     _check_name(repo_id)
     out = Path(out)
-    refuse_taken(out)
+    check_free(out)
     client = client if client is not None else _client(token)
     with _asking(repo_id, revision):
         found = client.model_info(repo_id, revision=revision, files_metadata=True, token=token)

@@ -91,6 +91,18 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
+def check_free(path: Path, *, file: bool = False) -> None:
+    """Raise ValueError in one line unless something new can be made at a path: nothing is ever overwritten.
+
+    Args:
+        path: where.
+        file: whether a file is to be made there; a folder may take the place of an empty one.
+    """
+    if os.path.lexists(path) and (file or path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} already exists, and nothing is overwritten; give another path, or move it away first")
+    check_can_make(path)
+
+
 def check_can_make(path: Path) -> None:
     """Raise ValueError in one line unless a file or folder can be made at a path; asked before work is done for it."""
     if "\0" in str(path):
