@@ -16,7 +16,7 @@ import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
 from workbench.runs.lock import only_writer
-from workbench.util.settings import as_text, flat, value_of
+from workbench.util.settings import as_text, flat_config, value_of
 
 FIGURES = ("accuracy", "loss")
 COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
@@ -58,7 +58,7 @@ def row_of(run: Run) -> dict[str, Any]:
         **{name: values[0] if values else float("nan") for name, values in latest.items()},
         **{name: record.get(name, float("nan")) for name in COSTS},
         "variants": " then ".join(dict.fromkeys(layer["variant"] for layer in run.config.model.attention)),
-        **dict(flat(run.config.model_dump(mode="json"))),
+        **dict(flat_config(run.config.model_dump(mode="json"))),
     }
 
 
@@ -132,7 +132,7 @@ def compare(runs: Sequence[Run]) -> pd.DataFrame:
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"two or more runs of different names are compared, not {', '.join(names) or 'none'}")
     frame = pd.DataFrame([row_of(run) for run in runs]).set_index("run")
-    settings = list(dict.fromkeys(name for run in runs for name, _ in flat(run.config.model_dump(mode="json"))))
+    settings = list(dict.fromkeys(name for run in runs for name, _ in flat_config(run.config.model_dump(mode="json"))))
     differ = [name for name in settings if frame[name].map(str).nunique() > 1]
     return frame[[*differ, "status", "step", *FIGURES, *COSTS]].T
 

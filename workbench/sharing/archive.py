@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from workbench.runs import CHECKPOINTS, Run, load_run
-from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_file_tasks, refusing
+from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_tasks_with_files, refusing
 from workbench.sharing.model_card import card
 from workbench.sharing.verify import verify
 from workbench.util.files import check_free, new_file, new_folder
@@ -46,7 +46,7 @@ def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None
     if not run.finished:
         done = f"step {run.step()} of {run.config.steps}"
         raise ValueError(f"{run.path} is not finished ({done}); `workbench resume {run.path}` first, then export it")
-    refuse_file_tasks(run.config.task, run.path)
+    refuse_tasks_with_files(run.config.task, run.path)
     names = names_in(run.path)
     with refusing(run.path, run.path):
         accept((name, (run.path / name).stat().st_size) for name in names)
