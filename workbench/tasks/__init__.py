@@ -21,7 +21,7 @@ from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import Text
 from workbench.util.files import check_contents
 from workbench.util.lookup import lookup
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,
@@ -48,7 +48,7 @@ def make(name: str, **settings: Any) -> Task:
     try:
         return kind(**settings)
     except ValidationError as error:
-        raise ValueError(f"task {name}: {one_line(error, kind)}") from None
+        raise ValueError(f"task {name}: {first_problem(error, kind)}") from None
 
 
 def files_of(task: Mapping[str, Any]) -> list[str]:

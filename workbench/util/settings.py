@@ -16,17 +16,21 @@ def value_of(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it is written in names, tables and conditions."""
+    """A value as names of runs, tables and conditions show it: strings as they are, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Where a dotted name's value goes: the mapping that holds it, made if need be, and its last part.
+    """The mapping in which the value of a dotted name goes, and the last part of the name.
 
-    A variant's name on the way there stands for its settings.
+    Missing mappings on the way are made. Where a variant's name is on the way, it becomes that variant's settings.
+
+    Args:
+        nested: nested settings, which are changed.
+        name: such as `model.attention.gamma`.
 
     Raises:
-        ValueError: if another value is in the way.
+        ValueError: if a part of the name has a value that is not a mapping.
     """
     *parents, last = name.split(".")
     for parent in parents:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 from workbench.util.settings import as_text, flat, place
 
 LONGEST_NAME = 100
@@ -132,7 +132,7 @@ def _checked(kind: type[P], data: Mapping[str, Any], where: str = "") -> P:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise ValueError(where + one_line(error, kind)) from None
+        raise ValueError(where + first_problem(error, kind)) from None
 
 
 def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
