@@ -117,7 +117,7 @@ def test_a_folder_that_is_taken_is_left_alone(
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert main(["probe", str(runs["sorting"].path), "minimum", "--quiet", "--out", str(tmp_path)]) == 2
-    assert "is taken" in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert "already exists" in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_what_there_is_to_ask_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

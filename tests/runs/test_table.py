@@ -64,7 +64,7 @@ def test_numbers_are_compared_as_numbers_or_not_at_all(trained: Path) -> None:
     assert chosen(trained, "stop_at>0.5") == chosen(trained, "checkpoint_every<50") == []  # they have none
     assert chosen(trained, "stop_at=null") == ["a", "b", "c"]
     for wrong in ("accuracy<90%", "seconds<5s", "preset>x"):
-        with pytest.raises(ValueError, match=r"is a number, such as 0\.9"):
+        with pytest.raises(ValueError, match=r"comes a number, such as 0\.9"):
             chosen(trained, wrong)
     with pytest.raises(ValueError, match="a condition is like"):
         chosen(trained, "accuracy>")

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import workbench
-from workbench import runs
+from workbench import runs, tasks
 from workbench.runs import Run
 from workbench.sharing import contents, export, unpack
 from workbench.util.files import load_tensors
@@ -107,6 +107,19 @@ def test_nothing_is_overwritten(trained: Run, tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
+def test_a_task_says_which_files_it_reads_whatever_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Diary(tasks.TASKS["text"]):  # type: ignore[misc]
+        files = ("path", "tokenizer", "more")
+
+    monkeypatch.setitem(tasks.TASKS, "diary", Diary)
+    for settings, read in (({"path": "a"}, ["a"]), ({"path": "a", "more": ["b", "c"]}, ["a", "b", "c"])):
+        assert tasks.files_of({"name": "diary", **settings}) == read
+        with pytest.raises(ValueError, match="learned from files of one machine"):
+            contents.refuse_tasks_with_files({"name": "diary", **settings}, "it")
+    for harmless in ({"name": "diary", "path": None}, {"name": "sorting", "path": "a"}, {"name": "none such"}, 7, None):
+        contents.refuse_tasks_with_files(harmless, "it")
+
+
 def test_what_cannot_be_shared_says_why(trained: Run, tmp_path: Path) -> None:
     unfinished = runs.create(tmp_path / "unfinished", trained.config)
     with pytest.raises(ValueError, match=r"not finished \(step 0 of 20\); `workbench resume .*unfinished` first"):
@@ -115,7 +128,7 @@ def test_what_cannot_be_shared_says_why(trained: Run, tmp_path: Path) -> None:
     task = {"name": "text", "path": str(tmp_path / "text.txt"), "block": 8}
     config = {**trained.config.model_dump(), "task": task, "model": {"n_layers": 1, "d_model": 8, "n_heads": 1}}
     text = workbench.train(config, out=tmp_path / "text", progress=False, steps=2, checkpoint_every=None)
-    with pytest.raises(ValueError, match="learned from text files of one machine"):
+    with pytest.raises(ValueError, match="learned from files of one machine"):
         export(text, tmp_path / "out")
     damaged = tmp_path / "damaged"
     shutil.copytree(trained.path, damaged)

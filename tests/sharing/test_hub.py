@@ -119,7 +119,7 @@ def test_what_is_pulled_is_held_to_what_is_unpacked(hub: Any, trained: Run, tmp_
     config = json.loads(files["config.json"])
     config["task"] = {"name": "text", "path": "/etc/passwd"}
     hub.put("you/run", {**files, "config.json": json.dumps(config).encode()})
-    refused(hub, tmp_path / "run", "learned from text files of one machine")
+    refused(hub, tmp_path / "run", "learned from files of one machine")
 
 
 @pytest.mark.parametrize("name", ["chain", "a/b/c", "me/--x", "me/x y", "../x", "me/..", "", "me/x\n", "https://x/y"])

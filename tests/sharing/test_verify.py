@@ -69,7 +69,7 @@ def refused(theirs: Path, match: str) -> None:
         ({"objectives": 7}, "is refused"),
         ({"task": {"name": "os"}}, "unknown task 'os'"),
         ({"task": {"name": ["x"]}}, "is refused"),
-        ({"task": {"name": "text", "path": "/etc/passwd"}}, "learned from text files of one machine"),
+        ({"task": {"name": "text", "path": "/etc/passwd"}}, "learned from files of one machine"),
         ({"task": 7}, "task: input should be a valid dictionary, not 7"),
         ({"task": {"\x1b[2Jevil\nname": 1}}, "unknown field"),
         ({"format": 2}, "is of format 2"),

@@ -224,7 +224,7 @@ class TestOpening:
 
     def test_missing_weights(self, run: Path) -> None:
         (run / "weights.safetensors").unlink()
-        with pytest.raises(ValueError, match="what was trained is gone"):
+        with pytest.raises(ValueError, match="its weights are gone"):
             load_run(run)
 
     @pytest.mark.parametrize(

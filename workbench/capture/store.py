@@ -22,7 +22,7 @@ from workbench.capture import Capture, Subject, capture
 from workbench.models import Decoder
 from workbench.tasks import Batch
 from workbench.util.files import new_folder
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -56,7 +56,7 @@ class CaptureStore:
         except FileNotFoundError:
             raise ValueError(f"{self.folder} holds no captures: it has no {INDEX}") from None
         except ValidationError as error:
-            raise ValueError(f"{self.folder / INDEX} is damaged: {one_line(error, Index)}") from None
+            raise ValueError(f"{self.folder / INDEX} is damaged: {first_problem(error, Index)}") from None
         missing = [i for i in range(len(self.index.shards)) if not self._shard(i).is_file()]
         if missing or len(self.index.heads) != len(self.index.shards):
             raise ValueError(f"{self.folder} is damaged: {len(missing)} of {len(self.index.shards)} shards are missing")

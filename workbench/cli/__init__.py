@@ -1,18 +1,60 @@
-"""The command line. Each command imports the libraries it needs, and no other."""
+"""The command line, one file a command. Each command imports the libraries it needs only when it runs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-from workbench.cli import commands
+from workbench.cli import (
+    compile,
+    data,
+    explore,
+    export,
+    import_,
+    inspect,
+    list,
+    probe,
+    pull,
+    push,
+    resume,
+    runs,
+    sweep,
+    train,
+)
 from workbench.cli.fields import parse_fields
-from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, OF_A_PATH, complain, in_words
-from workbench.cli.parser import make_parser
+from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error
+from workbench.cli.parser import Parser
 
-__all__ = ["main", "parse_fields"]
+__all__ = ["COMMANDS", "main", "parse_fields"]
 
-TAKE_FIELDS = (commands.train, commands.data, commands.compile_model, commands.inspect, commands.probe)
+COMMANDS = {
+    "train": train,
+    "resume": resume,
+    "sweep": sweep,
+    "compile": compile,
+    "inspect": inspect,
+    "probe": probe,
+    "explore": explore,
+    "data": data,
+    "export": export,
+    "import": import_,
+    "push": push,
+    "pull": pull,
+    "runs": runs,
+    "list": list,
+}
+"""What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
+
+
+def make_parser() -> Parser:
+    """The parser of all commands."""
+    parser = Parser(
+        prog="workbench", description="Train small transformers on algorithmic tasks, then see how they do it."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
+    for name, command in COMMANDS.items():
+        command.add(commands, name)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that libraries start import nothing from the current folder
     try:
         options, fields = make_parser().parse_known_args(arguments)
-        if fields and options.command not in TAKE_FIELDS:
+        if fields and not options.takes_fields:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         return options.command(options, fields) or 0
     except ValueError as error:
@@ -28,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
     except OSError as error:
-        bad_path = error.errno in OF_A_PATH
-        return complain(in_words(error) if bad_path else error, BAD_INPUT if bad_path else FAILED)
+        bad_path = error.errno in PATH_ERRORS
+        return complain(path_error(error) if bad_path else error, BAD_INPUT if bad_path else FAILED)
     except Exception as error:
         return complain(error if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}", FAILED)

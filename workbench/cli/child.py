@@ -1,4 +1,4 @@
-"""The command line in a process beside the explorer's server, with which it ends: `… -m workbench.cli.child`."""
+"""The command line as a process of the explorer, ended when the explorer ends: `python -m workbench.cli.child …`."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
-        name, given, text = rest.pop(0).partition("=")
+        name, equals, text = rest.pop(0).partition("=")
         if not name.startswith("--"):
             raise ValueError(f"unrecognised argument {name!r}; fields are given as --name value")
-        if not given and (not rest or rest[0].startswith("--")):
+        if not equals and (not rest or rest[0].startswith("--")):
             raise ValueError(f"{name} needs a value")
         inner, last = place(fields, name.removeprefix("--").replace("-", "_"))
-        value = value_of(text if given else rest.pop(0))
+        value = value_of(text if equals else rest.pop(0))
         if isinstance(inner.get(last), dict) and isinstance(value, str):
             value = {**inner[last], "variant": value}
         elif last in inner:
@@ -32,8 +32,9 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
     return fields
 
 
-def setting(text: str) -> tuple[str, Any]:
-    name, given, value = text.partition("=")
-    if not given:
+def parse_condition(text: str) -> tuple[str, Any]:
+    """`length=16` as `("length", 16)`. Raises ValueError if there is no `=`."""
+    name, equals, value = text.partition("=")
+    if not equals:
         raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {text!r}")
     return name, value_of(value)

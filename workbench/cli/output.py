@@ -1,17 +1,22 @@
-"""What the command line says: results on standard output, errors in one line on standard error."""
+"""What the command line prints: results on standard output, errors in one line on standard error."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from workbench.util.messages import brief, harmless
 
+if TYPE_CHECKING:
+    from workbench.runs import Run
+
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
-# What is wrong with a path that was given; anything else, such as a full disk, is the machine's.
-OF_A_PATH = {
+# These errors are about a path that was given; any other, such as a full disk, is about the machine.
+PATH_ERRORS = {
     errno.EACCES,
     errno.EEXIST,
     errno.EINVAL,
@@ -30,23 +35,34 @@ OF_A_PATH = {
 
 
 def speaks() -> bool:
-    """Whether this process is the one of those that `torchrun` started that writes and prints."""
+    """Whether this process prints: of the processes that `torchrun` started, the first one alone does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def complain(message: object, code: int) -> int:
-    if speaks():
-        print(f"workbench: {brief(message)}", file=sys.stderr)
+    """Print an error in one line; returns the exit code that goes with it."""
+    warn([message])
     return code
 
 
-def in_words(error: OSError) -> str:
-    """Which path, and what is wrong with it."""
+def warn(messages: Iterable[object]) -> None:
+    """Print each message in one line on standard error."""
+    for message in messages if speaks() else ():
+        print(f"workbench: {brief(message)}", file=sys.stderr)
+
+
+def path_error(error: OSError) -> str:
+    """Which path an error is about, and what is wrong with it."""
     if error.filename is None:
         return str(error)
     return f"{os.fsdecode(error.filename)}: {(error.strerror or 'cannot be used').lower()}; give another path"
 
 
 def say(text: object = "") -> None:
-    """Print text that strangers may have had a hand in."""
+    """Print text, whoever wrote parts of it: control characters are spelt out."""
     print("\n".join(map(harmless, str(text).split("\n"))))
+
+
+def say_received(run: Run) -> None:
+    """What `workbench import` and `workbench pull` say of the run folder they made."""
+    say(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")

@@ -12,7 +12,7 @@ from torch import nn
 from workbench.models.attention import ATTENTION, Attention
 from workbench.util.checked import true_is_no_number
 from workbench.util.lookup import lookup
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read
@@ -110,4 +110,4 @@ def _variant(layer: Any) -> dict[str, Any]:
     try:
         return {"variant": kind.name, **kind.Settings(**settings).model_dump()}
     except ValidationError as error:
-        raise ValueError(f"{kind.name} attention: {one_line(error, kind.Settings)}") from None
+        raise ValueError(f"{kind.name} attention: {first_problem(error, kind.Settings)}") from None

@@ -16,7 +16,7 @@ from workbench.measurement.comparison import over_seeds
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.util.lookup import check_told_apart, tell_apart
 from workbench.util.messages import brief
-from workbench.util.settings import as_text, flat
+from workbench.util.settings import as_text, flat_config
 
 LONGEST_VALUE = 40
 
@@ -82,7 +82,7 @@ def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> 
 
 
 def _settings(one: Inspected) -> dict[str, Any]:
-    return dict(flat(_config(one)))
+    return dict(flat_config(_config(one)))
 
 
 def _differing(own: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,32 +1,29 @@
-"""Runs on disk.
+"""Run folders: their files, how they are made, opened and listed.
 
-config.json                      what was asked for, strict and versioned
-metrics.jsonl                    one line per logged step; after a resume, steps that were done twice are there twice
-weights.safetensors              the final weights; there when training is finished
-checkpoints/step-N.safetensors   weights on the way
-resume/step-N.safetensors        the last two whole states of training: weights, optimizer, how far it is
-resume/stack.json                the seeds that are trained together with this one, where several are
+config.json                      every setting that decides the run, strict and versioned
+metrics.jsonl                    one line per logged step; steps that were repeated after a resume are there twice
+weights.safetensors              the final weights, written when training is finished
+checkpoints/step-N.safetensors   the weights at step N of training
+resume/step-N.safetensors        the last two whole states of training: weights, optimizer, progress
+resume/stack.json                the seeds that are trained together with this one, if it is one of a seed stack
 """
 
 from __future__ import annotations
 
 from workbench.runs.config import RunConfig, even_mixture, make_objective, make_task, parse_config
+from workbench.runs.expand_paths import run_folders
 from workbench.runs.folder import (
     CONFIG,
     LONGEST_CONFIG,
     METRICS,
     STACK,
     Run,
-    check_free,
-    check_no_run,
-    create,
     list_runs,
     load_run,
-    save_run,
     scan_runs,
     stack_of,
 )
-from workbench.runs.several import run_folders
+from workbench.runs.new_run import check_no_run, check_place, create, save_run
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -52,8 +49,8 @@ __all__ = [
     "WEIGHTS",
     "Run",
     "RunConfig",
-    "check_free",
     "check_no_run",
+    "check_place",
     "check_shapes",
     "create",
     "even_mixture",

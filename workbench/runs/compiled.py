@@ -1,4 +1,4 @@
-"""Compiled models as runs: folders whose mechanism is known, to try every instrument, mechanism and view on."""
+"""Compiled models as run folders: their mechanism is known, so every instrument can be tried on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.checked import Checked
 from workbench.util.lookup import lookup
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 
 class Recipe(Checked):
@@ -23,6 +23,7 @@ class Recipe(Checked):
     rotate_seed: int | None = Field(None, ge=0, description="turn the residual's basis at random")
 
     def make(self) -> tuple[Decoder, Task]:
+        """The model and the task."""
         raise NotImplementedError
 
 
@@ -58,9 +59,9 @@ def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None =
     """Write a compiled model as a run folder.
 
     Args:
-        name: `sorter` or `chaser`.
+        name: one of `COMPILED`.
         out: the run folder to make.
-        settings: those of the recipe (see `COMPILED`).
+        settings: the settings of that recipe.
 
     Raises:
         ValueError: in one line, if there is no such model, a setting is wrong, or `out` is taken.
@@ -69,6 +70,6 @@ def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None =
     try:
         recipe = kind(**settings or {})
     except ValidationError as error:
-        raise ValueError(f"{name}: {one_line(error, kind)}") from None
+        raise ValueError(f"{name}: {first_problem(error, kind)}") from None
     model, task = recipe.make()
     return runs.save_run(out, model, task, preset=f"compiled {name}")

@@ -1,4 +1,4 @@
-"""All that decides a run, as plain data that is checked when it is made."""
+"""The config of a run: every setting that decides it, checked when it is made."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.checked import Checked
 from workbench.util.lookup import lookup
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 FORMAT: Literal[1] = 1
-LARGEST_NUMBER = 2**53  # of anything that is counted: floats are exact up to here
+LARGEST_NUMBER = 2**53  # for counts of anything: up to here floats are exact
 
 
 class RunConfig(Checked):
-    """All that decides a run: the same config on the same machine trains the same weights."""
+    """Every setting that decides a run: the same config on the same machine trains the same weights."""
 
     format: Literal[1] = Field(FORMAT, description="version of the run folder's format")
     preset: str | None = Field(None, description="the preset it was made from")
@@ -71,7 +71,7 @@ class RunConfig(Checked):
     @model_validator(mode="before")
     @classmethod
     def _fit_model_to_task(cls, data: Any) -> Any:
-        """Fill in what the task decides about the model, so that one change of the task changes both."""
+        """Fill in the task's defaults, the mixture, and the settings of the model that follow from the task."""
         if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
             return data
         task = make_task(data["task"])
@@ -87,20 +87,30 @@ class RunConfig(Checked):
 
     @field_validator("task")
     @classmethod
-    def _task_is_whole(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _check_task(cls, value: dict[str, Any]) -> dict[str, Any]:
         make_task(value)
         return value
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> RunConfig:
+    def _check_parts_fit(self) -> RunConfig:
         for name, value in self:
             if isinstance(value, int) and value > LARGEST_NUMBER and name != "seed":
                 raise ValueError(f"{name} must be at most {LARGEST_NUMBER}, not {value}")
         task = self.make_task()
+        self._check_model_fits(task)
+        self._check_mixture(task)
+        if self.eval_decoded > self.eval_size:
+            raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
+        self._check_objectives()
+        return self
+
+    def _check_model_fits(self, task: Task) -> None:
         if self.model.d_vocab != len(task.vocabulary):
             raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
         if self.model.n_ctx < task.n_ctx:
             raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+
+    def _check_mixture(self, task: Task) -> None:
         for head, share in self.mixture.items():
             lookup({"main": None, **task.heads}, head, f"{task.name} head")
             if share <= 0:
@@ -109,20 +119,19 @@ class RunConfig(Checked):
             raise ValueError(
                 "stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out"
             )
-        if self.eval_decoded > self.eval_size:
-            raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
+
+    def _check_objectives(self) -> None:
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
-        with torch.device("meta"):  # a config is read without taking the memory that it asks for
+        with torch.device("meta"):  # checking a config takes none of the memory that it asks for
             objectives = self.make_objectives()
         for name, objective in objectives.items():
             if self.batch_size < objective.least_batch:
                 raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
-        return self
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """The dtype of the weights."""
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def make_task(self) -> Task:
@@ -134,7 +143,7 @@ class RunConfig(Checked):
 
 
 def even_mixture(task: Task) -> dict[str, float]:
-    """The main task and every hint, equally."""
+    """The default mixture: the main task and every hint have equal shares."""
     return dict.fromkeys(("main", *task.heads), 1.0)
 
 
@@ -151,7 +160,7 @@ def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any])
     try:
         return kind(model, **kind.Settings(**settings).model_dump())
     except ValidationError as error:
-        raise ValueError(f"objective {name}: {one_line(error, kind.Settings)}") from None
+        raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
 
 
 def parse_config(data: Any) -> RunConfig:
@@ -163,4 +172,4 @@ def parse_config(data: Any) -> RunConfig:
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        raise ValueError(one_line(error, RunConfig)) from None
+        raise ValueError(first_problem(error, RunConfig)) from None

@@ -1,18 +1,15 @@
-"""The run folder: make, open, list. The only code that turns names into objects."""
+"""The run folder: how it is made, opened and listed."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
 from workbench import tasks
 from workbench.models import Decoder
@@ -24,19 +21,15 @@ from workbench.runs.weights import (
     WEIGHTS,
     check_shapes,
     load_weights,
-    save_weights,
     states,
     step_of,
 )
 from workbench.tasks import TASKS, Task
 from workbench.util.files import (
-    check_can_make,
     check_contents,
-    new_folder,
     parse_json,
     read_metadata,
     read_text,
-    write_atomically,
 )
 from workbench.util.memory import most_memory
 from workbench.util.messages import brief, harmless, in_one_line
@@ -45,24 +38,24 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
-STACK = "stack.json"  # among the states
+STACK = "stack.json"  # in the folder of the states
 LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run folder. Nothing is loaded until it is asked for."""
+    """An opened run folder. Weights and logs are read when a method asks for them."""
 
     path: Path
     config: RunConfig
 
     @property
     def name(self) -> str:
-        """The folder's name, without what a terminal or a page would obey."""
+        """The folder's name, with control characters spelt out."""
         return harmless(self.path.resolve().name)
 
     def name_at(self, step: int | None) -> str:
-        """The run's name, with the step where it is as of a checkpoint."""
+        """The run's name; of a checkpoint, with its training step."""
         return self.name if step is None else f"{self.name} at step {step:,}"
 
     def task(self) -> Task:
@@ -75,9 +68,12 @@ class Run:
 
     @in_one_line()
     def model(self, step: int | None = None) -> Decoder:
-        """The trained model in evaluation mode, on the CPU; of a checkpoint if `step` is given.
+        """The trained model in evaluation mode, on the CPU.
 
-        Of a run that is not finished, the model as of its last state that is whole.
+        A run that is not finished gives the model of its last whole state.
+
+        Args:
+            step: the training step of a checkpoint to load instead.
 
         Raises:
             ValueError: in one line, if the weights are damaged or there are none.
@@ -87,7 +83,7 @@ class Run:
         return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
 
     def _load(self, path: Path, prefix: str = "") -> Decoder:
-        """The model with a file's weights; what does not fit is refused before it takes memory."""
+        """The model with the weights in a file, whose shapes are checked before any memory is taken."""
         check_shapes(self.config, path, prefix)
         model = Decoder(self.config.model).to(self.config.dtype)
         load_weights(model, path, prefix)
@@ -95,14 +91,17 @@ class Run:
 
     @property
     def version(self) -> int:
-        """Changes whenever `model()` would load other weights: when they were written, in nanoseconds; 0 for none."""
+        """When the weights that `model()` loads were written, in nanoseconds; 0 if there are none.
+
+        It changes whenever `model()` would load other weights.
+        """
         for path in (self.path / WEIGHTS, *states(self.path)):
-            with suppress(FileNotFoundError):  # a run that trains replaces its states
+            with suppress(FileNotFoundError):  # a run in training replaces its states
                 return path.stat().st_mtime_ns
         return 0
 
     def version_at(self, step: int | None) -> int:
-        """The same of `model(step)`: a checkpoint stays what it is while training goes on. 0 for none."""
+        """When the weights that `model(step)` loads were written, in nanoseconds; 0 if there are none."""
         if step is None:
             return self.version
         with suppress(OSError):
@@ -119,8 +118,8 @@ class Run:
                 return self._load(path, MODEL)
             except ValueError as error:
                 problems.append(str(error))
-        why = f" ({problems[0]})" if problems else ""
-        raise ValueError(f"{self.path} has no weights yet{why}; `workbench resume {self.path}` goes on training")
+        reason = f" ({problems[0]})" if problems else ""
+        raise ValueError(f"{self.path} has no weights yet{reason}; `workbench resume {self.path}` goes on training")
 
     def hooked(self, step: int | None = None) -> TransformerBridge:
         """The trained model as a TransformerLens bridge."""
@@ -129,42 +128,48 @@ class Run:
         return hook(self.model(step))
 
     def checkpoints(self) -> list[int]:
-        """Steps that have a checkpoint, in order."""
+        """The training steps that have a checkpoint, in order."""
         return sorted(step_of(p) for p in (self.path / CHECKPOINTS).glob("step-*.safetensors") if step_of(p) >= 0)
 
     @in_one_line()
     def step(self) -> int:
-        """The step at which the latest weights were saved. Raises ValueError if they do not say."""
+        """The training step of the latest weights. Raises ValueError if the final weights do not say theirs."""
         if self.finished:
-            said = read_metadata(self.path / WEIGHTS).get("step", "")
-            if not said.isdecimal() or int(said[:20]) > LARGEST_NUMBER:
-                raise ValueError(f"{self.path / WEIGHTS} does not say its step, but {said!r}")
-            return int(said)
+            step = read_metadata(self.path / WEIGHTS).get("step", "")
+            if not step.isdecimal() or int(step[:20]) > LARGEST_NUMBER:
+                raise ValueError(f"{self.path / WEIGHTS} does not say its step, but {step!r}")
+            return int(step)
         return max((step_of(path) for path in states(self.path)), default=0)
 
     def metrics(self) -> pd.DataFrame:
-        """Everything logged, one row a step; a last line cut short is left out.
+        """Every logged step as a row: `step`, `seconds`, the loss and its parts, accuracies (see `Evaluation`).
 
-        Steps done twice, because training was killed and resumed from before them, are there once, as last done.
-        Figures of groups that had another name when the run was trained have the one of today.
+        A step that was repeated, because training was killed and resumed from before it, is there once, as last done.
+        A last line that was cut short is left out. Groups of accuracy that were renamed since the run was trained have
+        their present names.
         """
-        rows = [row for row in self.log() if "event" not in row]
-        last = {row["step"]: row for row in rows}
-        frame = pd.DataFrame([last[step] for step in sorted(last)])
+        by_step = {row["step"]: row for row in self.log() if "event" not in row}
+        frame = pd.DataFrame([by_step[step] for step in sorted(by_step)])
+        return self._with_present_group_names(frame)
+
+    def _with_present_group_names(self, metrics: pd.DataFrame) -> pd.DataFrame:
         kind = TASKS.get(str(self.config.task.get("name")))
         if kind is None or not kind.former_groups:
-            return frame
+            return metrics
         group = self.task().group
         old, new = f"accuracy/{kind.former_groups.get(group, group)}=", f"accuracy/{group}="
-        of_old = {name: new + name.removeprefix(old) for name in frame if old != new and str(name).startswith(old)}
-        for name, renamed in of_old.items():  # a run that was trained on has both
-            was = frame.pop(name)
-            frame[renamed] = frame[renamed].fillna(was) if renamed in frame else was
-        return frame
+        renamed = {name: new + name.removeprefix(old) for name in metrics if old != new and str(name).startswith(old)}
+        for former, present in renamed.items():
+            values = metrics.pop(former)
+            # A run that was resumed after the renaming has columns of both names.
+            metrics[present] = metrics[present].fillna(values) if present in metrics else values
+        return metrics
 
     def record(self) -> dict[str, Any]:
-        """What the run was last trained with (versions, git commit, device, threads, processes) and, of a finished run,
-        what it cost: `step`, `seconds`, `tokens` (padding included), `tokens_per_second`, `peak_megabytes`.
+        """What the run was last trained with, and what it cost.
+
+        With: versions, git commit, device, threads, processes. The cost, of a finished run: `step`, `seconds`, `tokens`
+        (padding included), `tokens_per_second`, `peak_megabytes`.
         """
         record: dict[str, Any] = {}
         for row in self.log():
@@ -174,7 +179,7 @@ class Run:
 
     @in_one_line()
     def log(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl as they were written, events (`{"event": "resumed", "step": 200}`) among them.
+        """The lines of metrics.jsonl as they were written, with events such as `{"event": "resumed", "step": 200}`.
 
         Raises:
             ValueError: if a line before the last is damaged.
@@ -198,7 +203,7 @@ class Run:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether this can be a line of metrics.jsonl: an event, or a step and its figures."""
+    """Whether parsed JSON can be a line of metrics.jsonl: an event, or a step with numbers."""
     if not isinstance(row, dict) or "event" in row:
         return isinstance(row, dict)
     return isinstance(row.get("step"), int) and all(isinstance(value, int | float) for value in row.values())
@@ -206,73 +211,50 @@ def _is_row(row: Any) -> bool:
 
 @in_one_line()
 def load_run(path: str | Path) -> Run:
-    """Open a run folder, finished or not, whoever wrote it: nothing in it is run, or leads to files elsewhere.
+    """Open a run folder, finished or not. It may come from a stranger: nothing in it is executed.
 
     Raises:
-        ValueError: in one line, if the folder or its config is missing or damaged, or its final weights are; if a link
-            in the folder leads out of it, or its task reads files that it may not (see `tasks.check_files`).
+        ValueError: in one line, if the folder, its config or its final weights are missing or damaged; if a link in the
+            folder leads out of it, or its task reads files that it may not read (see `tasks.check_files`).
     """
     path = Path(path)
     if not path.is_dir():
         raise ValueError(f"there is no run folder {path}; `workbench train PRESET --out {path}` makes one")
     if not (path / CONFIG).is_file():
-        inside = ", ".join(run.name for run in list_runs(path)[:5])
-        hint = f"; it contains the runs {inside}" if inside else ""
+        names = ", ".join(run.name for run in list_runs(path)[:5])
+        hint = f"; it contains the runs {names}" if names else ""
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
     check_contents(path)
     run = Run(path, _read_config(path / CONFIG))
     if run.finished:
         read_metadata(path / WEIGHTS)
     elif not (path / STATES).is_dir():
-        raise ValueError(f"{path} has no {WEIGHTS} and no {STATES}: what was trained is gone; train it again")
+        raise ValueError(f"{path} has no {WEIGHTS} and no {STATES}: its weights are gone; train it again")
     return run
 
 
 def list_runs(root: str | Path) -> list[Run]:
-    """The runs directly under a folder that can be opened, by name."""
+    """The runs directly under a folder that can be opened, ordered by name."""
     return scan_runs(root)[0]
 
 
 def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
-    """The runs directly under a folder, by name; and why those that cannot be opened cannot."""
-    found, problems = [], []
-    inside = os.path.realpath(root)
+    """The runs directly under a folder, ordered by name; and for each that cannot be opened, why."""
+    runs, problems = [], []
+    folder = os.path.realpath(root)
     for config in sorted(Path(root).glob(f"[!.]*/{CONFIG}")):
         try:
-            if not Path(os.path.realpath(config.parent)).is_relative_to(inside):
+            if not Path(os.path.realpath(config.parent)).is_relative_to(folder):
                 raise ValueError(brief(f"{config.parent} is a link that leads out of {root}"))
-            found.append(load_run(config.parent))
+            runs.append(load_run(config.parent))
         except ValueError as error:
             problems.append(str(error))
-    return found, problems
-
-
-def create(path: str | Path, config: RunConfig, stack: Sequence[int] = ()) -> Path:
-    """Start a run folder with its config; it appears whole or not at all.
-
-    Args:
-        path: where.
-        config: what is to be trained.
-        stack: the seeds that are trained together with this one, which it needs to go on as one of them.
-
-    Raises:
-        ValueError: if the path already holds something (nothing is ever overwritten), or the run could not be opened
-            from there (see `tasks.check_files`).
-    """
-    path = Path(path)
-    tasks.check_files(config.task, path)
-    check_free(path)
-    with new_folder(path) as made:
-        write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
-        (made / STATES).mkdir()
-        if stack:
-            write_atomically(made / STATES / STACK, json.dumps({"seeds": list(stack)}).encode())
-    return path
+    return runs, problems
 
 
 @in_one_line()
 def stack_of(path: Path) -> tuple[int, ...]:
-    """The seeds that an unfinished run is trained together with, its own among them; none if it is by itself.
+    """The seeds of the stack that an unfinished run is trained in, its own included; empty if it is trained alone.
 
     Raises:
         ValueError: if the file that says so is damaged.
@@ -289,53 +271,6 @@ def stack_of(path: Path) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None = None) -> Run:
-    """Write a decoder of whatever origin as a finished run, to be opened and inspected like one that was trained here.
-
-    Its config says 0 steps: nothing in it tells how the weights came to be.
-
-    Args:
-        path: the run folder to make.
-        model: the decoder, in float32 or float64.
-        task: what it is to be inspected on; its vocabulary and heads must be the model's.
-        preset: what to call its origin.
-
-    Raises:
-        ValueError: if task and model do not fit, the weights are of another type, or the path already holds something.
-    """
-    dtypes = {parameter.dtype for parameter in model.parameters()}
-    precision = {torch.float32: "float32", torch.float64: "float64"}.get(dtypes.pop()) if len(dtypes) == 1 else None
-    if precision is None:
-        raise ValueError("a run keeps weights in float32 or float64, all of them in one; convert the model first")
-    shape = {field.name: getattr(model.config, field.name) for field in dataclasses.fields(model.config)}
-    named = {"name": task.name, **task.model_dump(mode="json")}
-    config = parse_config({"preset": preset, "task": named, "model": shape, "steps": 0, "precision": precision})
-    path = Path(path)
-    tasks.check_files(config.task, path)
-    check_free(path)
-    with new_folder(path) as made:
-        write_atomically(made / CONFIG, config.model_dump_json(indent=1).encode())
-        save_weights(model, made / WEIGHTS, 0)
-    return load_run(path)
-
-
-def check_no_run(folder: Path) -> None:
-    """Raise ValueError if a folder that is to hold runs is a run, or no folder."""
-    if (folder / CONFIG).is_file():
-        raise ValueError(f"{folder} is a run itself; give another --out")
-    check_can_make(folder / "run")
-
-
-def check_free(path: Path) -> None:
-    """Raise ValueError if there is something at the path where a run should go."""
-    check_can_make(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if (path / CONFIG).is_file() and not (path / WEIGHTS).is_file():
-            whole = path.parent if (path / STATES / STACK).is_file() else path
-            raise ValueError(f"{path} holds a run that is not finished: `workbench resume {whole}` goes on with it")
-        raise ValueError(f"{path} already exists and is not empty; give another --out, or move it away first")
-
-
 def _read_config(path: Path) -> RunConfig:
     text = read_text(path, LONGEST_CONFIG)
     try:
@@ -345,8 +280,8 @@ def _read_config(path: Path) -> RunConfig:
     except ValueError as error:
         raise ValueError(f"{path} is corrupted: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else None
-        raise ValueError(f"{path} is of format {found!r}; this version reads format {FORMAT}")
+        version = data.get("format") if isinstance(data, dict) else None
+        raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
             tasks.check_files(data["task"], path.parent)

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one process at a time trains or deletes it."""
+"""The lock of a run folder: only one process at a time trains or deletes it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from filelock import FileLock, Timeout
 
 from workbench.runs.folder import STATES
 
-SECONDS_TO_LET_GO = 1.0  # for a process that was killed, whose workers hold its lock for a moment longer
+SECONDS_TO_LET_GO = 1.0  # the workers of a process that was killed hold its lock for a moment longer
 
 
 @contextmanager
 def only_writer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
-    """Hold the run folder, waiting up to so many seconds for whoever holds it.
+    """Hold the lock of a run folder within this context.
+
+    Args:
+        run: the run folder.
+        wait: seconds to wait for another process that holds the lock.
 
     Raises:
-        ValueError: if another process that lives holds it.
+        ValueError: if another process still holds it then.
         OSError: if the lock cannot be written.
     """
     try:

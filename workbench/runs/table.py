@@ -16,7 +16,7 @@ import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
 from workbench.runs.lock import only_writer
-from workbench.util.settings import as_text, flat, value_of
+from workbench.util.settings import as_text, flat_config, value_of
 
 FIGURES = ("accuracy", "loss")
 COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
@@ -31,15 +31,15 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def table(root: str | Path) -> tuple[pd.DataFrame, list[str]]:
-    """A row for each run directly under a folder, by name, and why others cannot be read.
+    """A row for each run directly under a folder, ordered by name; and for each that cannot be read, why.
 
-    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest `accuracy` and `loss`, what it cost
-    (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every setting of its config
-    under its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
+    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest `accuracy` and `loss`, the cost
+    (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every setting of the config under
+    its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
     """
-    found, problems = scan_runs(root)
+    runs, problems = scan_runs(root)
     rows = []
-    for run in found:
+    for run in runs:
         try:
             rows.append(row_of(run))
         except ValueError as error:
@@ -58,12 +58,12 @@ def row_of(run: Run) -> dict[str, Any]:
         **{name: values[0] if values else float("nan") for name, values in latest.items()},
         **{name: record.get(name, float("nan")) for name in COSTS},
         "variants": " then ".join(dict.fromkeys(layer["variant"] for layer in run.config.model.attention)),
-        **dict(flat(run.config.model_dump(mode="json"))),
+        **dict(flat_config(run.config.model_dump(mode="json"))),
     }
 
 
 def status(run: Run) -> str:
-    """`finished`; `training` while a process holds the run; `stopped` where none does."""
+    """`finished`; else `training` while a process holds the run's lock, and `stopped` if none does."""
     if run.finished:
         return "finished"
     if not (run.path / STATES / ".lock").exists():
@@ -79,7 +79,7 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     """The rows that meet every condition, such as `task.name=sorting`, `accuracy>0.9`, `seed!=0`.
 
     Raises:
-        ValueError: if a condition is none, or names no column.
+        ValueError: if a condition cannot be read, or names a column that does not exist.
     """
     for condition in conditions:
         parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?\S)\s*", condition)
@@ -94,28 +94,28 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def _likeness(name: str, column: str) -> int:
+    """How alike a name and a column are: letters in common, and much more if one contains the other's last part."""
     return len(set(name.lower()) & set(column.lower())) + 20 * (name.split(".")[-1] in column)
 
 
 def _meets(name: str, value: Any, sign: str, text: str) -> bool:
+    """Whether a run's value meets a condition: numbers compare as numbers, all else only for equality, as text."""
     wanted = value_of(text)
+    compare = OPERATORS[sign]
     if sign in ("=", "!="):
-        return (
-            bool(OPERATORS[sign](value, wanted))
-            if _number(value) and _number(wanted)
-            else bool(OPERATORS[sign](as_text(value), text))
-        )
-    if not _number(wanted):
-        raise ValueError(f"{name}{sign}{text}: what is {sign} is a number, such as 0.9, not {text!r}")
-    return _number(value) and bool(OPERATORS[sign](value, wanted))
+        numbers = _is_number(value) and _is_number(wanted)
+        return bool(compare(value, wanted) if numbers else compare(as_text(value), text))
+    if not _is_number(wanted):
+        raise ValueError(f"{name}{sign}{text}: after {sign} comes a number, such as 0.9, not {text!r}")
+    return _is_number(value) and bool(compare(value, wanted))
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows by a column, the best first where more is better. Raises ValueError if there is no such column."""
+    """The rows sorted by a column; accuracy and speed from high to low. Raises ValueError if it does not exist."""
     if column not in frame:
         raise ValueError(f"no run has {column!r} to sort by; try accuracy, loss, seconds, seed, task.name")
     key = None if pd.api.types.is_numeric_dtype(frame[column]) else (lambda values: values.map(str))
@@ -123,46 +123,47 @@ def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def compare(runs: Sequence[Run]) -> pd.DataFrame:
-    """What differs between runs, and what came of it: a row for each setting that differs, then for each figure.
+    """How runs differ: a row for each setting that is not the same in all, then one for each figure and cost.
 
     Raises:
-        ValueError: if there are not two runs, two of one name, or a log is damaged.
+        ValueError: if there are fewer than two runs, two have one name, or a log is damaged.
     """
     names = [run.name for run in runs]
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"two or more runs of different names are compared, not {', '.join(names) or 'none'}")
     frame = pd.DataFrame([row_of(run) for run in runs]).set_index("run")
-    settings = list(dict.fromkeys(name for run in runs for name, _ in flat(run.config.model_dump(mode="json"))))
+    settings = list(dict.fromkeys(name for run in runs for name, _ in flat_config(run.config.model_dump(mode="json"))))
     differ = [name for name in settings if frame[name].map(str).nunique() > 1]
     return frame[[*differ, "status", "step", *FIGURES, *COSTS]].T
 
 
 @dataclass(frozen=True)
 class Doomed:
-    """A run folder to be deleted."""
+    """A run folder that is to be deleted, and its size on disk."""
 
     path: Path
     bytes: int
 
     @staticmethod
     def of(path: str | Path) -> Doomed:
-        """What would be deleted. Raises ValueError if that is no run folder, or a link to one."""
+        """The run folder at a path. Raises ValueError if there is none, or the path is a link to one."""
         path = Path(path)
         if path.is_symlink():
             raise ValueError(f"{path} is a link; delete what it points to, or the link, yourself")
         if not (path / CONFIG).is_file():
-            load_run(path)  # says what is wrong
+            load_run(path)  # raises with what is wrong
         return Doomed(path, sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink()))
 
 
 def delete(doomed: Sequence[Doomed]) -> None:
-    """Delete run folders, each at once. Raises ValueError, before any is gone, if one is being trained."""
-    with ExitStack() as held:
-        for one in doomed:
-            if (one.path / STATES).is_dir():
-                held.enter_context(only_writer(one.path))
-        going = [(one.path, one.path.with_name(f".{one.path.name}.{secrets.token_hex(4)}")) for one in doomed]
-        for path, out_of_sight in going:
-            path.rename(out_of_sight)
-    for _, out_of_sight in going:
-        shutil.rmtree(out_of_sight)
+    """Delete run folders. Raises ValueError, before any is deleted, if one is being trained."""
+    with ExitStack() as locks:
+        for run in doomed:
+            if (run.path / STATES).is_dir():
+                locks.enter_context(only_writer(run.path))
+        # Renamed first: a folder that is half deleted is never taken for a run.
+        hidden = [run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}") for run in doomed]
+        for run, path in zip(doomed, hidden, strict=True):
+            run.path.rename(path)
+    for path in hidden:
+        shutil.rmtree(path)

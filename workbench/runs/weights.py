@@ -1,4 +1,4 @@
-"""Weights in a run folder's files, and whether they are its model's."""
+"""The weight files of a run folder: writing, reading, and checking that they fit the run's model."""
 
 from __future__ import annotations
 
@@ -13,52 +13,62 @@ from workbench.runs.config import RunConfig
 from workbench.util.files import load_tensors, read_shapes, save_tensors
 
 CHECKPOINTS, STATES, WEIGHTS = "checkpoints", "resume", "weights.safetensors"
-MODEL = "model."  # before a weight's name in a state of training
+MODEL = "model."  # prefix of the names of weights in a state of training
 
 T = TypeVar("T")
 
 
 def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
-    """Write a model's weights so that the file is either whole or not there."""
+    """Write a model's weights, with their training step; the file is either whole or not there."""
     save_tensors(path, weights_of(model), {"step": str(step)})
 
 
 def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tensor]:
-    """A module's tensors on the CPU, each once, however many names it has."""
-    shared: dict[int, str] = {}
+    """The tensors of a module, on the CPU. A tensor that has several names (tied weights) is there under its first.
+
+    Args:
+        model: the module.
+        prefix: what to put before each name.
+    """
+    first_names: dict[int, str] = {}
     tensors = {}
     for name, tensor in model.state_dict().items():
-        if shared.setdefault(tensor.data_ptr(), name) == name:
+        if first_names.setdefault(tensor.data_ptr(), name) == name:
             tensors[prefix + name] = tensor.detach().cpu().contiguous()
     return tensors
 
 
 def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
-    """Fill a model with a file's weights, which `check_shapes` said fit. Raises ValueError if they are damaged."""
+    """Load a file's weights into a model; `check_shapes` comes first. Raises ValueError if the file is damaged."""
     tensors, _ = load_tensors(path)
     fill_model(model, tensors, path, prefix)
 
 
 def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
-    """Raise ValueError unless a file's header lists the weights of such a run's model, no more and no less.
+    """Raise ValueError unless a file's header lists exactly the weights of the config's model.
 
-    No memory is taken for what the config, or the header, says is there.
+    Only the header is read: neither the config nor the header can make this function take much memory.
+
+    Args:
+        config: the run's config.
+        path: the file.
+        prefix: what stands before each weight's name in the file.
     """
-    found, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
+    listed, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
     if path.stat().st_size < n_parameters * config.dtype.itemsize:
         raise ValueError(f"{path} does not fit its config: it is too small for {n_parameters:,} parameters")
     with torch.device("meta"):
         model = Decoder(config.model)
-    kind = f"F{8 * config.dtype.itemsize}"
-    expected = {name: (kind, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            want, got = (" ".join(map(str, listed.get(name, ["nothing"]))) for listed in (expected, found))
+    dtype = f"F{8 * config.dtype.itemsize}"
+    expected = {name: (dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    for name in sorted(expected.keys() | listed.keys()):
+        if expected.get(name) != listed.get(name):
+            want, got = (" ".join(map(str, shapes.get(name, ["nothing"]))) for shapes in (expected, listed))
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
 
 
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:
-    """What is listed under this prefix, the unembedding as well where the embedding serves as such."""
+    """The entries whose names have the prefix, without it; of a tied model, the unembedding under its own name too."""
     weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     if config.tied and "token_embedding.weight" in weights:
         weights.setdefault("unembedding.weight", weights["token_embedding.weight"])
@@ -66,7 +76,7 @@ def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict
 
 
 def fill_model(model: Decoder, tensors: Mapping[str, torch.Tensor], path: Path, prefix: str = "") -> None:
-    """Fill a model with the tensors under this prefix, which `check_shapes` said fit it."""
+    """Load the tensors whose names have the prefix into a model; `check_shapes` comes first."""
     weights = _under(prefix, tensors, model.config)
     if model.config.tied and not torch.equal(weights["unembedding.weight"], weights["token_embedding.weight"]):
         raise ValueError(f"{path} does not fit its config: tied is true, but embedding and unembedding differ")
@@ -74,11 +84,11 @@ def fill_model(model: Decoder, tensors: Mapping[str, torch.Tensor], path: Path, 
 
 
 def states(run: Path) -> list[Path]:
-    """The states that training can go on from, the latest first."""
+    """The files of the states from which training can be resumed, the latest first."""
     return sorted((p for p in (run / STATES).glob("step-*.safetensors") if step_of(p) >= 0), key=step_of, reverse=True)
 
 
 def step_of(path: Path) -> int:
-    """The step in a file's name, or −1."""
+    """The training step in a file's name; −1 if there is none."""
     number = path.stem.removeprefix("step-")
     return int(number) if number.isascii() and number.isdecimal() else -1

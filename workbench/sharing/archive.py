@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from workbench.runs import CHECKPOINTS, Run, load_run
-from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_file_tasks, refusing
+from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_tasks_with_files, refusing
 from workbench.sharing.model_card import card
 from workbench.sharing.verify import verify
-from workbench.util.files import check_can_make, new_file, new_folder
+from workbench.util.files import check_free, new_file, new_folder
 
 _CHUNK = 2**20
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
@@ -42,11 +42,11 @@ def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None
     """
     run = run if isinstance(run, Run) else load_run(run)
     out = Path(out)
-    refuse_taken(out)
+    check_free(out)
     if not run.finished:
         done = f"step {run.step()} of {run.config.steps}"
         raise ValueError(f"{run.path} is not finished ({done}); `workbench resume {run.path}` first, then export it")
-    refuse_file_tasks(run.config.task, run.path)
+    refuse_tasks_with_files(run.config.task, run.path)
     names = names_in(run.path)
     with refusing(run.path, run.path):
         accept((name, (run.path / name).stat().st_size) for name in names)
@@ -98,7 +98,7 @@ def unpack(archive: str | Path, out: str | Path) -> Run:
 
 def receive(source: Path, out: Path, name: object) -> Run:
     """As `unpack`, of a source that errors call by another name."""
-    refuse_taken(out)
+    check_free(out)
     if source.exists() and not (source.is_file() or source.is_dir()):
         raise ValueError(f"{source} is neither a file nor a folder")
     if not source.exists():
@@ -111,13 +111,6 @@ def receive(source: Path, out: Path, name: object) -> Run:
                 _take(file, made / file.name)
             verify(made)
     return load_run(out)
-
-
-def refuse_taken(out: Path) -> None:
-    """Raise ValueError if there is something at this path already, or nothing can be made there."""
-    if os.path.lexists(out) and (out.is_symlink() or not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} already exists, and nothing is overwritten; give another path, or move it away first")
-    check_can_make(out)
 
 
 @dataclass(frozen=True)

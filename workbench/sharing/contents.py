@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, METRICS, WEIGHTS
+from workbench.tasks import files_of
+from workbench.util.messages import brief
 
 README = "README.md"
 REQUIRED = (CONFIG, METRICS, WEIGHTS)
@@ -18,7 +20,7 @@ MAX_BYTES_OF = {CONFIG: 2**20, README: 2**20, METRICS: 2**26}
 MAX_FILES = 10_000
 
 _CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step-(0|[1-9][0-9]{{0,11}})\.safetensors")
-_LONGEST_MESSAGE = 500
+LONGEST_MESSAGE = 500  # characters
 
 
 def allowed(name: str) -> bool:
@@ -62,15 +64,15 @@ def names_in(folder: Path) -> list[str]:
     return sorted(name for name in (*REQUIRED, *checkpoints) if allowed(name) and (folder / name).is_file())
 
 
-def refuse_file_tasks(task: object, source: object) -> None:
+def refuse_tasks_with_files(task: object, source: object) -> None:
     """Raise ValueError if a task reads files: they do not travel, and a stranger may not say what is read here.
 
     Args:
         task: its name and settings as plain data, since making it would already open the files.
         source: what the run is called.
     """
-    if isinstance(task, dict) and task.get("name") == "text":
-        raise ValueError(f"{source} learned from text files of one machine; runs of the task 'text' are not shared")
+    if isinstance(task, dict) and files_of(task):
+        raise ValueError(f"{source} learned from files of one machine, which do not travel: such a run is not shared")
 
 
 @contextmanager
@@ -89,12 +91,6 @@ def refusing(source: object, folder: Path | None = None) -> Iterator[None]:
         of_this_machine = isinstance(error, OSError) and error.errno != errno.EINVAL  # a seek to before the beginning
         if of_this_machine or isinstance(error, MemoryError):
             raise
-        said = str(error) or type(error).__name__
-        said = said if folder is None else said.replace(f"{folder}{os.sep}", "")
-        raise ValueError(plain(f"{source} is refused: {said}")) from None
-
-
-def plain(text: str) -> str:
-    """One line without control characters, which could drive a terminal, and not too long."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
+        reason = str(error) or type(error).__name__
+        reason = reason if folder is None else reason.replace(f"{folder}{os.sep}", "")
+        raise ValueError(brief(f"{source} is refused: {reason}", LONGEST_MESSAGE)) from None

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.runs import CONFIG, METRICS, Run, load_run
-from workbench.sharing.archive import export, receive, refuse_taken
-from workbench.sharing.contents import accept, allowed, plain, refusing
+from workbench.sharing.archive import export, receive
+from workbench.sharing.contents import LONGEST_MESSAGE, accept, allowed, refusing
+from workbench.util.files import check_free
+from workbench.util.messages import brief
 
 
 class SharingError(RuntimeError):
@@ -76,7 +78,7 @@ def pull(
     """
     _check_name(repo_id)
     out = Path(out)
-    refuse_taken(out)
+    check_free(out)
     client = client if client is not None else _client(token)
     with _asking(repo_id, revision):
         found = client.model_info(repo_id, revision=revision, files_metadata=True, token=token)
@@ -160,7 +162,7 @@ def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
     transport = errors.HfHubHTTPError.__bases__[0]
     if isinstance(error, transport | ConnectionError | TimeoutError | errors.LocalEntryNotFoundError):
         return "the Hub cannot be reached; is this machine online?"
-    return plain(f"the Hub's client failed with {repo_id}: {error or type(error).__name__}")
+    return brief(f"the Hub's client failed with {repo_id}: {error or type(error).__name__}", LONGEST_MESSAGE)
 
 
 def _root(error: Exception) -> Exception:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
-from workbench.sharing.contents import refuse_file_tasks
+from workbench.sharing.contents import refuse_tasks_with_files
 from workbench.util.files import parse_json, read_metadata, read_text
 
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
@@ -21,7 +21,7 @@ def verify(folder: Path) -> Run:
         ValueError: or whatever else a library says of data that is not what it should be (see `contents.refusing`).
     """
     config = parse_json(read_text(folder / CONFIG, LONGEST_CONFIG))
-    refuse_file_tasks(config.get("task") if isinstance(config, Mapping) else None, "it")
+    refuse_tasks_with_files(config.get("task") if isinstance(config, Mapping) else None, "it")
     run = load_run(folder)
     run.model()
     _check_step(folder / WEIGHTS, run.step())

@@ -21,7 +21,7 @@ from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import Text
 from workbench.util.files import check_contents
 from workbench.util.lookup import lookup
-from workbench.util.messages import one_line
+from workbench.util.messages import first_problem
 
 TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,
@@ -48,13 +48,24 @@ def make(name: str, **settings: Any) -> Task:
     try:
         return kind(**settings)
     except ValidationError as error:
-        raise ValueError(f"task {name}: {one_line(error, kind)}") from None
+        raise ValueError(f"task {name}: {first_problem(error, kind)}") from None
+
+
+def files_of(task: Mapping[str, Any]) -> list[str]:
+    """The files of this machine that a task reads; empty for a task that there is not.
+
+    Args:
+        task: its name and settings, unchecked: making the task would already open the files.
+    """
+    kind = TASKS.get(str(task.get("name")))
+    values = (task.get(setting) for setting in kind.files) if kind else ()
+    return [path for value in values for path in (value if isinstance(value, list | tuple) else [value]) if path]
 
 
 def check_files(task: Mapping[str, Any], run: Path) -> None:
-    """Refuse a task that reads files from elsewhere than beside the run it is of: a stranger may have named them.
+    """Refuse a task that reads files elsewhere than beside the run folder: a stranger may have named them.
 
-    The user's own texts elsewhere are in the folders that the environment variable `WORKBENCH_TEXTS` lists.
+    The environment variable `WORKBENCH_TEXTS` lists folders in which the user's own texts may be read too.
 
     Args:
         task: its name and settings, unchecked.
@@ -63,10 +74,11 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
     Raises:
         ValueError: naming the file.
     """
-    kind = TASKS.get(str(task.get("name")))
     beside = Path(os.path.realpath(run)).parent
     allowed = [beside, *(Path(os.path.realpath(text)) for text in os.environ.get(TEXTS, "").split(os.pathsep) if text)]
-    for path in (task[field] for field in (kind.files if kind else ()) if isinstance(task.get(field), str)):
+    for path in files_of(task):
+        if not isinstance(path, str):
+            continue  # making the task says what is wrong with it
         if not any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in allowed):
             raise ValueError(f"{task['name']} reads {path}, which is not in {beside}; allow its folder with {TEXTS}=…")
         if Path(path).is_dir():
@@ -84,6 +96,7 @@ __all__ = [
     "correct",
     "counted",
     "distinct",
+    "files_of",
     "make",
     "once_each",
     "said",

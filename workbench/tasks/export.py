@@ -16,7 +16,7 @@ from workbench import tasks
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
 from workbench.tasks.stream import in_order
-from workbench.util.files import check_can_make, new_file
+from workbench.util.files import check_free, new_file
 from workbench.util.seeds import generator
 
 SHARD = 1024
@@ -99,11 +99,9 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"data is written as {' or '.join(FORMATS)}, not {path.name!r}")
-    if path.exists():
-        raise ValueError(f"{path} already exists; give another name, or move it away first")
     if not path.parent.exists():
         raise ValueError(f"there is no folder {path.parent}")
-    check_can_make(path)
+    check_free(path, file=True)
     return _write(recipe, path, workers)
 
 

@@ -62,7 +62,7 @@ def train_seeds(
     members = [Member(one, Path(out) / f"seed-{one.seed}", processes, tensorboard) for one in configs]
     runs.check_no_run(Path(out))
     for member in members:
-        runs.check_free(member.path)
+        runs.check_place(member.path)
     with ExitStack() as held:
         for member in members:
             create(member, wanted)

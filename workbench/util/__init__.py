@@ -1,1 +1,1 @@
-"""What every room may use: files, look-ups, memory, messages for people, seeds, settings, ties, vmap."""
+"""Helpers that every room may use: files, look-up by name, memory, messages for people, seeds, settings, ties, vmap."""

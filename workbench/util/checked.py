@@ -1,4 +1,4 @@
-"""Settings that check what they are given."""
+"""The base class of all settings: pydantic models that are frozen and strict."""
 
 from __future__ import annotations
 
@@ -10,25 +10,33 @@ from pydantic_core import PydanticCustomError
 
 
 def true_is_no_number(annotation: Any, value: Any) -> Any:
-    """A value for a field of this type; pydantic would take true for 1. Raises pydantic's error for a number."""
-    given = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
-    if any(isinstance(one, bool) for one in given):
-        takes = _within(annotation)
-        if bool not in takes and takes & {int, float}:
+    """The value, unless it is true or false where the field takes numbers: pydantic would take true for 1.
+
+    Args:
+        annotation: the type of the field.
+        value: what was given for it.
+
+    Raises:
+        PydanticCustomError: with pydantic's words for what is not a number.
+    """
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
+    if any(isinstance(item, bool) for item in items):
+        accepted = _types_in(annotation)
+        if bool not in accepted and accepted & {int, float}:
             raise PydanticCustomError("no_number", "Input should be a number")
     return value
 
 
-def _within(annotation: Any) -> set[Any]:
-    """A type and all the types that it is made of."""
+def _types_in(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of: `list[int] | None` is made of int and None."""
     if get_origin(annotation) is Literal:
         return set()
     parts = get_args(annotation)
-    return set().union(*map(_within, parts)) if parts else {annotation if isinstance(annotation, type) else None}
+    return set().union(*map(_types_in, parts)) if parts else {annotation if isinstance(annotation, type) else None}
 
 
 class Checked(BaseModel):
-    """Settings as anyone may write them: frozen, and strict about names, numbers without end, and what is a number."""
+    """Settings that anyone may write: unknown names, infinite numbers, and booleans for numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

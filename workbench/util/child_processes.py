@@ -1,4 +1,4 @@
-"""Processes that this one starts: they import nothing from the current folder, and end when this one has ended."""
+"""Child processes: they import nothing from the current folder, and end when this process has ended."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import threading
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module, with `-P`: the current folder may hold a stranger's `safetensors.py`."""
+    """The command that runs a module; `-P` keeps Python from importing a stranger's `safetensors.py` beside it."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def stop_with_the_input() -> None:
-    """Have this process interrupted when its input ends: whoever holds the other end has ended, however it did."""
-    threading.Thread(target=_wait, daemon=True).start()
+    """Interrupt this process (SIGINT) when its standard input ends: then the process that started it has ended."""
+    threading.Thread(target=_interrupt_at_the_end, daemon=True).start()
 
 
-def _wait() -> None:
-    while os.read(0, 65536):  # not by sys.stdin, which a thread may not be reading when Python ends
+def _interrupt_at_the_end() -> None:
+    while os.read(0, 65536):  # not sys.stdin: Python fails at exit if a thread is reading it
         pass
     os.kill(os.getpid(), signal.SIGINT)

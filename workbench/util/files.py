@@ -1,4 +1,4 @@
-"""Files that are whole or not there, tensors in files that know when they are damaged, and files of strangers."""
+"""Files: written whole or not at all, tensors with a checksum, and safe reading of files that strangers wrote."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from safetensors.torch import load_file, save
 from workbench.util.memory import check_memory
 from workbench.util.messages import brief
 
-MOST_DIGITS = 40  # of a whole number: enough for a seed of 128 bits
+MOST_DIGITS = 40  # of an integer in JSON: enough for a seed of 128 bits
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors with a checksum of all that they and the metadata say; the file is either whole or not there."""
+    """Write tensors and metadata with a checksum of both; the file is either whole or not there."""
     path.parent.mkdir(exist_ok=True)
     metadata = {"format": "1", **metadata}
     write_atomically(path, save(dict(tensors), {**metadata, "sha256": _checksum(tensors, metadata)}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """What `save_tensors` wrote. Raises ValueError in one line if a bit of it is not as it was written."""
+    """The tensors and the metadata that `save_tensors` wrote.
+
+    Raises:
+        ValueError: in one line, if the file is missing, or if a single bit differs from what was written.
+    """
     metadata = read_metadata(path)
     check_memory(path.stat().st_size, str(path))
     with _readable(path):
@@ -43,6 +47,7 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of the metadata and of each tensor's name, type, shape and bytes."""
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -61,7 +66,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A place to write a file, which takes its name when all went well and leaves nothing behind otherwise."""
+    """A temporary path to write a file to; the file gets its name at the end, and is deleted if anything fails."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         yield partial
@@ -69,44 +74,61 @@ def new_file(path: Path) -> Iterator[Path]:
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = error.filename or str(path)  # a full disk does not say for what
+            error.filename = error.filename or str(path)  # the error of a full disk names no file
         raise
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes its name when all went well and leaves nothing behind otherwise.
+    """A temporary folder to fill; it gets its name at the end, and is deleted if anything fails.
 
-    An empty folder of that name gives way.
+    An empty folder of that name is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        yield made
-        made.chmod(0o777 & ~_umask())
+        yield folder
+        folder.chmod(0o777 & ~_umask())
         if path.exists():
             path.rmdir()
-        made.rename(path)
+        folder.rename(path)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_free(path: Path, *, file: bool = False) -> None:
+    """Raise ValueError in one line unless something new can be made at a path: nothing is ever overwritten.
+
+    Args:
+        path: where.
+        file: whether a file is to be made there; a folder that is to be made may replace an empty one.
+    """
+    if os.path.lexists(path) and (file or path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} already exists, and nothing is overwritten; give another path, or move it away first")
+    check_can_make(path)
 
 
 def check_can_make(path: Path) -> None:
-    """Raise ValueError in one line unless a file or folder can be made at a path; asked before work is done for it."""
+    """Raise ValueError in one line unless a file or folder can be made at a path.
+
+    Called before hours of work whose result is to be written there.
+    """
     if "\0" in str(path):
         raise ValueError("a path has no character of code 0; give another path")
     try:
-        path.with_name(f".{path.name}.partial__").exists()  # a name too long, also while it is made; a circle of links
-        there = next(parent for parent in (*path.parents, Path()) if os.path.lexists(parent))
-        if not there.is_dir():
-            kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
-            raise ValueError(f"{there} is {kind}, not a folder; give another path than {brief(path)}")
+        # Raises OSError if a name is too long, the temporary name of `new_file` included, or if links form a circle.
+        path.with_name(f".{path.name}.partial__").exists()
+        # The nearest folder above the path that exists is the one that must be writable.
+        parent = next(parent for parent in (*path.parents, Path()) if os.path.lexists(parent))
+        if not parent.is_dir():
+            kind = "a link that leads nowhere" if parent.is_symlink() and not parent.exists() else "a file"
+            raise ValueError(f"{parent} is {kind}, not a folder; give another path than {brief(path)}")
         if path.is_symlink() and not path.exists():
-            raise ValueError(f"{path} is a link that leads nowhere; give another path, or take it away first")
-        Path(tempfile.mkdtemp(prefix=".", dir=there)).rmdir()
+            raise ValueError(f"{path} is a link that leads nowhere; give another path, or delete the link first")
+        Path(tempfile.mkdtemp(prefix=".", dir=parent)).rmdir()
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ValueError(f"nothing can be made at {brief(path, 200)}: {why}; give another path") from None
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(f"nothing can be made at {brief(path, 200)}: {reason}; give another path") from None
 
 
 def _umask() -> int:
@@ -117,21 +139,21 @@ def _umask() -> int:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The words in a file's header. Raises ValueError in one line if the file is missing or damaged."""
+    """The metadata in the header of a safetensors file. Raises ValueError in one line if it is missing or damaged."""
     with _readable(path), safe_open(path, framework="pt") as file:
         return file.metadata() or {}
 
 
 def read_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Each tensor's type and shape, from a file's header alone. Raises ValueError as `read_metadata` does."""
+    """The dtype and shape of each tensor, read from the header alone. Raises ValueError as `read_metadata` does."""
     with _readable(path), safe_open(path, framework="pt") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (`file` is not a mapping)
         return {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Whatever safetensors says of a file that is not its own is a ValueError."""
+    """Turn every error that safetensors raises on a damaged file into a ValueError that names the file."""
     if not path.exists():
         raise ValueError(f"there is no {path}")
     if not path.is_file():
@@ -143,7 +165,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path, longest: int) -> str:
-    """A file's text. Raises ValueError if it is no file, no UTF-8, or longer than so many bytes."""
+    """The text of a file. Raises ValueError unless it is a file of UTF-8 of at most `longest` bytes."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
     if path.stat().st_size > longest:
@@ -155,43 +177,45 @@ def read_text(path: Path, longest: int) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """JSON that can mean one thing only.
+    """Parse JSON, refusing what other parsers could read differently or what would take too long.
 
     Raises:
-        ValueError: if it is not JSON (a JSONDecodeError), or if a name is there twice, a whole number is enormous, or
-            brackets are nested too deeply.
+        JSONDecodeError: if the text is not JSON.
+        ValueError: if an object has a name twice, an integer has more than `MOST_DIGITS` digits, or brackets are nested
+            too deeply.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_int=_whole)
+        return json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, whose names must differ."""
     name, times = Counter(name for name, _ in pairs).most_common(1)[0] if pairs else ("", 0)
     if times > 1:
-        raise ValueError(f"{name!r} is there twice")
+        raise ValueError(f"the name {name!r} is there twice")
     return dict(pairs)
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits is there")
+        raise ValueError(f"it holds an integer of {len(digits)} digits; at most {MOST_DIGITS} are read")
     return int(digits)
 
 
 def check_contents(folder: Path) -> None:
-    """Raise ValueError unless everything in a folder, however deep, is a file or folder, or a link that stays inside.
+    """Raise ValueError unless a folder holds only files, folders, and links that lead to something inside it.
 
-    What a stranger made can then be read and written to, and nothing outside is.
+    Reading and writing in a folder that a stranger made then never reaches anything outside it.
     """
-    inside = os.path.realpath(folder)
+    root = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             with suppress(FileNotFoundError):  # a run that trains replaces its files
                 mode = path.lstat().st_mode
                 if stat.S_ISLNK(mode):
-                    if not Path(os.path.realpath(path)).is_relative_to(inside):
-                        raise ValueError(f"{path} is a link that leads out of {folder}; put the file itself there")
+                    if not Path(os.path.realpath(path)).is_relative_to(root):
+                        raise ValueError(f"{path} is a link that leads out of {folder}; put a copy of the file there")
                 elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ValueError(f"{path} is neither a file nor a folder")

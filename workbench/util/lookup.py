@@ -1,4 +1,4 @@
-"""One way to turn a name into an object, so that every wrong name gets the same helpful answer; and no name twice."""
+"""Look-up by name with a helpful error, and names that differ from one another."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
 
 
 def tell_apart(names: Sequence[str], taken: Sequence[str] = (), number: str = "{} ({})") -> list[str]:
-    """The names in their order, those that a file system may take for an earlier one followed by a number.
+    """The names in their order, with a number after each that equals an earlier one: `a`, `a (2)`.
 
-    Alike are names that differ in their case alone. A number is never one that makes another of the names.
+    Names that differ only in upper and lower case count as equal, because some file systems take them for one. A number
+    never turns a name into another of the names.
 
     Args:
-        names: any, also several times the same.
-        taken: names that none of them may have.
-        number: how a name is numbered.
+        names: the names; several may be equal.
+        taken: names that none of the results may equal.
+        number: the format of a numbered name.
     """
-    wanted, used, found = {name.casefold() for name in names}, {name.casefold() for name in taken}, []
+    wanted, used = {name.casefold() for name in names}, {name.casefold() for name in taken}
+    results = []
     for name in names:
-        own, count = name, 1
-        while own.casefold() in used or (count > 1 and own.casefold() in wanted):
+        numbered, count = name, 1
+        while numbered.casefold() in used or (count > 1 and numbered.casefold() in wanted):
             count += 1
-            own = number.format(name, count)
-        used.add(own.casefold())
-        found.append(own)
-    return found
+            numbered = number.format(name, count)
+        used.add(numbered.casefold())
+        results.append(numbered)
+    return results
 
 
 def check_told_apart(names: Sequence[str], what: str) -> None:
-    """Raise ValueError if two are the same to a file system that does not tell upper from lower case."""
+    """Raise ValueError if two names are equal apart from upper and lower case."""
     seen: dict[str, str] = {}
     for name in names:
         if name.casefold() in seen:

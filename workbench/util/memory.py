@@ -1,4 +1,4 @@
-"""How much memory there is, asked before it is taken: a config can ask for any amount in a few characters."""
+"""How much memory this machine has, checked before it is taken: a short config can ask for any amount."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 def check_memory(needed: int, what: str) -> None:
     """Raise ValueError if something needs more bytes than this machine, or its container, has."""
     if needed > most_memory():
-        raise ValueError(f"{what} needs at least {_said(needed)} of memory; this machine has {_said(most_memory())}")
+        raise ValueError(
+            f"{what} needs at least {_gigabytes(needed)} of memory; this machine has {_gigabytes(most_memory())}"
+        )
 
 
 @cache
@@ -23,5 +25,5 @@ def most_memory() -> int:
         return machine
 
 
-def _said(size: int) -> str:
+def _gigabytes(size: int) -> str:
     return f"{-(-size // 10**9):,} GB"

@@ -1,4 +1,4 @@
-"""Error messages: one short line, without control characters that a terminal would obey."""
+"""Error messages for people: one short line, with control characters spelt out so that no terminal obeys them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-LONGEST = 800
+LONGEST = 800  # characters
 
 
 def harmless(text: str) -> str:
-    """A text whose control and invisible characters are spelt out: it moves no cursor and hides nothing."""
+    """The text with control and invisible characters spelt out, as `\\x1b`: printed, it moves no cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def brief(text: object, longest: int = LONGEST) -> str:
-    """A text as one harmless line; of one that is too long, the beginning and the end."""
+    """The text as one `harmless` line; if it is too long, its beginning and its end."""
     return _cut(harmless(_cut(" ".join(str(text).split()), longest)), longest)
 
 
@@ -29,7 +29,7 @@ def _cut(text: str, longest: int) -> str:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """For what reads files that anyone may have written: whatever is wrong with them is a ValueError of one line."""
+    """Turn errors of reading a file, whose text may quote what a stranger wrote, into a ValueError of one line."""
     try:
         yield
     except OSError as error:
@@ -38,8 +38,8 @@ def in_one_line() -> Iterator[None]:
         raise ValueError(brief(error)) from None
 
 
-def one_line(error: ValidationError, model: type[Any]) -> str:
-    """The first thing that is wrong: which field, what was got, what was expected or what exists.
+def first_problem(error: ValidationError, model: type[Any]) -> str:
+    """The first problem in a validation error: which field, what was got, and what was expected or exists.
 
     Args:
         error: what pydantic raised.
@@ -60,7 +60,7 @@ def one_line(error: ValidationError, model: type[Any]) -> str:
 
 
 def _fields(model: type[Any], parents: Iterable[str]) -> dict[str, Any]:
-    """The fields of the model that lies at a path of field names below another."""
+    """The fields of a model; with `parents`, of the model that is reached through these fields."""
     for name in parents:
         model = _fields(model, ())[name].annotation
     fields = "model_fields" if hasattr(model, "model_fields") else "__pydantic_fields__"

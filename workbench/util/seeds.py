@@ -1,4 +1,4 @@
-"""Random streams: one seed per run, one named generator per purpose."""
+"""Random generators: one seed per run, one generator per named purpose."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ def generator(seed: int, *purpose: str | int) -> torch.Generator:
 
 
 def numpy_generator(generator: torch.Generator) -> np.random.Generator:
-    """A NumPy generator whose stream is decided by the next draw of a PyTorch one."""
+    """A NumPy generator that is seeded by the next draw of a PyTorch generator."""
     return np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
 
 
 @contextmanager
 def global_draws(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """What PyTorch draws here without a generator (dropout, modules being made) follows a seed alone.
+    """Within this context, PyTorch's global generators follow a seed; afterwards their states are as before.
 
-    PyTorch's own generators are afterwards as they were, so that nothing else is moved by it, nor moves it: whatever
-    else draws from them, as a DataLoader does when it is made, has no part in what is drawn here.
+    Dropout and the initialisation of modules draw from them. Other code draws from them too, as a DataLoader does when
+    it is made; that can then neither change what is drawn here nor be changed by it.
 
     Args:
-        seed: decides all that is drawn.
-        device: where else than on the CPU something is drawn.
+        seed: the seed of everything that is drawn.
+        device: a device besides the CPU on which something is drawn.
     """
-    own = _own_generators(device)
-    before = [generator.get_state() for generator in own]
+    generators = _global_generators(device)
+    before = [generator.get_state() for generator in generators]
     try:
-        for generator in own:
+        for generator in generators:
             generator.manual_seed(seed)
         yield
     finally:
-        for generator, state in zip(own, before, strict=True):
+        for generator, state in zip(generators, before, strict=True):
             generator.set_state(state)
 
 
-def _own_generators(device: torch.device | None) -> list[torch.Generator]:
-    """PyTorch's own generators: the CPU's, and that of another device."""
+def _global_generators(device: torch.device | None) -> list[torch.Generator]:
+    """PyTorch's global generators: the CPU's, and that of another device."""
     if device is None or device.type == "cpu":
         return [torch.default_generator]
     if device.type == "mps":

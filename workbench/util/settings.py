@@ -16,17 +16,21 @@ def value_of(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it is written in names, tables and conditions."""
+    """A value as names of runs, tables and conditions show it: strings as they are, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Where a dotted name's value goes: the mapping that holds it, made if need be, and its last part.
+    """The mapping in which the value of a dotted name goes, and the last part of the name.
 
-    A variant's name on the way there stands for its settings.
+    Missing mappings on the way are made. Where a variant's name is on the way, it becomes that variant's settings.
+
+    Args:
+        nested: nested settings, which are changed.
+        name: such as `model.attention.gamma`.
 
     Raises:
-        ValueError: if another value is in the way.
+        ValueError: if a part of the name has a value that is not a mapping.
     """
     *parents, last = name.split(".")
     for parent in parents:
@@ -39,17 +43,28 @@ def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"task": {"n": 8}}` as `("task.n", 8)`. Something with its defaults alone is there as True.
-
-    Of attention it is `model.attention.NAME` where all layers are the same, else `model.attention.0.NAME` and so on.
-    """
+    """`{"task": {"n": 8}}` as `("task.n", 8)`. An empty mapping is a value: something with its default settings."""
     for name, value in settings.items():
-        if name == "attention" and isinstance(value, list | tuple) and value:
-            same = all(layer == value[0] for layer in value)
-            value = value[0] if same else {str(number): layer for number, layer in enumerate(value)}
-        if isinstance(value, Mapping):
-            if prefix == "objectives." and not value:
-                yield f"{prefix}{name}", True
+        if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", tuple(value) if isinstance(value, list) else value
+            yield f"{prefix}{name}", value
+
+
+def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The settings of a run's config under their dotted names, as tables and comparisons show them.
+
+    An objective with default settings is `("objectives.NAME", True)`. Attention is `model.attention.SETTING` where all
+    layers have the same, else `model.attention.0.SETTING` and so on.
+    """
+    model = config.get("model")
+    layers = model.get("attention") if isinstance(model, Mapping) else None
+    if isinstance(model, Mapping) and isinstance(layers, list | tuple) and layers:
+        same = all(layer == layers[0] for layer in layers)
+        attention = layers[0] if same else {str(number): layer for number, layer in enumerate(layers)}
+        config = {**config, "model": {**model, "attention": attention}}
+    for name, value in flat(config):
+        if not isinstance(value, Mapping):
+            yield name, tuple(value) if isinstance(value, list) else value
+        elif name.rpartition(".")[0] == "objectives":
+            yield name, True

@@ -1,4 +1,4 @@
-"""What `torch.func.vmap` asks of code that it runs."""
+"""Support for `torch.func.vmap`, with which several seeds train as one stack."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from torch import Tensor
 
 
 def under_vmap(x: Tensor) -> bool:
-    """Whether a tensor is in the hands of `torch.func` (`vmap`, `grad`), where its values may not be asked for."""
+    """Whether a tensor is wrapped by `torch.func` (`vmap`, `grad`), where code may not branch on its values."""
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def folded(
     function: Any, info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Apply an autograd Function under vmap where its tensors' first axis holds things that never meet.
+    """Apply an autograd Function under vmap by folding the axis of vmap into the first axis of its tensors.
 
-    The axis of vmap is folded into that first axis, and the results, a tuple of tensors, are taken apart again.
+    That is right only where the entries along the first axis are computed independently of each other, as the examples
+    of a batch are. The results, a tuple of tensors, are unfolded again.
 
     Args:
-        function: the Function; its last argument is no tensor, the others are tensors or None.
-        info, in_dims, args: what PyTorch gives a Function's `vmap`.
+        function: the Function; its last argument is not a tensor, the others are tensors or None.
+        info, in_dims, args: what PyTorch passes to the `vmap` method of a Function.
     """
     *tensors, last = args
     size = info.batch_size

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 from workbench.runs import parse_config
-from workbench.training.sweeps.attempt import REPORTED, attempt, in_one_line
+from workbench.training.sweeps.attempt import REPORTED, attempt
 from workbench.util.child_processes import stop_with_the_input
+from workbench.util.messages import brief
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     try:
         attempt(parse_config(json.loads(line)), Path(sys.argv[1]))
     except REPORTED as error:
-        sys.exit(in_one_line(error))
+        sys.exit(brief(error))
     except KeyboardInterrupt:
         pass  # stopped before the first step
 

@@ -35,10 +35,6 @@ def attempt(config: RunConfig, folder: Path) -> None:
         train(config, folder, progress=False)
 
 
-def in_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
 @dataclass(frozen=True)
 class Ended:
     """An attempt's end.

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.runs import load_run, parse_config, states
-from workbench.training.sweeps.attempt import REPORTED, Ended, attempt, in_one_line
+from workbench.training.sweeps.attempt import REPORTED, Ended, attempt
 from workbench.training.sweeps.jobs import Job
 from workbench.util.files import new_folder
+from workbench.util.messages import brief
 
 Files = dict[str, bytes]
 SECONDS_TO_ANSWER = 10.0
@@ -48,7 +49,7 @@ class Cluster:
                     ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise ValueError(
-                    f"there is no Ray cluster to be used at {address!r}: {in_one_line(error)}; `ray start --head` "
+                    f"there is no Ray cluster to be used at {address!r}: {brief(error)}; `ray start --head` "
                     f'starts one, and "local" needs none'
                 ) from None
         self.task = ray.remote(attempt_elsewhere)
@@ -76,11 +77,11 @@ class Cluster:
             if files:
                 _receive(files, job)
         except self.ray.exceptions.RayTaskError as failure:
-            return Ended(job, in_one_line(failure.cause))
+            return Ended(job, brief(failure.cause))
         except self.ray.exceptions.RayError as failure:
-            return Ended(job, f"{type(failure).__name__}: {in_one_line(failure).split('. ')[0]}", lost=True)
+            return Ended(job, f"{type(failure).__name__}: {brief(failure).split('. ')[0]}", lost=True)
         except ValueError as damage:
-            return Ended(job, in_one_line(damage))
+            return Ended(job, brief(damage))
         return Ended(job, error)
 
     def stop(self) -> None:
@@ -119,7 +120,7 @@ def attempt_elsewhere(config: str, home: str, files: Files) -> tuple[Files, str 
         try:
             attempt(parse_config(json.loads(config)), folder)
         except REPORTED as problem:
-            error = in_one_line(problem).replace(str(folder), home)
+            error = brief(problem).replace(str(folder), home)
         return to_bytes(folder), error
 
 

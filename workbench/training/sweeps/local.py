@@ -14,6 +14,7 @@ from typing import IO
 from workbench.training.sweeps.attempt import Ended
 from workbench.training.sweeps.jobs import Job
 from workbench.util.child_processes import python
+from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 0.05
 
@@ -84,7 +85,7 @@ def _end(job: Job, process: subprocess.Popen[bytes], said: IO[bytes]) -> Ended:
         lines = said.read().decode(errors="replace").split("\n")
     if code >= 0:
         last = next((line for line in reversed(lines) if line.strip()), f"its process ended with exit code {code}")
-        return Ended(job, " ".join(last.split()) if code else None)
+        return Ended(job, brief(last) if code else None)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # processes that drew its batches would keep the run folder locked
     return Ended(job, f"its process was killed by {signal.Signals(-code).name}", lost=True)

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config
-from workbench.util.messages import one_line
-from workbench.util.settings import as_text, place
+from workbench.util.messages import first_problem
+from workbench.util.settings import as_text, flat, place
 
 LONGEST_NAME = 100
 
@@ -37,7 +37,7 @@ class Part(BaseModel):
         if not isinstance(value, Mapping):
             return value
         grid: dict[str, list[Any]] = {}
-        for name, values in _flat(value):
+        for name, values in flat(value):
             if not isinstance(values, list) or not values:
                 raise ValueError(f"grid.{name} is a list of values, such as [0, 1, 2], not {values!r}")
             if name in grid:
@@ -132,7 +132,7 @@ def _checked(kind: type[P], data: Mapping[str, Any], where: str = "") -> P:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise ValueError(where + one_line(error, kind)) from None
+        raise ValueError(where + first_problem(error, kind)) from None
 
 
 def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
@@ -144,19 +144,10 @@ def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
         choice = dict(zip(grid, values, strict=True))
         name = _name(variant.name, choice)
         try:
-            overrides = _nested([*_flat(file.settings), *_flat(variant.settings), *choice.items()])
+            overrides = _nested([*flat(file.settings), *flat(variant.settings), *choice.items()])
             yield Planned(name, variant.name, choice, preset_config(preset, overrides))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-
-
-def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"task": {"n": 8}}` as `("task.n", 8)`. An empty mapping is a value: it asks for something with its defaults."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""`workbench data`: print or write a task's sequences."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.cli.fields import parse_condition, parse_fields
+from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers
+from workbench.cli.output import say
+from workbench.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    from workbench.tasks.export import Recipe
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="print or write a task's sequences",
+        description="Print a task's sequences as people read them, or write them to a .parquet or .jsonl file; given "
+        "such a file, print what is in it. Every setting of the task can be given: --q 9 --hints successor …; "
+        "`workbench list tasks` shows them all.",
+        usage="TASK|FILE [--count N] [--split train|test] [--out FILE] [--SETTING VALUE …]",
+        takes_fields=True,
+    )
+    parser.add_argument("task", metavar="TASK|FILE", help="a task's name, or a file that this command wrote")
+    parser.add_argument("--count", type=int, default=3, help="how many sequences (default: 3)")
+    add_seed(parser, "their seed")
+    parser.add_argument("--split", choices=("train", "test"), help="one side of the task's split (default: both)")
+    parser.add_argument("--head", default="main", help="main, or a hint that the task has (default: main)")
+    add_where(parser, "NAME=VALUE", "narrow the draw: length=16")
+    add_out(parser, "write them there instead of printing", metavar="FILE")
+    add_workers(parser, "processes that draw; the file is the same for any number", 0)
+    add_quiet(parser)
+
+
+def run(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.tasks import export, make
+
+    if options.count < 1:
+        raise ValueError(f"count must be at least 1, not {options.count}")
+    if Path(options.task).suffix in export.FORMATS:
+        if fields:
+            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+        task, batches = export.read(options.task)
+        batch = next(batches)
+    else:
+        task = make(options.task, **parse_fields(fields))
+        condition = dict(parse_condition(text) for text in options.where)
+        recipe = export.Recipe(task, options.count, options.seed, options.split, options.head, condition)
+        if options.out is not None:
+            _write(recipe, options)
+            return
+        batch = recipe.shard(0)
+    for index in range(min(options.count, len(batch))):
+        say(f"{index + 1}\n{export.show(task, batch, index)}\n")
+
+
+def _write(recipe: Recipe, options: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from workbench.tasks.export import write
+
+    counts = write(recipe, options.out, workers=options.workers)
+    with Progress(console=Console(stderr=True), disable=options.quiet) as progress:
+        writing = progress.add_task(f"writing {options.out}", total=options.count)
+        for written in counts:
+            progress.update(writing, completed=written)
+    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")

@@ -1,0 +1,159 @@
+"""`workbench list`: say what exists."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from workbench.cli.output import say
+from workbench.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(commands, name, run, summary="say what exists")
+    parser.add_argument("what", nargs="?", choices=tuple(LISTED), help="what to list; without it, what there is")
+
+
+def run(options: argparse.Namespace, fields: list[str]) -> None:
+    if options.what is None:
+        width = max(map(len, LISTED))
+        say("\n".join(f"workbench list {what:{width}}  {summary}" for what, (summary, _) in LISTED.items()))
+        return
+    _, describe = LISTED[options.what]
+    say(describe())
+
+
+def _presets() -> str:
+    from workbench.training import PRESETS, preset_config
+
+    lines = []
+    for name in PRESETS:
+        config = preset_config(name, {})
+        task = ", ".join(f"{key}={value}" for key, value in PRESETS[name]["task"].items() if key != "name")
+        layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
+        shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
+        losses = " + ".join(config.objectives)
+        lines.append(f"{name:21} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+    return "\n".join(lines)
+
+
+def _fields() -> str:
+    from workbench.models import DecoderConfig
+    from workbench.runs import RunConfig
+
+    listed_elsewhere = {"format", "preset", "task", "model", "objectives"}
+    of_run = [
+        _setting(f"--{name}", field) for name, field in RunConfig.model_fields.items() if name not in listed_elsewhere
+    ]
+    decided_by_task = {"d_vocab", "heads"}
+    of_model = []
+    for field in dataclasses.fields(DecoderConfig):
+        if field.name not in decided_by_task:
+            description = getattr(field.default, "description", None)
+            of_model.append(f"  --model.{field.name}" + (f" — {description}" if description else ""))
+    of_parts = [
+        "  --task.SETTING — see `workbench list tasks`",
+        "  --model.attention.SETTING — see `workbench list variants`",
+        "  --objectives.NAME.SETTING — see `workbench list objectives`",
+    ]
+    return "\n".join([*of_run, *of_model, *of_parts])
+
+
+def _tasks() -> str:
+    from workbench.tasks import TASKS
+
+    return _paragraphs((name, task.summary, task) for name, task in TASKS.items())
+
+
+def _variants() -> str:
+    from workbench.models.attention import ATTENTION
+
+    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in ATTENTION.items())
+
+
+def _objectives() -> str:
+    from workbench.objectives import OBJECTIVES
+
+    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in OBJECTIVES.items())
+
+
+def _compiled() -> str:
+    from workbench.runs.compiled import COMPILED
+
+    return _paragraphs((name, _first_line(kind), kind) for name, kind in COMPILED.items())
+
+
+def _instruments() -> str:
+    from workbench.instruments import INSTRUMENTS
+
+    return "\n".join(_measured(name, instrument, instrument.measure) for name, instrument in INSTRUMENTS.items())
+
+
+def _mechanisms() -> str:
+    from workbench.mechanisms import MECHANISMS
+
+    return "\n".join(_measured(name, claim, claim.score) for name, claim in MECHANISMS.items())
+
+
+def _probes() -> str:
+    from workbench.probes import PRESETS
+
+    return "\n".join(
+        f"{name:17} {', '.join(preset.tasks) or 'any task'}: {preset.question}" for name, preset in PRESETS.items()
+    )
+
+
+def _measured(name: str, module: Any, function: Callable[..., Any]) -> str:
+    """An instrument or mechanism with its settings: the keyword-only arguments of its function that are plain data."""
+    keywords = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+    settings = [p for p in keywords if not callable(p.default)]
+    return "\n".join([f"{name}: {_first_line(module)}", *(f"  {p.name} = {p.default}" for p in settings)])
+
+
+def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
+    lines = []
+    for name, summary, settings in entries:
+        lines.append(f"{name}: {summary}")
+        lines += [_setting(setting, field) for setting, field in settings.model_fields.items()]
+    return "\n".join(lines)
+
+
+def _setting(name: str, field: FieldInfo) -> str:
+    """`--batch_size = 64 — what it is; one of …`."""
+    default = "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True))}"
+    choices = ", ".join(map(str, _choices(field.annotation)))
+    description = "; ".join(part for part in (field.description, choices and f"one of {choices}") if part)
+    return f"  {name}{default}" + (f" — {description}" if description else "")
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """The values that a `Literal` allows, however deep in the annotation it is."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [choice for part in get_args(annotation) for choice in _choices(part)]
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().splitlines()[0]
+
+
+LISTED: dict[str, tuple[str, Callable[[], str]]] = {
+    "presets": ("models with their tasks, ready to train", _presets),
+    "fields": ("every setting of a training run", _fields),
+    "tasks": ("what can be learned, with its settings", _tasks),
+    "variants": ("kinds of attention, with their settings", _variants),
+    "objectives": ("terms of the loss, with their settings", _objectives),
+    "compiled": ("models whose weights are worked out, not learned", _compiled),
+    "instruments": ("what can be measured, with its settings", _instruments),
+    "mechanisms": ("claims about how a task is solved, with their settings", _mechanisms),
+    "probes": ("what can be asked of a residual", _probes),
+}
+"""What can be listed -> what that is in a line, and the text that lists it."""

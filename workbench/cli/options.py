@@ -1,0 +1,60 @@
+"""Options that several commands have, each defined once."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+
+
+def add_run(parser: ArgumentParser, text: str = "the run folder") -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help=text)
+
+
+def add_runs(parser: ArgumentParser, text: str = "run folders, or folders of runs") -> None:
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=text)
+
+
+def add_out(parser: ArgumentParser, text: str, *, metavar: str = "DIR", required: bool = False) -> None:
+    parser.add_argument("--out", type=Path, required=required, metavar=metavar, help=text)
+
+
+def add_new_run(parser: ArgumentParser) -> None:
+    add_out(parser, "the run folder to make", required=True)
+
+
+def add_root(parser: ArgumentParser) -> None:
+    parser.add_argument("--root", type=Path, default=Path("runs"), help="folder that holds run folders (default: runs)")
+
+
+def check_root(root: Path) -> None:
+    """Raise ValueError if the folder of `--root` does not exist."""
+    if not root.is_dir():
+        raise ValueError(f"there is no folder {root}; give the folder that holds your runs with --root")
+
+
+def add_repository(parser: ArgumentParser, text: str = "OWNER/NAME") -> None:
+    parser.add_argument("repo", metavar="REPO", help=text)
+
+
+def add_count(parser: ArgumentParser, text: str, default: int | None = None) -> None:
+    parser.add_argument("--n", type=int, default=default, help=text)
+
+
+def add_seed(parser: ArgumentParser, text: str) -> None:
+    parser.add_argument("--seed", type=int, default=0, help=f"{text} (default: 0)")
+
+
+def add_where(parser: ArgumentParser, metavar: str, text: str) -> None:
+    parser.add_argument("--where", action="append", default=[], metavar=metavar, help=text)
+
+
+def add_workers(parser: ArgumentParser, text: str, default: int | None = None) -> None:
+    parser.add_argument("--workers", type=int, default=default, metavar="N", help=text)
+
+
+def add_quiet(parser: ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_tensorboard(parser: ArgumentParser) -> None:
+    parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")

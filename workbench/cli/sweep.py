@@ -1,0 +1,48 @@
+"""`workbench sweep`: train every run of a sweep file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from workbench.cli.options import add_out, add_quiet, add_workers
+from workbench.cli.output import FAILED, INTERRUPTED, complain, say
+from workbench.cli.parser import Commands, add_command
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="train every run of a sweep file",
+        description="Train every combination that a sweep file asks for, beside a table of the results. Runs that are "
+        "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. "
+        "docs/training.md shows a file.",
+    )
+    parser.add_argument("file", type=Path, metavar="SWEEP.toml", help="variants, settings and a grid")
+    add_out(parser, "folder for runs and results (default: sweeps/SWEEP)")
+    add_workers(parser, "runs that train at a time (default: one a core)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    parser.add_argument("--dry-run", action="store_true", help="say what there is to train, and train nothing")
+    add_quiet(parser)
+
+
+def run(options: argparse.Namespace, _: list[str]) -> int:
+    from workbench.training.sweeps import output_folder, preview, sweep
+
+    out = output_folder(options.file, options.out)
+    if options.dry_run:
+        for planned in preview(options.file, out).itertuples():
+            say(f"{planned.status:10}  step {planned.step}/{planned.steps}  {out / planned.run}")
+        return 0
+    results = sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
+    finished, failed = (results[results["status"] == status] for status in ("finished", "failed"))
+    say(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
+    if len(finished) + len(failed) < len(results):
+        say(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
+        return INTERRUPTED
+    if len(failed):
+        names = ", ".join(failed["run"])
+        return complain(f"failed: {names}; the results say why, and the same command tries again", FAILED)
+    return 0

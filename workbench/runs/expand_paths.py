@@ -1,0 +1,31 @@
+"""The run folders that paths on a command line mean: each path itself, or the runs in it if it is a folder of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench.runs.folder import CONFIG, scan_runs
+
+
+def run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
+    """The run folders that paths mean, in order, and a line for each path that is passed over.
+
+    A folder that is not a run stands for the runs directly in it; those that cannot be opened are passed over. Other
+    files beside a named run are passed over too, such as a sweep's table where `sweeps/x/*` was typed. Any other path
+    is kept, so that `load_run` says what is wrong with it.
+    """
+    named = [Path(path) for path in paths]
+    parents_of_runs = {path.parent for path in named if (path / CONFIG).is_file()}
+    folders: list[Path] = []
+    passed_over: list[str] = []
+    for path in named:
+        runs, problems = ([], []) if (path / CONFIG).is_file() or not path.is_dir() else scan_runs(path)
+        if runs:
+            folders += [run.path for run in runs]
+            passed_over += [f"passed over, as it cannot be read: {problem}" for problem in problems]
+        elif path.exists() and path.parent in parents_of_runs and not (path / CONFIG).exists():
+            passed_over.append(f"passed over, as it is no run folder: {path}")
+        else:
+            folders.append(path)
+    return folders, passed_over
