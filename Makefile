@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow lint bench coverage explore screenshots notebooks lab clean
+.PHONY: demo test test-slow lint docs tutorial pictures bench coverage explore screenshots notebooks lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -25,12 +25,24 @@ lint: .venv/installed
 test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
 
+# The site of the documentation, in site/; a warning, such as a link that leads nowhere, is a failure.
+docs: .venv/docs
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The output of every command of the tutorial anew: three minutes.
+tutorial: .venv/installed
+	$(BIN)/python -m tests.docs.tutorial --write
+
+# The pictures of docs/pictures, from runs made for them: two minutes.
+pictures: .venv/installed
+	$(BIN)/python -m tests.docs.pictures --root demo/pictures --out docs/pictures
+
 bench: .venv/installed
 	for name in tasks attention seq_vcr entropy capture training explorer probes; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
-# The table in docs/inspecting.md of how often each interval holds the truth: two minutes.
+# The table in docs/concepts/controls.md of how often each interval holds the truth: two minutes.
 coverage: .venv/installed
 	$(BIN)/python -m tests.measurement.coverage --write
 
@@ -55,7 +67,7 @@ lab: .venv/installed
 	$(BIN)/jupyter lab notebooks
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo site .pytest_cache .mypy_cache .ruff_cache
 
 # torch comes first and alone: the constraint keeps the CPU build that later requirements then accept as it is.
 .venv/installed: pyproject.toml constraints.txt
@@ -63,4 +75,8 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv/docs: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@

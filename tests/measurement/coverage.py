@@ -1,4 +1,4 @@
-"""How often each kind of interval holds the truth, by simulation: the table in docs/inspecting.md.
+"""How often each kind of interval holds the truth, by simulation: the table in docs/concepts/controls.md.
 
 `python -m tests.measurement.coverage --write` (or `make coverage`) makes it anew in two minutes; the slow tests hold
 the same numbers against what is promised.
@@ -17,7 +17,7 @@ import numpy as np
 from workbench.measurement import intervals as statistics
 from workbench.measurement.measurement import interval
 
-DOCS = Path(__file__).parents[2] / "docs" / "inspecting.md"
+DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "controls.md"
 BEGIN, END = "<!-- coverage: begin -->\n", "<!-- coverage: end -->\n"
 SIZES = (2, 3, 5, 10, 30, 64, 256)
 ROWS = 4000  # samples of each kind: two standard errors are 0.7 points

@@ -1,0 +1,117 @@
+"""Every block of code in the README and the docs runs, or is checked by the command line's own parser."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name
+from workbench import cli
+from workbench.cli import make_parser, parse_fields
+from workbench.instruments import INSTRUMENTS
+from workbench.measurement.controls import CONTROLS
+from workbench.mechanisms import MECHANISMS
+from workbench.models.attention import ATTENTION
+from workbench.objectives import OBJECTIVES
+from workbench.probes import PRESETS as QUESTIONS
+from workbench.tasks import TASKS
+from workbench.training import PRESETS, preset_config
+
+CHEAP = ("data", "list", "compile", "export", "import", "runs")  # commands that take no more than a moment
+MOST_SKIPPED, MOST_PARSED = 2, 12
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
+WITH_COMMANDS = [page for page in PAGES if any(block.commands for block in blocks(page) if block.language == "bash")]
+
+
+@pytest.fixture(autouse=True)
+def parts_as_they_were() -> Iterator[None]:
+    """A page may register a part of its own; it is gone after the page."""
+    tables = (TASKS, ATTENTION, OBJECTIVES, INSTRUMENTS, MECHANISMS, CONTROLS)
+    copies = [patch.dict(table) for table in tables]
+    for copy in copies:
+        copy.start()
+    yield
+    for copy in copies:
+        copy.stop()
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+def test_python_blocks_of_a_page_run_in_order(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = ModuleType("documentation_page")
+    monkeypatch.setitem(sys.modules, namespace.__name__, namespace)
+    for block in blocks(page):
+        if block.title is not None:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+            monkeypatch.delitem(sys.modules, Path(block.title).stem, raising=False)
+        elif block.language == "python" and block.marker is None:
+            # Lines are counted as in the page, so that a traceback leads there.
+            exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), vars(namespace))
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
+def test_commands_of_a_page_exist_with_their_options_and_cheap_ones_run(page: Path, folder: Path) -> None:
+    for block in blocks(page):
+        if block.title is not None:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+        for command in block.commands if block.language == "bash" else ():
+            where = f"{name(page)}:{block.line}: workbench {' '.join(command)}"
+            check(command, where)
+            if block.marker is None and (command[0] in CHEAP or "--dry-run" in command) and "--delete" not in command:
+                if "--out" in command:  # the page makes what other pages start from
+                    shutil.rmtree(folder / command[command.index("--out") + 1], ignore_errors=True)
+                assert cli.main(command) == 0, where
+
+
+def check(command: list[str], where: str) -> None:
+    """Whether the parser knows the command, and the command the names and fields that it is given."""
+    try:
+        options, rest = make_parser().parse_known_args(command)
+    except (ValueError, SystemExit) as error:
+        pytest.fail(f"{where}: {error}")
+    fields = parse_fields(rest)
+    if options.name == "train":
+        preset_config(options.preset, fields)
+    elif options.name == "inspect":
+        assert {*options.only} <= {*INSTRUMENTS, *MECHANISMS}, where
+        for measure, settings in fields.items():
+            part = INSTRUMENTS[measure].measure if measure in INSTRUMENTS else MECHANISMS[measure].score
+            assert {*settings} <= {*inspect.signature(part).parameters}, where
+    elif options.name == "probe":
+        assert options.preset in QUESTIONS, where
+    elif options.name in ("data", "compile"):
+        pass  # run, and so checked
+    else:
+        assert not rest, f"{where}: there is no option {rest}"
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    marked: dict[str, list[Block]] = {"skip": [], "parse": []}
+    for block in BLOCKS:
+        if block.marker:
+            marked[block.marker].append(block)
+            assert block.reason and len(block.reason) > 10, f"{name(block.page)}:{block.line}"
+    assert len(marked["skip"]) <= MOST_SKIPPED and len(marked["parse"]) <= MOST_PARSED
+    assert all(block.language == "python" for block in marked["skip"])
+    assert all(block.language == "bash" for block in marked["parse"])
+
+
+def test_every_block_says_its_language() -> None:
+    """A block without one would be tested by nobody."""
+    for page in PAGES:
+        fences = [line.strip() for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("```")]
+        assert all(len(opening) > 3 for opening in fences[::2]), name(page)
+
+
+def test_presets_and_links_of_the_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for link in {part.split(")")[0].split("#")[0] for part in text.split("](")[1:]}:
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+    assert "chain-chacal" in PRESETS
