@@ -241,7 +241,8 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
 
 def _controls(run: str, controls: Runs) -> list[tuple[str, Measurement]]:
     """A run's controls, in words."""
-    return [(CONTROLS[name].words, m) for name, m in own_controls(run, controls).items()]
+    own = own_controls(run, controls).items()  # named by their words, or by their names
+    return [(CONTROLS[name].words if name in CONTROLS else name, m) for name, m in own]
 
 
 def _with_controls(run: str, m: Measurement, controls: Runs) -> list[tuple[str, Measurement]]:
