@@ -217,7 +217,7 @@ import numpy as np
 import torch
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.attention_graph import needs, pattern, unit_rows
+from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "measure", "needs", "why_not"]
@@ -256,7 +256,7 @@ def measure(capture: Capture, *, scored: bool = False) -> Measurement:
         caption="Mean number of positions between a query and what it attends to, whatever is read there.",
     )
 '''
-print(Path("workbench/instruments/attention_distance.py").write_text(source, encoding="utf-8"), "characters")
+print(Path("workbench/instruments/attention/attention_distance.py").write_text(source, encoding="utf-8"), "characters")
 
 # %% [markdown]
 # ## Three entries
@@ -281,7 +281,7 @@ edits = [
         '    "tempered_chacal": TemperedChacalAttention,',
         '    "recency": RecencyAttention,',
     ),
-    ("workbench/instruments/__init__.py", "    anisotropy,", "    attention_distance,"),
+    ("workbench/instruments/__init__.py", "from workbench.instruments.attention import (", "    attention_distance,"),
     (
         "workbench/instruments/__init__.py",
         '    "head_roles": head_roles,',

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from workbench.interventions import Hooks, put_rows
 from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
 from workbench.probes.subspace import Subspace
@@ -191,18 +192,13 @@ def run(model: TransformerBridge, batch: Batch, puts: Sequence[Put]) -> Float[Te
     """The logits, with other vectors at some rows."""
     parts = []
     for start in range(0, len(batch), AT_ONCE):
-        hooks = [(point, partial(_put, *_within(start, *rest))) for point, *rest in puts]
+        hooks: Hooks = [(point, partial(put_rows, **_within(start, *rest))) for point, *rest in puts]
         with model.hooks(fwd_hooks=hooks):
             parts.append(model(batch.tokens[start : start + AT_ONCE]))
     return torch.cat(parts)
 
 
-def _within(start: int, example: Tensor, position: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _within(start: int, example: Tensor, position: Tensor, values: Tensor) -> dict[str, Tensor]:
+    """The rows of one part of the batch, as `put_rows` takes them."""
     own = (example >= start) & (example < start + AT_ONCE)
-    return example[own] - start, position[own], values[own]
-
-
-def _put(example: Tensor, position: Tensor, values: Tensor, activation: Tensor, hook: Any) -> Tensor:
-    edited = activation.flatten(2).clone()
-    edited[example, position] = values.to(edited)
-    return edited.view_as(activation)
+    return {"example": example[own] - start, "position": position[own], "values": values[own]}

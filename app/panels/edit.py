@@ -26,7 +26,7 @@ from workbench.app.state import Look, plain
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Edited, Exchange, Patch, RemoveHead, RemoveWrite
-from workbench.interventions.one_input import INSTEAD
+from workbench.interventions.ablation import INSTEAD
 from workbench.mechanisms import suggestions
 
 KINDS: dict[str, tuple[str, type[Any]]] = {

@@ -108,12 +108,9 @@ def find(
         f"A = attention_graph.pattern(seen, {layer})[0, {head}]",
         f"paths = within_layer(A, {query}, {key}, most={most}, gamma={gamma})",
     ]
-    if attention.gamma is not None:
-        note = f"each further step weighs γ = {gamma:g}"
-    elif attention.takes_one_step:
-        note = "the layer itself takes one step only"
-    else:
-        note = "every step weighs alike here; how much paths of how many steps weigh in this layer is its variant's own"
+    note = f"the layer {attention.how_it_reads}"
+    if attention.gamma is None:
+        note = f"every step weighs alike here; {note}"
     return found, lines, f"Strongest paths of layer {layer}, head {head}: {model}", note
 
 

@@ -19,6 +19,7 @@ from workbench.app.state import Look, Opened, current, plain
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.measurement import Measurement
+from workbench.models.attention import Attention
 
 GAMMA = 0.9  # where the layer has none of its own
 GOLD = "attention_graph.gold_edges(seen, 0)"
@@ -54,10 +55,10 @@ def hops(look: Look) -> None:
                 f"figure = figures.hop_matrices(matrices, {'None' if deep is None else 'deep'}, gold, start={start})",
                 imports=(FIGURES, "from workbench.instruments import attention_graph, rollout"),
             ),
-            "The pattern A says what a query reads in one step, A² in two, and so on; a standard layer applies A "
-            "alone, ChaCAL all of them at once. The rollout follows attention through every layer of the other model "
-            "and its residual stream; that heads count alike and half of each layer comes from the residual is "
-            "assumed. None of these says what is read at a key, nor that the model needs it.",
+            "The pattern A says what a query reads in one step, A² in two, and so on; this layer "
+            f"{look.opened.subject.attention[layer].how_it_reads}. The rollout follows attention through every layer "
+            "of the other model and its residual stream; that heads count alike and half of each layer comes from the "
+            "residual is assumed. None of these says what is read at a key, nor that the model needs it.",
         )
     another_gamma(look, (layer, head), start)
     if gold:
@@ -110,7 +111,7 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
                 f"figure = figures.side_by_side(parts, gold, title={title!r}, start={start})",
                 imports=(FIGURES, "from workbench.instruments.attention import attention_graph, resolvent"),
             ),
-            what_it_says(own, one_step=attention.takes_one_step),
+            another_gamma_in_words(attention),
         )
     if len(seen.truth.edges):
         mass_at_gamma(look, place, gammas)
@@ -124,11 +125,11 @@ def compared(gamma: float, own: float | None) -> dict[str, float | None]:
     return found if own == gamma or not gamma else {**found, f"γ = {gamma:g}": gamma}
 
 
-def what_it_says(own: float | None, *, one_step: bool) -> str:
-    itself = "reads the pattern alone" if one_step else "reads it in a way of its own"
-    whose = f"what ChaCAL would read through this layer's pattern; the layer itself {itself}"
-    if own is not None:
-        whose = f"what the layer would read through the same pattern; it was trained with γ = {own:g}"
+def another_gamma_in_words(attention: Attention) -> str:
+    """The caption: whose resolvent is shown, beside what the layer itself does."""
+    whose = f"what ChaCAL would read through this layer's pattern; the layer itself {attention.how_it_reads}"
+    if attention.gamma is not None:
+        whose = f"what the layer would read through the same pattern; it was trained with γ = {attention.gamma:g}"
     return f"The resolvent at another γ is {whose}. The pattern, learnt without that γ, would not stay what it is."
 
 

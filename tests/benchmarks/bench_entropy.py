@@ -99,7 +99,7 @@ def stream() -> Table:
     table = Table("entropy-stream", "vectors", "at once", "streamed", "memory at once", "memory streamed", "apart")
     setup = (
         "from workbench.instruments import matrix_entropy\n"
-        "from workbench.instruments.residual.stream import EntropyStream\n"
+        "from workbench.instruments.residual.entropy_stream import EntropyStream\n"
     )
     for n in (10_000, 100_000, 400_000):
         z = torch.randn(n, 256, generator=generator(0))

@@ -21,15 +21,13 @@ from workbench.measurement.intervals import (
     apart,
     bootstrap,
     bounded,
-    holm,
     redrawn,
-    relabelled,
     share_interval,
-    sign_flip,
     student,
     welch,
 )
 from workbench.measurement.measurement import interval
+from workbench.measurement.p_values import holm, relabelled, sign_flip
 
 
 def measured(values: np.ndarray, units: str = "share", model: str = "m") -> Measurement:

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from workbench.measurement import Measurement
-from workbench.measurement.measurement import interval, possible
+from workbench.measurement.measurement import interval
+from workbench.measurement.units import scale_of
 
 
 def shares(values: list[list[float]], units: str = "share") -> Measurement:
@@ -79,7 +80,7 @@ def test_numbers_that_are_equal_but_for_rounding_have_no_interval_beside_their_m
     ],
 )
 def test_an_interval_is_within_what_is_possible(units: str, least: float, most: float) -> None:
-    assert possible(units) == (least, most)
+    assert (scale_of(units).least, scale_of(units).most) == (least, most)
     draws = np.random.default_rng(0)
     values = np.clip(draws.normal(0.02, 0.5, size=(200, 4)), max(least, -1), 1)
     low, high = interval(values, units)

@@ -124,6 +124,6 @@ def test_exchanging_coordinates_of_orthonormal_vectors_exchanges_inner_products(
 
 def test_an_allowed_option_is_chosen_wherever_there_is_one() -> None:
     allowed = torch.rand(500, 6, generator=generator(0)) < 0.3
-    option, there = interventions.choose(allowed, generator(1))
+    option, there = interventions.choose_one(allowed, generator(1))
     assert torch.equal(there, allowed.any(-1)) and allowed[there, option[there]].all()
     assert (option[~there] == 0).all() and len(option[there].unique()) == 6

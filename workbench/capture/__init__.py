@@ -51,7 +51,7 @@ class Subject:
             encoder=model.token_embedding.weight.detach(),
             decoder=model.unembedding.weight.detach(),
             final_norm=model.final_norm,
-            attention=tuple(module for module in model.modules() if isinstance(module, Attention)),
+            attention=model.attention,
             unembed_bias=None if model.unembedding.bias is None else model.unembedding.bias.detach(),
         )
 

@@ -1,4 +1,9 @@
-"""What can be measured on a capture. A new instrument is one file and one entry in `INSTRUMENTS`."""
+"""What can be measured on a capture. A new instrument is one file and one entry in `INSTRUMENTS`.
+
+Every instrument is a module of this package: `from workbench.instruments import entropy, path_mass`. Those that are not
+in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`, `lens_difference`, `basis_overlap`) answer a
+question about one input, two models or the weights, and are called by themselves.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,29 @@ from workbench.instruments.answers import accuracy, overall
 from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
+    flow,
     gold_mass,
     graph_measures,
     head_roles,
     path_mass,
+    resolvent,
     rollout,
+    strongest_paths,
 )
-from workbench.instruments.lens import lens_agreement, logit_lens, tuned_lens
+from workbench.instruments.lens import lens_agreement, lens_difference, logit_lens, tuned_lens
 from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
-from workbench.instruments.residual import anisotropy, effective_rank, entropy, projection, spectrum, unexplained
+from workbench.instruments.residual import (
+    anisotropy,
+    effective_rank,
+    entropy,
+    projection,
+    spectrum,
+    trajectory,
+    unexplained,
+)
 from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.instruments.streaming import over_batches
+from workbench.instruments.weights import basis_overlap
 from workbench.measurement import Measurement
 
 
@@ -76,7 +93,30 @@ __all__ = [
     "INSTRUMENTS",
     "Instrument",
     "TunedLens",
+    "accuracy",
+    "anisotropy",
+    "attention_graph",
+    "attention_hops",
+    "basis_overlap",
+    "effective_rank",
+    "entropy",
+    "flow",
+    "graph_measures",
+    "head_roles",
+    "lens_agreement",
+    "lens_difference",
+    "logit_lens",
     "matrix_entropy",
     "over_batches",
+    "overall",
+    "path_mass",
+    "projection",
+    "resolvent",
+    "rollout",
+    "spectrum",
+    "strongest_paths",
     "train_lens",
+    "trajectory",
+    "tuned_lens",
+    "unexplained",
 ]

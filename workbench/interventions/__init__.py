@@ -6,23 +6,35 @@ On one input, with what becomes of its answers:
     tried.verdict()                                                   # '1 of 28 answers changes (…); …'
     figures.edited(tried)
 
-Such an edit is a small frozen dataclass: `CutEdge`, `RemoveHead`, `RemoveWrite`, `Patch` or `Exchange`;
-`mechanisms.suggestions` has those that the task's mechanisms make worth trying. One input is a case, not a rate: it
-shows that something *can* matter. The causal tests of `workbench.mechanisms` have rates, over many inputs and beside
-edits elsewhere; they are made of `cut_edges`, `SpanEdit`, `ReadBy` and `outcomes`.
+Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead` and `RemoveWrite` (`ablation`), `Patch` and
+`Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
+a rate: it shows that something *can* matter.
+
+Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
+`cut_edges` (`edges`), of `SpanEdit` and `ReadBy` (`batch_edits`), and of `outcomes`, which counts what becomes of the
+answers; `sampling` draws what is edited. Every edit ends in one of the two writers of `hooks`.
 """
 
 from __future__ import annotations
 
-from workbench.interventions.choosing import among, at, but, choose, only, two_others
+from workbench.interventions.ablation import CutEdge, RemoveHead, RemoveWrite
+from workbench.interventions.batch_edits import ReadBy, SpanEdit, activation, exchanged, read_by
 from workbench.interventions.edges import Edge, cut_edges, cutting
+from workbench.interventions.edit import Edit
 from workbench.interventions.heads import Head, check_head, in_layers
-from workbench.interventions.one_input import CutEdge, Edit, Exchange, Patch, RemoveHead, RemoveWrite
+from workbench.interventions.hooks import Hooks, put, put_rows
 from workbench.interventions.outcomes import OUTCOMES, Question, answers, outcomes
+from workbench.interventions.patching import Exchange, Patch
 from workbench.interventions.points import point_in_words, points, writes
-from workbench.interventions.residual import ReadBy, SpanEdit, activation, exchanged, read_by
+from workbench.interventions.sampling import (
+    at_position,
+    choose_one,
+    excluding,
+    single_position,
+    token_mask,
+    two_other_tokens,
+)
 from workbench.interventions.try_edit import Edited, try_edit
-from workbench.interventions.writing import Hooks, put, put_rows
 
 __all__ = [
     "OUTCOMES",
@@ -40,24 +52,24 @@ __all__ = [
     "RemoveWrite",
     "SpanEdit",
     "activation",
-    "among",
     "answers",
-    "at",
-    "but",
+    "at_position",
     "check_head",
-    "choose",
+    "choose_one",
     "cut_edges",
     "cutting",
     "exchanged",
+    "excluding",
     "in_layers",
-    "only",
     "outcomes",
     "point_in_words",
     "points",
     "put",
     "put_rows",
     "read_by",
+    "single_position",
+    "token_mask",
     "try_edit",
-    "two_others",
+    "two_other_tokens",
     "writes",
 ]

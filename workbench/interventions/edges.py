@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.interventions.heads import Head, check_head, in_layers
-from workbench.interventions.writing import Hooks
+from workbench.interventions.hooks import Hooks
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.interventions.choosing import at
-from workbench.interventions.residual import ReadBy, SpanEdit
+from workbench.interventions.batch_edits import ReadBy, SpanEdit
+from workbench.interventions.sampling import at_position
 from workbench.measurement import Measurement
 from workbench.util.ties import clear
 
@@ -46,7 +46,7 @@ def answers(
     """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
     with model.hooks(fwd_hooks=[] if edit is None else edit.hooks(model, tokens)):
         logits = model(tokens)
-    return clear(at(logits, position)).cpu()
+    return clear(at_position(logits, position)).cpu()
 
 
 def outcomes(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Capture
 from workbench.instruments.residual import projection
-from workbench.interventions.one_input import Edit
+from workbench.interventions.edit import Edit
 from workbench.measurement import Measurement
 from workbench.tasks import correct, said
 from workbench.util.ties import named, on_top

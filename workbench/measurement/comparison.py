@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.measurement import intervals as statistics
-from workbench.measurement.measurement import BOUNDED, SEED, Measurement
+from workbench.measurement import intervals, p_values
+from workbench.measurement.measurement import SEED, Measurement
+from workbench.measurement.units import difference_in, scale_of
 
 COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
 OVER_SEEDS = ("measure", "place", "first", "second", "difference", "low", "high", "n_first", "n_second", "p", "p_holm")
@@ -58,7 +59,7 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
     """Second less first on average, with its 95 % interval, wherever both were measured.
 
     Over the same examples they are paired (see `paired`); else the interval is put together from those of the two
-    means (`statistics.apart`), and n is the smaller of the two.
+    means (`intervals.apart`), and n is the smaller of the two.
 
     Args:
         first, second: the same measure of two runs, checkpoints or inputs, with its dim `example`. Of other dims, only
@@ -75,7 +76,7 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
         one, other = first.mean("example"), second.mean("example")
         assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
         assert one.n is not None and other.n is not None
-        low, high = statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+        low, high = intervals.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
         values, n = other.values - one.values, np.minimum(one.n, other.n)
         found = _less(one, other, values=values, low=low, high=high, n=n)
     return replace(found, settings={**found.settings, "paired": same_examples})
@@ -113,7 +114,7 @@ def difference_by_group(
 def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
     """Two runs on the same examples, paired: one row for each value that both have.
 
-    `p` is from flipping signs (`statistics.sign_flip`); `p_holm` is adjusted for the number of rows of its measure,
+    `p` is from flipping signs (`p_values.sign_flip`); `p_holm` is adjusted for the number of rows of its measure,
     which is what is asked at once: a long spectrum does not hide the accuracy. Where all differences are exactly 0
     there is nothing to test, and p is 1. What a p says is in `ABOUT_P`.
 
@@ -133,10 +134,10 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
         values = np.moveaxis(difference.values, difference.axis("example"), -1)
         both = ~np.isnan(difference.values)
         means = [replace(m, values=np.where(both, m.values, np.nan)) for m in (first[name], second[name])]
-        centres = [statistics.mean(np.moveaxis(m.values, m.axis("example"), -1))[0] for m in means]
-        size = np.sqrt(statistics.mean(values**2)[0])
+        centres = [intervals.mean(np.moveaxis(m.values, m.axis("example"), -1))[0] for m in means]
+        size = np.sqrt(intervals.mean(values**2)[0])
         effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
-        columns = {"n": summary.n, "effect": effect, "p": statistics.sign_flip(values)}
+        columns = {"n": summary.n, "effect": effect, "p": p_values.sign_flip(values)}
         table = _rows(name, summary, centres, columns)
         found.append(_adjusted(table[table["n"] > 0]))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
@@ -146,8 +147,8 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
     """Two groups of several seeds each, compared with the seed as what is counted: one row for each value of both.
 
     So the difference is between two ways of making a model, as far as these seeds go. `p` is from sharing out the
-    seeds anew (`statistics.relabelled`), `p_holm` adjusted within a measure. Intervals: of shares, from those of the
-    two means (`statistics.apart`); else Welch's.
+    seeds anew (`p_values.relabelled`), `p_holm` adjusted within a measure. Intervals: of shares, from those of the
+    two means (`intervals.apart`); else Welch's.
 
     Args:
         first, second: name -> the mean over seeds of each group (`over_seeds`), with `each` seed's value. What is not
@@ -160,11 +161,11 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
         other = second.get(name)
         if other is None or one.each is None or other.each is None or not _alike(one, other):
             continue
-        if min(one.each.shape[-1], other.each.shape[-1]) < statistics.FEWEST:
+        if min(one.each.shape[-1], other.each.shape[-1]) < intervals.FEWEST:
             continue
         low, high = _apart_over_seeds(one, other, one.each, other.each)
         summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
-        columns = {"n_first": one.n, "n_second": other.n, "p": statistics.relabelled(one.each, other.each)}
+        columns = {"n_first": one.n, "n_second": other.n, "p": p_values.relabelled(one.each, other.each)}
         table = _rows(name, summary, [one.values, other.values], columns)
         found.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(OVER_SEEDS))
@@ -172,11 +173,11 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
 
 def _apart_over_seeds(
     one: Measurement, other: Measurement, first: np.ndarray, second: np.ndarray
-) -> statistics.Interval:
-    if one.units in BOUNDED:
+) -> intervals.Interval:
+    if scale_of(one.units).outcomes:
         assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
-        return statistics.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
-    return statistics.welch(first, second)
+        return intervals.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
+    return intervals.welch(first, second)
 
 
 def _rows(
@@ -194,14 +195,14 @@ def _rows(
 
 
 def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(p_holm=statistics.holm(table["p"].to_numpy(dtype=float)))
+    return table.assign(p_holm=p_values.holm(table["p"].to_numpy(dtype=float)))
 
 
 def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
     """The difference of two, which says what it is."""
     models = f"{second.settings.get('model')} less {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
-    name, units = f"{first.name}: difference", f"difference in {first.units}"
+    name, units = f"{first.name}: difference", difference_in(first.units)
     return replace(first, name=name, units=units, settings=settings, labels=None, **{"each": None, **numbers})
 
 

@@ -11,45 +11,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.measurement import intervals as statistics
+from workbench.measurement import intervals
+from workbench.measurement.units import scale_of
 
 SEED = "seed"  # the dim of several runs that differ in their seed alone
-BOUNDED = ("share", "probability")  # units of what may be all 0 or all 1, whose intervals use that nothing lies beyond
-RANGES = {  # beginnings of other units, and where such a value can lie
-    "share of": (0.0, 1.0),
-    "cosine": (-1.0, 1.0),
-    "mean |cosine|": (0.0, 1.0),
-    "R²": (-np.inf, 1.0),
-    "nats": (0.0, np.inf),
-    "bits": (0.0, np.inf),
-    "directions": (0.0, np.inf),
-    "rank": (0.0, np.inf),
-    "steps": (0.0, np.inf),
-}
-DIFFERENCE = ("difference in ", "difference of shares")
 
 
-def possible(units: str) -> tuple[float, float]:
-    """The least and the most that a value of these units can be; of a difference, that its two sides allow."""
-    if units.startswith(DIFFERENCE):
-        least, most = possible(units.removeprefix(DIFFERENCE[0]).replace(DIFFERENCE[1], "share"))
-        return least - most, most - least
-    if units in BOUNDED:
-        return 0.0, 1.0
-    return next((span for start, span in RANGES.items() if units.startswith(start)), (-np.inf, np.inf))
+def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> intervals.Interval:
+    """95 % interval of the mean over the last axis, by the scale of the units (`measurement.units`).
 
-
-def interval(values: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
-    """95 % interval of the mean over the last axis, by what the values are.
-
-    Shares and their differences: `statistics.graded`, or over seeds, each of which may solve its task or not,
-    `statistics.bounded`; anything else: `statistics.bootstrap`, cut where no value of these units can lie (unless one
+    Shares and their differences: `intervals.graded`, or over seeds, each of which may solve its task or not,
+    `intervals.bounded`; anything else: `intervals.bootstrap`, cut where no value of these units can lie (unless one
     does, as log-probabilities in nats do).
     """
-    least, most = possible(units)
-    if units.removeprefix(DIFFERENCE[0]) in (*BOUNDED, DIFFERENCE[1]):
-        return statistics.around(values, (statistics.bounded if seeds else statistics.graded)(values, least, most))
-    low, high = statistics.around(values, statistics.bootstrap(values))
+    scale = scale_of(units)
+    least, most = scale.least, scale.most
+    if scale.outcomes:
+        return intervals.around(values, (intervals.bounded if seeds else intervals.graded)(values, least, most))
+    low, high = intervals.around(values, intervals.bootstrap(values))
     with np.errstate(invalid="ignore"):
         within = ~((values < least - 1e-6) | (values > most + 1e-6)).any()
     return (low.clip(least, most), high.clip(least, most)) if within else (low, high)
@@ -186,7 +165,7 @@ class Measurement:
         the examples too. Then `each` keeps what every seed has.
         """
         values = np.moveaxis(self.values, self.axis(dim), -1)
-        centre, n = statistics.mean(values)
+        centre, n = intervals.mean(values)
         low, high = interval(values, self.units, seeds=dim == SEED)
         dims = tuple(d for d in self.dims if d != dim)
         return replace(

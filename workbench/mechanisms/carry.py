@@ -108,27 +108,29 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_mid", batch.tokens
     truth, n, n_pos = subject.task.truth(tokens), *tokens.shape
     digit = truth.labels["digit"]
-    position, there = interventions.choose(digit > 0, generator)
-    place, rows = interventions.at(digit, position), torch.arange(n)
+    position, there = interventions.choose_one(digit > 0, generator)
+    place, rows = interventions.at_position(digit, position), torch.arange(n)
     residual = interventions.activation(model, tokens, point).cpu()
     carries, digits = (by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
     own, right = carries[rows, place], digits[rows, place]
 
     means = means_of_the_other_half(by_place(residual.float(), truth), carries)[rows % 2, place]
     known = ~means.isnan().any(-1)
-    other, has_other = interventions.choose(interventions.but(known & known.gather(1, own[:, None]), own), generator)
+    other, has_other = interventions.choose_one(
+        interventions.excluding(known & known.gather(1, own[:, None]), own), generator
+    )
     change = (means[rows, other] - means[rows, own])[:, None].nan_to_num()
     aside = torch.nn.functional.normalize(torch.randn(change.shape, generator=generator), dim=-1)
 
     column = (digits - carries) % 10
     is_twin = (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])
-    twin, has_twin = interventions.choose(is_twin, generator)
-    here = interventions.only(position, n_pos, there & has_other)
+    twin, has_twin = interventions.choose_one(is_twin, generator)
+    here = interventions.single_position(position, n_pos, there & has_other)
     moved = (right + other - own) % 10
     edits = {
         "claimed": SpanEdit(point, here, residual + change, moved),
         "residual": SpanEdit(
-            point, interventions.only(position, n_pos, there & has_twin), residual[twin], digits[twin, place]
+            point, interventions.single_position(position, n_pos, there & has_twin), residual[twin], digits[twin, place]
         ),
         "elsewhere": SpanEdit(point, here, residual + aside * change.norm(dim=-1, keepdim=True), moved),
     }

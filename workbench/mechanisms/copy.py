@@ -84,22 +84,26 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     before, labels = inputs(truth), truth.labels
-    position, there = interventions.choose(_single_successors(tokens, truth), generator)
-    own, following = (interventions.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
-    symbols = interventions.among(labels["identity"][labels["identity"] >= 0], len(subject.encoder))[None]
+    position, there = interventions.choose_one(_single_successors(tokens, truth), generator)
+    own, following = (
+        interventions.at_position(labels[name], position).clamp(min=0) for name in ("identity", "successor")
+    )
+    symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], len(subject.encoder))[None]
 
     source = (before & (tokens == following[:, None])).long().argmax(-1)
-    other, has_other = interventions.choose(interventions.but(symbols, own, following), generator)
+    other, has_other = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
     replaced = tokens.scatter(1, source[:, None], other[:, None])
     larger = torch.where(before & (replaced > own[:, None]), replaced, len(subject.encoder)).amin(-1)
     residual = interventions.activation(model, tokens, point)
-    here = interventions.only(source, tokens.shape[1], there & has_other & (larger < len(subject.encoder)))
+    here = interventions.single_position(source, tokens.shape[1], there & has_other & (larger < len(subject.encoder)))
 
-    below, has_below = interventions.choose(before & (tokens < own[:, None]), generator)
+    below, has_below = interventions.choose_one(before & (tokens < own[:, None]), generator)
     smaller = symbols & (torch.arange(symbols.shape[1]) < own[:, None])
-    another, has_another = interventions.choose(interventions.but(smaller, interventions.at(tokens, below)), generator)
+    another, has_another = interventions.choose_one(
+        interventions.excluding(smaller, interventions.at_position(tokens, below)), generator
+    )
     unrelated = tokens.scatter(1, below[:, None], another[:, None])
-    there_too = interventions.only(below, tokens.shape[1], there & has_below & has_another)
+    there_too = interventions.single_position(below, tokens.shape[1], there & has_below & has_another)
     edits = {
         "claimed": SpanEdit(point, here, interventions.exchanged(residual, subject.encoder, following, other), larger),
         "residual": SpanEdit(point, here, interventions.activation(model, replaced, point), larger),

@@ -121,13 +121,13 @@ def causal(
     following = tokens.roll(-1, dims=1)
     free = _free_neighbours(tokens, subject.task.vocabulary.words)
     rows = torch.arange(len(tokens))[:, None]
-    position, there = interventions.choose((gold >= 0) & free[rows, following].any(-1), generator)
-    named = interventions.at(following, position)
-    side, has_side = interventions.choose(interventions.at(free, named), generator)
+    position, there = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
+    named = interventions.at_position(following, position)
+    side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
     other = named + 2 * side - 1
     text = (clause >= 0) & (there & has_side)[:, None]
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
-    of_gold = clause == interventions.at(gold, position)[:, None]
+    of_gold = clause == interventions.at_position(gold, position)[:, None]
     values = cache(lambda layer: interventions.activation(model, retold, f"blocks.{layer}.hook_resid_pre"))
 
     def taken(where: Bool[Tensor, "batch pos"]) -> SpanEdit | interventions.ReadBy:

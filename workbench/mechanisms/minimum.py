@@ -71,18 +71,18 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
     there = minimum >= 0
     different = (minimum[:, None] != minimum) & there[:, None] & there
-    other, found = interventions.choose(different, generator)
-    twin, has_twin = interventions.choose(different & (delimiter[:, None] == delimiter), generator)
-    before, has_before = interventions.choose(torch.arange(n_pos) < delimiter[:, None], generator)
+    other, found = interventions.choose_one(different, generator)
+    twin, has_twin = interventions.choose_one(different & (delimiter[:, None] == delimiter), generator)
+    before, has_before = interventions.choose_one(torch.arange(n_pos) < delimiter[:, None], generator)
     residual = interventions.activation(model, batch.tokens, POINT)
     pointed = interventions.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
-    change = interventions.at(pointed - residual, delimiter)[:, None]
-    at_delimiter = interventions.only(delimiter, n_pos, found)
+    change = interventions.at_position(pointed - residual, delimiter)[:, None]
+    at_delimiter = interventions.single_position(delimiter, n_pos, found)
     edits = {
         "claimed": SpanEdit(POINT, at_delimiter, pointed, minimum[other]),
         "residual": SpanEdit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
         "elsewhere": SpanEdit(
-            POINT, interventions.only(before, n_pos, found & has_before), residual + change, minimum[other]
+            POINT, interventions.single_position(before, n_pos, found & has_before), residual + change, minimum[other]
         ),
     }
     return interventions.outcomes(

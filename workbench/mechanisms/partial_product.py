@@ -99,21 +99,21 @@ def causal(
     assert isinstance(subject.task, Multiplication)
     tokens, d = batch.tokens, subject.task.digits
     digit = subject.task.truth(tokens).labels["digit"]
-    position, there = interventions.choose((digit >= 0) & (digit < d), generator)
-    place = interventions.at(digit, position).clamp(min=0)
+    position, there = interventions.choose_one((digit >= 0) & (digit < d), generator)
+    place = interventions.at_position(digit, position).clamp(min=0)
     operand = torch.randint(0, 2, place.shape, generator=generator)
     source, partner = operand * (d + 1) + place, (1 - operand) * (d + 1)
     replaced = _with_another_digit(tokens, source, generator)
-    right = interventions.at(tokens.roll(-1, dims=1), position)
-    added = interventions.at(replaced, source) - interventions.at(tokens, source)
-    predicted = (right + added * interventions.at(tokens, partner)) % 10
-    higher, has_higher = interventions.choose(torch.arange(d) > place[:, None], generator)
+    right = interventions.at_position(tokens.roll(-1, dims=1), position)
+    added = interventions.at_position(replaced, source) - interventions.at_position(tokens, source)
+    predicted = (right + added * interventions.at_position(tokens, partner)) % 10
+    higher, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
     unrelated = operand * (d + 1) + higher
     n_pos = tokens.shape[1]
     runs = {"claimed": replaced, "elsewhere": _with_another_digit(tokens, unrelated, generator)}
     spans = {
-        "claimed": interventions.only(source, n_pos, there),
-        "elsewhere": interventions.only(unrelated, n_pos, there & has_higher),
+        "claimed": interventions.single_position(source, n_pos, there),
+        "elsewhere": interventions.single_position(unrelated, n_pos, there & has_higher),
     }
 
     @cache
@@ -140,6 +140,8 @@ def _with_another_digit(
     tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], generator: torch.Generator
 ) -> Int[Tensor, "batch pos"]:
     """The sequences with another digit at one position, drawn from 1 to 9, as any place of an operand may have."""
-    digits = interventions.among(torch.arange(1, 10), 10)[None]
-    drawn, _ = interventions.choose(interventions.but(digits, interventions.at(tokens, position)), generator)
+    digits = interventions.token_mask(torch.arange(1, 10), 10)[None]
+    drawn, _ = interventions.choose_one(
+        interventions.excluding(digits, interventions.at_position(tokens, position)), generator
+    )
     return tokens.scatter(1, position[:, None], drawn[:, None])

@@ -69,18 +69,22 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
-    position, there = interventions.choose(labels["successor"] >= 0, generator)
-    own, following = (interventions.at(labels[name], position).clamp(min=0) for name in ("identity", "successor"))
+    position, there = interventions.choose_one(labels["successor"] >= 0, generator)
+    own, following = (
+        interventions.at_position(labels[name], position).clamp(min=0) for name in ("identity", "successor")
+    )
     symbols = labels["identity"][labels["identity"] >= 0]
-    (third, has_third), (fourth, has_fourth) = interventions.two_others(
+    (third, has_third), (fourth, has_fourth) = interventions.two_other_tokens(
         symbols, len(subject.decoder), (own, following), generator
     )
     residual = interventions.activation(model, batch.tokens, POINT)
     claimed = interventions.exchanged(residual, subject.decoder, following, third)
     elsewhere = interventions.exchanged(residual, subject.decoder, third, fourth)
     edits = {
-        "claimed": SpanEdit(POINT, interventions.only(position, n_pos, there & has_third), claimed, third),
-        "elsewhere": SpanEdit(POINT, interventions.only(position, n_pos, there & has_fourth), elsewhere, third),
+        "claimed": SpanEdit(POINT, interventions.single_position(position, n_pos, there & has_third), claimed, third),
+        "elsewhere": SpanEdit(
+            POINT, interventions.single_position(position, n_pos, there & has_fourth), elsewhere, third
+        ),
     }
     return interventions.outcomes(
         model,

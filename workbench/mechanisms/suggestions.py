@@ -8,7 +8,7 @@ from torch import Tensor
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
-from workbench.interventions.one_input import CutEdge, Edit, Exchange, Patch, RemoveHead, RemoveWrite
+from workbench.interventions import CutEdge, Edit, Exchange, Patch, RemoveHead, RemoveWrite
 from workbench.mechanisms import identity_removed, minimum, partial_product, successor
 from workbench.tasks import Batch
 from workbench.util.seeds import generator

@@ -216,6 +216,11 @@ class Decoder(nn.Module):
             yield f"blocks.{i}.hook_resid_post", x
         yield "ln_final.hook_out", self.final_norm(x)
 
+    @property
+    def attention(self) -> tuple[Attention, ...]:
+        """The attention variant of each layer, first layer first."""
+        return tuple(layer.attn.variant for layer in cast(Iterable[Layer], self.layers))
+
     def _head(self, name: str) -> nn.Module:
         return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")
 
@@ -239,8 +244,7 @@ class Decoder(nn.Module):
         n_slots = self.config.n_ctx if n_ctx is None else n_ctx
         weight, d_head = self.token_embedding.weight, self.config.d_head
         assert d_head is not None
-        variants = [module for module in self.modules() if isinstance(module, Attention)]
-        widths = [variant.memory_width(d_head) for variant in variants]
+        widths = [variant.memory_width(d_head) for variant in self.attention]
         keys, memory = (
             [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
             for all_widths in ([d_head] * len(widths), widths)

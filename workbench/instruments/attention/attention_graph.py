@@ -174,20 +174,19 @@ def power_name(hop: int) -> str:
     return "A" + str(hop).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+HOPS_OF = {"pattern": 1, **{power_name(hop): hop for hop in range(2, 100)}, "resolvent": None}
+"""Name of one of `matrices` -> how many steps it takes; None for the resolvent, which takes any number."""
+
+
 def hop_of(matrix: str) -> int | None:
     """How many hops a matrix of `matrices` walks: 1 for the pattern, 2 for `A²`; None for the resolvent (all).
 
     Raises:
         ValueError: if it is not the name of one.
     """
-    if matrix == "resolvent":
-        return None
-    if matrix == "pattern":
-        return 1
-    digits = matrix.removeprefix("A").translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
-    if not matrix.startswith("A") or not digits.isdecimal():
+    if matrix not in HOPS_OF:
         raise ValueError(f"there is no matrix {matrix!r}; there is: pattern, A², A³, …, resolvent")
-    return int(digits)
+    return HOPS_OF[matrix]
 
 
 def matrix_in_words(matrix: str) -> str:

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual.gram import in_range, prepare
-from workbench.instruments.residual.sequences import Positions, per_sequence, residual_points
+from workbench.instruments.residual.gram_matrix import in_range, prepare
+from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)

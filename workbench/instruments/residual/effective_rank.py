@@ -17,9 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual.gram import in_range, prepare
+from workbench.instruments.residual.gram_matrix import in_range, prepare
+from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
 from workbench.instruments.residual.renyi import ZERO, matrix_entropy, spectrum_entropy
-from workbench.instruments.residual.sequences import Positions, per_sequence, residual_points
 from workbench.measurement import Measurement
 
 Of = Literal["singular_values", "eigenvalues"]

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual.gram import Bandwidth, Kernel
+from workbench.instruments.residual.entropy_stream import EntropyStream
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel
+from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
-from workbench.instruments.residual.sequences import Positions, per_sequence, residual_points
-from workbench.instruments.residual.stream import EntropyStream
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]

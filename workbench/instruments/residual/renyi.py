@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.linalg import lapack
 from torch import Tensor
 
-from workbench.instruments.residual.gram import Bandwidth, Kernel, check_kernel, gram, kernel_matrix
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, gram, kernel_matrix
 
 Normaliser = Literal["log_t", "log_d", "log_min"]
 

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual.gram import Bandwidth, Kernel, check_kernel, gram, kernel_matrix
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, gram, kernel_matrix
+from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
 from workbench.instruments.residual.renyi import spectrum_shares
-from workbench.instruments.residual.sequences import Positions, per_sequence, residual_points
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)

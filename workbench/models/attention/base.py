@@ -166,6 +166,15 @@ class Attention(nn.Module):
     """The weight of each further step beside the step before, where that is one number: ChaCAL's γ."""
 
     @property
+    def how_it_reads(self) -> str:
+        """What a layer of this variant does with its pattern, as a clause whose subject is the layer, for captions."""
+        if self.takes_one_step:
+            return "reads its pattern in one step"
+        if self.why_no_steps:
+            return "reads its pattern in a way of its own, and does not say by how many steps"
+        return "adds up paths of several steps through its pattern, each number of steps with a weight of its own"
+
+    @property
     def takes_one_step(self) -> bool:
         """Whether what is read is the pattern times the values: whether `read` is the one above."""
         return type(self).read is Attention.read

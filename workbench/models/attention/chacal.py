@@ -39,6 +39,12 @@ class ChacalAttention(base.Attention):
     def gamma(self) -> float:  # type: ignore[override]  # of other variants there is none
         return self.settings.gamma
 
+    @property
+    def how_it_reads(self) -> str:
+        return (
+            f"adds up paths of any number of steps through its pattern, each further step weighing γ = {self.gamma:g}"
+        )
+
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         s = self.settings
         return chacal_blocks(self.scale_queries(q, k), k, v, gamma=s.gamma, form=s.form, diagonal=s.diagonal)

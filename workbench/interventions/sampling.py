@@ -9,18 +9,20 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-def at(values: Tensor, position: Int[Tensor, " batch"]) -> Tensor:
+def at_position(values: Tensor, position: Int[Tensor, " batch"]) -> Tensor:
     """One position of each example: `[batch, pos, …]` to `[batch, …]`."""
     rows = torch.arange(len(position), device=values.device)
     return values[rows, position.to(values.device)]
 
 
-def only(position: Int[Tensor, " batch"], n_pos: int, where: Bool[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:
+def single_position(
+    position: Int[Tensor, " batch"], n_pos: int, where: Bool[Tensor, " batch"]
+) -> Bool[Tensor, "batch pos"]:
     """A span of one position an example, none where `where` is false."""
     return (torch.arange(n_pos) == position[:, None]) & where[:, None]
 
 
-def choose(
+def choose_one(
     allowed: Bool[Tensor, "batch option"], generator: torch.Generator
 ) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
     """One allowed option of each row at random (0 where none is), and whether there is one."""
@@ -28,14 +30,14 @@ def choose(
     return torch.where(allowed, drawn, -1.0).argmax(-1) * allowed.any(-1), allowed.any(-1)
 
 
-def among(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
+def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
     """Which of n token ids are among these."""
     found = torch.zeros(n, dtype=torch.bool)
     found[ids] = True
     return found
 
 
-def but(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
+def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
     """The options of each row without some of its tokens."""
     options = torch.arange(allowed.shape[1])
     for excluded in tokens:
@@ -43,13 +45,13 @@ def but(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) 
     return allowed
 
 
-def two_others(
+def two_other_tokens(
     ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
 ) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
     """For each example two of these ids, of n tokens, that differ from what is taken and from each other.
 
     Each with whether there is one: an example may have too few.
     """
-    others = but(among(ids, n)[None], *taken)
-    third, there = choose(others, generator)
-    return [(third, there), choose(but(others, third), generator)]
+    others = excluding(token_mask(ids, n)[None], *taken)
+    third, there = choose_one(others, generator)
+    return [(third, there), choose_one(excluding(others, third), generator)]

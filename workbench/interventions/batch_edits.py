@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workbench.capture import visit
 from workbench.interventions.heads import Head, check_head, in_layers
-from workbench.interventions.writing import Hooks, put
+from workbench.interventions.hooks import Hooks, put
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
