@@ -1,4 +1,4 @@
-"""The explorer's router: the sidebar picks a run and an input, the page at the top what to see of them."""
+"""The explorer: the menu of pages at the top, and the sidebar that chooses a run and an input."""
 
 from __future__ import annotations
 
@@ -8,38 +8,42 @@ from time import perf_counter
 
 import streamlit as st
 
-from workbench.app import sidebar, state, watch
-from workbench.app.fields import address
-from workbench.app.panels import basket
+from workbench.app import refresh, sidebar, state
+from workbench.app.fields import url
+from workbench.app.panels import evidence
+from workbench.app.views import PAGES
 
-PAGES = ("overview", "canvas", "residual", "entropy", "hops", "mechanisms", "training", "probes", "compare")
 STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))
 
 
 def main() -> None:
     st.set_page_config("workbench", page_icon=str(ICON), layout="wide")
-    pages = [
-        st.Page(f"views/{name}.py", title=name.capitalize(), url_path=name, default=name == "overview")
-        for name in PAGES
-    ]
+    first = next(iter(PAGES))
+    menu = [st.Page(page.path, title=page.title, url_path=name, default=name == first) for name, page in PAGES.items()]
     st.html(STYLE)
-    page = st.navigation(pages, position="top")
+    script = st.navigation(menu, position="top")
+    name = script.url_path or first  # the default page's path is empty
     began = perf_counter()
-    with address.of_page(page.title):
-        found = {run.name: run for run in state.runs()}
+    with url.of_page(name):
+        runs = {run.name: run for run in state.runs()}
         state.on_page().clear()
-        if not found and page.title != "Overview":
-            st.info("There is no run in this folder yet. Make one, then reload the page:")
-            out = shlex.quote(str(state.root() / "chain-chacal"))
-            st.code(f"workbench train chain-chacal --out {out}", language="bash")
+        if not runs and PAGES[name].needs_run:
+            no_runs()
             return
-        if found:
+        if runs:
             with st.sidebar:
-                sidebar.show(found)
-                basket.show()
-        page.run()
-        on_page = found if page.title == "Overview" else state.on_page()
-        watch.training(on_page.values(), perf_counter() - began)
+                sidebar.show(runs)
+                evidence.show()
+        script.run()
+        on_page = state.on_page() if PAGES[name].needs_run else runs
+        refresh.when_training(on_page.values(), perf_counter() - began)
+
+
+def no_runs() -> None:
+    """Say how to make a first run."""
+    st.info("There is no run in this folder yet. Train one with this command, then reload the page:")
+    out = shlex.quote(str(state.root() / "chain-chacal"))
+    st.code(f"workbench train chain-chacal --out {out}", language="bash")
 
 
 main()

@@ -8,26 +8,29 @@ import streamlit as st
 
 from workbench.app import state
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.widgets import choose, choose_there, forget_other_run
-from workbench.app.state import Look, Opened, plain
-from workbench.app.words import attention
+from workbench.app.fields.values import forget_other_run
+from workbench.app.fields.widgets import choose, choose_there
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
+from workbench.app.state import Look, Opened
+from workbench.app.words import attention, plain
 from workbench.inspection import over_training
 from workbench.inspection.examples import WHICH, example
 from workbench.runs import Run
-from workbench.tasks import Batch, Task
+from workbench.tasks import Task
 from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 END = "the end"
 
 
-def show(found: dict[str, Run]) -> None:
-    """Fill the sidebar; what was chosen is `state.current()`, or nothing where it cannot be."""
+def show(runs: dict[str, Run]) -> None:
+    """Fill the sidebar; `state.current()` is what was chosen, or nothing where that cannot be opened."""
     st.session_state["look"] = None
-    name = choose_there("Run", list(found), "run", next(iter(found)))
+    name = choose_there("Run", list(runs), "run", next(iter(runs)))
     if name is None:
         return
-    run = found[name]
+    run = runs[name]
     forget_other_run(str(run.path))
     try:
         opened = state.opened(run, checkpoint(run))
@@ -39,23 +42,24 @@ def show(found: dict[str, Run]) -> None:
 
 
 def checkpoint(run: Run, key: str = "step") -> int | None:
-    """A field for the run's checkpoint; None for the end, or the latest weights, and where there are none."""
-    kept = over_training.checkpoints(run)
-    if not kept:
+    """A field for the run's checkpoint; None for the latest weights, and where the run kept no checkpoints."""
+    steps = over_training.checkpoints(run)
+    if not steps:
         return None
+    options = [*map(str, steps), END]
     chosen = fields.along(
-        "Checkpoint (step)", [*map(str, kept), END], key, END, lambda label: last(run) if label == END else label
+        "Checkpoint (training step)", options, key, END, lambda label: last(run) if label == END else label
     )
     return None if chosen == END else int(chosen)
 
 
 def last(run: Run) -> str:
-    """What the run's latest weights are called: those of a run that is not at its end are not the end."""
+    """What the run's latest weights are called: "the end" only if its training is finished."""
     return END if run.finished else "latest"
 
 
 def last_step(run: Run) -> str:
-    """`the end, step 500`; of a run that is not there yet, `latest, step 200 of 500`."""
+    """`the end, step 500`; for an unfinished run `latest, step 200 of 500`."""
     return f"{last(run)}, step {run.step():,}" + ("" if run.finished else f" of {run.config.steps:,}")
 
 
@@ -71,7 +75,7 @@ def facts(opened: Opened) -> None:
 
 
 def right(run: Run, step: int | None) -> str:
-    """How much was right on held-out sequences, and at which step: of a checkpoint its own where it was measured."""
+    """Accuracy on held-out sequences and the step of its measurement; a checkpoint's own where it was measured."""
     metrics = run.metrics()
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"
@@ -86,53 +90,48 @@ def right(run: Run, step: int | None) -> str:
 
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; None where what was typed is not one, which is said under its field."""
-    task = opened.subject.task
     how = fields.segments("Input", ["Sample", "Type"], "how", "Sample")
     try:
-        found = typed(task, "In the task's own words", "input") if how == "Type" else _sampled(opened)
+        batch = typed(opened, "Input, as the task writes it", "input") if how == "Type" else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
         return None
-    batch, line = found
-    return Look(opened, batch, (line,))
+    return Look(opened, code.named("batch", batch))
 
 
-def typed(task: Task, label: str, key: str, suffix: str = "") -> tuple[Batch, str]:
-    """A field for an input in the task's own words, and the line that makes it; where it is empty, of a standing one.
+def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
+    """A field for an input as the task writes it; while the field is empty, its placeholder is the input.
 
     Args:
-        task: whose input.
+        opened: the run whose task it is.
         label, key: of the field.
-        suffix: what the names of the line end with.
+        suffix: what the run's names in code end with.
 
     Raises:
         ValueError: if what was typed is no input of the task.
     """
-    standing = task.question(task.sample(1, generator(0, "example")).tokens[0])
-    words = fields.text(label, key, standing[:200], 20_000) or standing
-    return task.parse(words), f"batch{suffix} = task{suffix}.parse({words!r})"
-
-
-def _sampled(opened: Opened) -> tuple[Batch, str]:
     task = opened.subject.task
+    default = task.question(task.sample(1, generator(0, "example")).tokens[0])
+    words = fields.text(label, key, default[:200], 20_000) or default
+    return code.task(opened, suffix).parse(words)
+
+
+def _sampled(opened: Opened) -> Symbol:
     left, right = st.columns([2, 3])
     number = fields.number("Number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
-    which = choose("Of", list(WHICH), "which", "any", WHICH.__getitem__, right)
-    condition = _condition(task)
-    batch = example(opened.model, task, number, which=which, **condition)
-    chosen = [f"run.model({opened.at})", "task", str(number)] + ([f"which={which!r}"] if which != "any" else [])
-    chosen += [f"{name}={value}" for name, value in condition.items()]
-    return batch, f"batch = workbench.example({', '.join(chosen)})"
+    which = choose("Which", list(WHICH), "which", "any", WHICH.__getitem__, right)
+    task = code.task(opened)
+    return code.call(example, code.model(opened), task, number, which=which, **_condition(opened.subject.task))
 
 
 def _condition(task: Task) -> dict[str, Any]:
-    """What the task's test sets are told apart by (a length, a number of operations), if it is asked for."""
-    found: dict[str, list[int]] = {}
+    """Fields for what the task's test conditions differ in (a length, a number of operations): those filled in."""
+    possible: dict[str, list[int]] = {}
     for condition in task.conditions:
         for name, value in condition.items():
-            found.setdefault(name, []).append(value)
+            possible.setdefault(name, []).append(value)
     chosen = {
         name: fields.number(name.capitalize(), min(values), max(values), name, None, placeholder="any")
-        for name, values in found.items()
+        for name, values in possible.items()
     }
     return {name: value for name, value in chosen.items() if value is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import streamlit as st
 
+from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
 from workbench.models import Decoder
@@ -24,11 +24,6 @@ def root() -> Path:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, default=Path("runs"))
     return parser.parse_known_args(sys.argv[1:])[0].root
-
-
-def plain(text: str) -> str:
-    """A text for what shows Markdown, which would make links and pictures of a stranger's names."""
-    return re.sub(r"([\\`*_\[\]<>$:~!|#&])", r"\\\1", text)
 
 
 @dataclass(frozen=True)
@@ -60,16 +55,6 @@ class Opened:
         """The run's name, with the step where it is a checkpoint."""
         return self.run.name_at(self.step)
 
-    @property
-    def at(self) -> str:
-        """The checkpoint as Python's argument: `200`; nothing for the end."""
-        return "" if self.step is None else str(self.step)
-
-    @property
-    def and_at(self) -> str:
-        """The same by its name, behind other arguments: `, step=200`."""
-        return self.at and f", step={self.at}"
-
     def see(self, batch: Batch) -> Capture:
         """Everything that the views measure, captured on one input (the task decides its targets)."""
         return _seen(self.key, tuple(batch.tokens[0].tolist()), self, batch)
@@ -80,21 +65,24 @@ class Opened:
             return capture(self.hooked, self.subject, batch, self.names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Look:
     """What every page is about: a run and one input.
 
     Attributes:
         opened: the run.
-        batch: the input, a batch of one.
-        lines: the lines of Python that make the input, as `batch`, from `run` and `task`.
-        suffix: what these names end with, where it is the second of two: `_b` for `run_b`, `task_b`, `batch_b`.
+        input: the input, a batch of one, as the code of panels has it (`batch`).
+        suffix: what its names in that code end with, where it is the second of two: `_b` for `run_b`, `seen_b`.
     """
 
     opened: Opened
-    batch: Batch
-    lines: tuple[str, ...]
+    input: Symbol
     suffix: str = ""
+
+    @property
+    def batch(self) -> Batch:
+        batch: Batch = value_of(self.input)
+        return batch
 
     @property
     def seen(self) -> Capture:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from workbench.runs import RunConfig
 
 
@@ -37,3 +39,13 @@ def share(value: float) -> str:
 def seconds(value: float) -> str:
     """`16 s`, `2 min`."""
     return f"{value:.0f} s" if value < 90 else f"{value / 60:.0f} min"
+
+
+def plain(text: str) -> str:
+    """A text for what shows Markdown, which would make links and pictures of a stranger's names."""
+    return re.sub(r"([\\`*_\[\]<>$:~!|#&])", r"\\\1", text)
+
+
+def capitalised(text: str) -> str:
+    """A text with its first letter in upper case, and the rest as it is."""
+    return text[:1].upper() + text[1:]

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import streamlit as st
 
-from workbench.app.fields.address import memory
+from workbench.app.fields.url import memory
+from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.state import Look
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph
+from workbench.interventions import Head
 
-Head = tuple[int, int]
+belongs_to_run("head", "matrix")
 
 
 def choose_head(look: Look, label: str = "Head", key: str = "head") -> Head:
     """A field for the layer and head, which starts at the head with the most mass on this input's gold paths."""
-    heads = {f"{layer}.{head}": (layer, head) for layer, head in every_head(look)}
+    heads = heads_by_name(look)
     best = best_head(look)
-    return heads[choose(label, list(heads), key, f"{best[0]}.{best[1]}", head_in_words)]
+    return heads[choose(label, list(heads), key, name_of(best), lambda name: "layer {}, head {}".format(*heads[name]))]
 
 
 def best_head(look: Look) -> Head:
-    """The head with the most mass on this input's gold paths; the first where it has none."""
+    """The head with the most mass on this input's gold paths; the first head if the input has no gold paths."""
     return _best_head(look.key, look)
 
 
 def chosen_head(look: Look) -> Head:
-    """What that field holds where it is on the page, and so in the address; else `best_head`."""
-    heads = {f"{layer}.{head}": (layer, head) for layer, head in every_head(look)}
-    own = memory()
-    return heads.get(own.held.get("head", "") if "head" in own.shown else "") or _best_head(look.key, look)
+    """The head that the page's field holds, if the page has this field; else `best_head`."""
+    session = memory()
+    name = session.held.get("head", "") if "head" in session.shown else ""
+    return heads_by_name(look).get(name) or best_head(look)
 
 
 @st.cache_data(show_spinner=False, max_entries=200)
@@ -39,14 +41,14 @@ def _best_head(key: tuple[object, ...], _look: Look) -> Head:
     return attention_graph.best_head(attention_graph.measure(_look.seen))
 
 
-def every_head(look: Look) -> list[Head]:
-    n_heads = look.opened.run.config.model.n_heads
-    return [(layer, head) for layer in range(look.opened.subject.n_layers) for head in range(n_heads)]
+def heads_by_name(look: Look) -> dict[str, Head]:
+    """Every head under its name in the URL: `1.0` is layer 1, head 0."""
+    n_layers, n_heads = look.opened.subject.n_layers, look.opened.run.config.model.n_heads
+    return {name_of((layer, head)): (layer, head) for layer in range(n_layers) for head in range(n_heads)}
 
 
-def head_in_words(name: str) -> str:
-    layer, head = name.split(".")
-    return f"layer {layer}, head {head}"
+def name_of(head: Head) -> str:
+    return f"{head[0]}.{head[1]}"
 
 
 def n_hops(look: Look) -> int:
@@ -54,7 +56,7 @@ def n_hops(look: Look) -> int:
 
 
 def choose_matrix(*looks: Look) -> str:
-    """A field for which of a head's matrices is drawn: with as many hops as each of these inputs has."""
+    """A field for the matrix of a head that is drawn: powers up to as many hops as all of these inputs have."""
     hops = min(map(n_hops, looks))
     names = ["pattern", *map(attention_graph.power_name, range(2, hops + 1)), "resolvent"]
     return choose("Matrix", names, "matrix", "pattern", attention_graph.matrix_in_words)

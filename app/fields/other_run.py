@@ -7,40 +7,45 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import state
-from workbench.app.fields.address import memory
+from workbench.app.fields.url import memory
+from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
-from workbench.app.state import Look, Opened, plain
-from workbench.runs import Run
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
+from workbench.app.state import Look, Opened
+from workbench.app.words import plain
+from workbench.inspection import see
+from workbench.runs import Run, load_run
 
+belongs_to_run("other_run")
 NONE = (
-    "There is no other run of this task with the same tokens in this folder to put beside this one; "
-    "train one with more layers (`--model.n_layers 3`, standard attention) and it will be offered here."
+    "This folder has no other run of this task with the same tokens to compare with. "
+    "Train one with more layers (`--model.n_layers 3`, standard attention) and you can choose it here."
 )
 
 
 def alike(look: Look) -> list[Run]:
     """The other runs that can read this input: of the same task, with the same tokens; the deepest first."""
-    own, n_pos = look.opened, look.batch.tokens.shape[1]
-    task = own.subject.task
-    found = [
+    task, n_pos = look.opened.subject.task, look.batch.tokens.shape[1]
+    readers = [
         run
         for run in state.runs()
-        if run.path != own.run.path
+        if run.path != look.opened.run.path
         and run.config.task["name"] == task.name
         and run.config.model.n_ctx >= n_pos
         and run.task().vocabulary.words == task.vocabulary.words
     ]
-    return sorted(found, key=lambda run: (-run.config.model.n_layers, not _standard(run)))
+    return sorted(readers, key=lambda run: (-run.config.model.n_layers, not _standard(run)))
 
 
 def choose_other(look: Look, place: Any = st) -> Opened | None:
-    """A field for one of `alike`, the deepest by default; None where there is none, or its weights do not load."""
+    """A field for one of `alike`, the deepest by default; None, with a message, if there is none that loads."""
     runs = {run.name: run for run in alike(look)}
     if not runs:
         st.info(NONE)
         return None
     wanted = memory().arrived.get("other_run", [])
-    name = choose("Beside it, the rollout of", list(runs), "other_run", next(iter(runs)), place=place)
+    name = choose("Compare with the rollout of", list(runs), "other_run", next(iter(runs)), place=place)
     if gone := [one for one in wanted if one and one not in runs]:
         place.caption(f"*{plain(gone[-1])}* is not in this folder any more, or cannot read this input.")
     try:
@@ -50,9 +55,10 @@ def choose_other(look: Look, place: Any = st) -> Opened | None:
         return None
 
 
-def line(other: Opened) -> str:
-    """The line of Python that runs the other model on this input, as `other`."""
-    return f"other = workbench.see(workbench.load_run({str(other.run.path)!r}), batch)"
+def seen_by(other: Opened, look: Look) -> Symbol:
+    """What is captured of the other run on this input, as `other`."""
+    run = code.call(load_run, str(other.run.path), computed_by=lambda path: other.run)
+    return code.assign("other", see, run, look.input, computed_by=lambda run, batch: other.see(batch))
 
 
 def _standard(run: Run) -> bool:

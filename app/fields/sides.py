@@ -8,25 +8,28 @@ import streamlit as st
 
 from workbench.app import sidebar, state
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.address import memory
-from workbench.app.fields.widgets import choose, choose_there, start_anew
-from workbench.app.state import Look, Opened, plain
+from workbench.app.fields.url import memory
+from workbench.app.fields.values import start_anew
+from workbench.app.fields.widgets import choose, choose_there
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
+from workbench.app.state import Look, Opened
+from workbench.app.words import plain
 from workbench.inspection.examples import example
 from workbench.runs import Run
-from workbench.tasks import Batch
 
-INPUTS = ("Same input", "Sample", "Type")
+SAME, SAMPLED, TYPED = INPUTS = ("Same input", "Sample", "Type")
 COUNTS = (16, 32, 64, 128, 256)  # held-out sequences for each test condition
 LONG = 256  # tokens: of longer contexts fewer sequences are measured, unless asked
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is held against what.
+    """The two sides that the page compares.
 
     Attributes:
-        first, second: the two sides; the names in the second one's lines end in `_b`.
-        n: held-out sequences for each test condition that measures are taken over.
+        first, second: a run and an input each; in code the second one's names end in `_b`.
+        n: held-out sequences for each test condition, on which both are measured.
     """
 
     first: Look
@@ -39,7 +42,7 @@ class Sides:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What lines of the two are called in figures."""
+        """Their names in the legends of figures."""
         return f"A · {self.first.opened.name}", f"B · {self.second.opened.name}"
 
     @property
@@ -55,13 +58,13 @@ class Sides:
 
 
 def choose_sides(first: Look) -> Sides | None:
-    """What the sidebar chose, beside fields for the second side; None where that cannot be, which is said there."""
+    """The sidebar's run and input beside fields for the second side; None, with a message, if that cannot be opened."""
     with st.container(border=True, key="sides"):
         left, right = st.columns([1, 1.6], gap="large")
         with left:
             st.markdown(f"**A · {plain(first.opened.name)}**")
             sidebar.facts(first.opened)
-            st.caption("The run, checkpoint and input of the sidebar.")
+            st.caption("The run, checkpoint and input chosen in the sidebar.")
         with right:
             second = _second(first)
         if second is None:
@@ -73,8 +76,8 @@ def choose_sides(first: Look) -> Sides | None:
             "compare_n",
             16 if n_ctx > LONG else 64,
             place=left,
-            help="More sequences, narrower intervals, and longer to wait. Both sides are measured on the same ones "
-            "where their tasks are the same.",
+            help="With more sequences the intervals are narrower and the wait is longer. If both sides have the same "
+            "task, they are measured on the same sequences.",
         )
     return Sides(first, second, n)
 
@@ -82,14 +85,15 @@ def choose_sides(first: Look) -> Sides | None:
 def _second(first: Look) -> Look | None:
     head = st.container()
     run_at, step_at = st.columns(2)
-    found = _others_first(first.opened.run)
-    own = memory()
-    loose = own.held.get("run2") in (first.opened.run.name, own.defaults.get("run2"))  # A now, or not chosen by anyone
-    start_anew(["run2"] if loose else [], str(first.opened.run.path), "run2")
-    name = choose_there("Run B", list(found), "run2", next(iter(found)), run_at)
+    runs = _others_first(first.opened.run)
+    session = memory()
+    # Where A is changed: B keeps its run, unless that is A now, or nobody chose it.
+    replaceable = session.held.get("run2") in (first.opened.run.name, session.defaults.get("run2"))
+    start_anew(["run2"] if replaceable else [], str(first.opened.run.path), "run2")
+    name = choose_there("Run B", list(runs), "run2", next(iter(runs)), run_at)
     if name is None:
         return None
-    run = found[name]
+    run = runs[name]
     try:
         with step_at:
             opened = state.opened(run, sidebar.checkpoint(run, "step2"))
@@ -99,13 +103,13 @@ def _second(first: Look) -> Look | None:
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
-    how = fields.segments("Input of B", INPUTS, "how2", INPUTS[0])
+    how = fields.segments("Input of B", INPUTS, "how2", SAME)
     try:
-        batch, line = _input(first, opened, how)
+        batch = _input(first, opened, how)
     except ValueError as error:
         st.error(plain(str(error)))
         return None
-    return Look(opened, batch, (line,), "_b")
+    return Look(opened, code.named("batch_b", batch), "_b")
 
 
 def _others_first(run: Run) -> dict[str, Run]:
@@ -119,35 +123,33 @@ def _others_first(run: Run) -> dict[str, Run]:
     return {other.name: other for other in sorted(state.runs(), key=place)}
 
 
-def _input(first: Look, opened: Opened, how: str) -> tuple[Batch, str]:
-    """The second side's input, and the line that makes it.
+def _input(first: Look, opened: Opened, how: str) -> Symbol:
+    """The second side's input.
 
     Raises:
         ValueError: if what was typed is no input of its task.
     """
-    if how == "Type":
-        return sidebar.typed(opened.subject.task, "B's input, in its task's own words", "input2", "_b")
-    if how == "Sample":
+    if how == TYPED:
+        return sidebar.typed(opened, "Input of B, as its task writes it", "input2", "_b")
+    if how == SAMPLED:
         return _sampled(opened)
     try:
         return _same(first, opened)
     except ValueError as error:
         st.info(
-            f"{plain(opened.name)} cannot read A's input ({plain(str(error))}), so it has a sample of its own task."
+            f"{plain(opened.name)} cannot read A's input ({plain(str(error))}), so B reads a sample of its own task."
         )
         return _sampled(opened)
 
 
-def _same(first: Look, opened: Opened) -> tuple[Batch, str]:
-    """The first side's input, in the words of the second one's task."""
-    task, own = opened.subject.task, first.opened.subject.task
-    if task == own:
-        return first.batch, "batch_b = batch"
-    words = own.question(first.batch.tokens[0])
-    return task.parse(words), f"batch_b = task_b.parse({words!r})"
+def _same(first: Look, opened: Opened) -> Symbol:
+    """The first side's input, written as the second side's task writes it."""
+    task = first.opened.subject.task
+    if opened.subject.task == task:
+        return first.input
+    return code.task(opened, "_b").parse(task.question(first.batch.tokens[0]))
 
 
-def _sampled(opened: Opened) -> tuple[Batch, str]:
+def _sampled(opened: Opened) -> Symbol:
     number = fields.number("Number of B's sample", 0, 10**6, "sample2", 0, help=sidebar.SAMPLE_HELP, width=220)
-    batch = example(opened.model, opened.subject.task, number)
-    return batch, f"batch_b = workbench.example(run_b.model({opened.at}), task_b, {number})"
+    return code.call(example, code.model(opened, "_b"), code.task(opened, "_b"), number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -43,8 +43,8 @@ TOKENS = {
 }
 
 
-CENTRE = "Take the tokens' mean away first: a direction that all share counts no more."
-UNIT = "Then scale each token to length 1: long vectors count no more than short ones."
+CENTRE = "Subtract the mean over the tokens first, so that a direction that all tokens share does not count."
+UNIT = "Then scale each token to length 1, so that long vectors count as much as short ones."
 
 
 def choose_measure() -> tuple[str, dict[str, Any]]:
@@ -103,12 +103,3 @@ def _bound(label: str, key: str, placeholder: str, place: Any) -> int | None:
 
 def _order(alpha: float) -> str:
     return "∞" if math.isinf(alpha) else f"{alpha:g}"
-
-
-def python(settings: Mapping[str, Any]) -> str:
-    """Settings as a dict literal, which infinity has none of its own in."""
-    return "{" + ", ".join(f"{name!r}: {_literal(value)}" for name, value in settings.items()) + "}"
-
-
-def _literal(value: Any) -> str:
-    return "float('inf')" if isinstance(value, float) and math.isinf(value) else repr(value)

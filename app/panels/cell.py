@@ -5,11 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from workbench import figures
-from workbench.app.fields.widgets import choose, position_in, put
-from workbench.app.panels.panel import code, panel
+from workbench.app.fields.values import belongs_to_run, put
+from workbench.app.fields.widgets import choose, position_in
+from workbench.app.panels.code import assign, call, seen, value_of
+from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import point_in_words
+
+belongs_to_run("point", "position")
 
 
 def chosen(look: Look) -> tuple[str, int]:
@@ -27,24 +31,21 @@ def chosen(look: Look) -> tuple[str, int]:
 def tokens(look: Look, point: str, position: int, *, how: projection.How = "raw", final_norm: bool = True) -> None:
     """The panel of the tokens behind the cell, on both bases."""
     with panel("Tokens behind the cell", "cell") as p:
-        top = min(8, len(look.opened.subject.encoder))
-        table = projection.top_tokens(look.seen, top=top, how=how, final_norm=final_norm, points=[point])
-        settings = f"top={top}, how={how!r}, final_norm={final_norm}, points=[{point!r}]"
-        p.show(
-            figures.projection_bars(table, point, position),
-            {"tokens": table},
-            code(
-                look,
-                f"table = projection.top_tokens(seen, {settings})",
-                f"figure = figures.projection_bars(table, {point!r}, {position})",
-                imports=("from workbench import figures", "from workbench.instruments import projection"),
-            ),
-            table.caption,
+        table = assign(
+            "table",
+            projection.top_tokens,
+            seen(look),
+            top=min(8, len(look.opened.subject.encoder)),
+            how=how,
+            final_norm=final_norm,
+            points=[point],
         )
+        figure = call(figures.projection_bars, table, point, position)
+        p.show(figure, {"tokens": table}, value_of(table).caption)
 
 
 def move(point: str, position: int) -> None:
-    """For a click on a drawing; what is no cell of this input is put right by `chosen`."""
+    """Move the focus to a clicked cell; `chosen` falls back to the default if this input has no such cell."""
     put("point", point)
     put("position", position)
 

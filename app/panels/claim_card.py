@@ -1,4 +1,4 @@
-"""Cards of claims: what is claimed, whether it holds on this input, and how often on others, beside the controls."""
+"""A card for each claim: what it says, whether it holds on this input, how often on others, and under controls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import streamlit as st
 
 from workbench.app.fields.heads import n_hops
-from workbench.app.state import Look, plain
+from workbench.app.state import Look
+from workbench.app.words import capitalised, plain
 from workbench.inspection import Inspected, claims
 from workbench.inspection.result import select_head
 from workbench.measurement import Measurement
@@ -28,7 +29,7 @@ class Verdict(NamedTuple):
 
     @staticmethod
     def of(values: list[float]) -> Verdict:
-        """Of a claim's scores on one input, at all places where it is read."""
+        """The verdict on one input, from a claim's scores at all places where it is read."""
         defined = [value for value in values if not np.isnan(value)]
         if not defined:
             return Verdict("nothing to test on this input", "gray", "remove")
@@ -41,16 +42,16 @@ class Verdict(NamedTuple):
         return Verdict(f"holds in part on this input: {shares}", "orange", "contrast")
 
     @staticmethod
-    def beyond(found: list[claims.Verdict]) -> Verdict:
+    def beyond(places: list[claims.Verdict]) -> Verdict:
         """Whether the claim holds beyond its controls on held-out sequences, at all places where it is read."""
-        beyond = sum(one.holds is Holds.BEYOND for one in found)
-        if beyond == len(found):
+        beyond = sum(one.holds is Holds.BEYOND for one in places)
+        if beyond == len(places):
             return Verdict("beyond its controls", "blue", "verified")
         if beyond:
-            return Verdict(f"beyond its controls at {beyond} of {len(found)} places", "blue", "rule")
-        if any(one.holds is Holds.NO_MORE for one in found):
+            return Verdict(f"beyond its controls at {beyond} of {len(places)} places", "blue", "rule")
+        if any(one.holds is Holds.NO_MORE for one in places):
             return Verdict("tells nothing: a control holds as often", "gray", "balance")
-        return Verdict(found[0].holds.value, "gray", "help")
+        return Verdict(places[0].holds.value, "gray", "help")
 
 
 def cards(look: Look, names: list[str], found: Inspected) -> None:
@@ -68,14 +69,14 @@ def cards(look: Look, names: list[str], found: Inspected) -> None:
 
 
 def title(name: str) -> str:
-    """What a claim is called: the words before the colon of its docstring."""
+    """The name of a claim: its docstring up to the colon."""
     return (MECHANISMS[name].__doc__ or name).split(":", 1)[0]
 
 
 def sentence(name: str) -> str:
-    """What is claimed: the rest of the docstring's first line."""
-    said = (MECHANISMS[name].__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
-    return plain(said[:1].upper() + said[1:])
+    """What is claimed: the rest of the docstring's first line, after the colon."""
+    claimed = (MECHANISMS[name].__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
+    return plain(capitalised(claimed))
 
 
 def _card(look: Look, name: str, found: Inspected) -> None:
@@ -111,14 +112,14 @@ def _card(look: Look, name: str, found: Inspected) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=200)
 def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
-    """A claim's score on this input alone; of hops as many as pages show."""
+    """A claim's score on this input alone, with as many hops as pages show."""
     score = MECHANISMS[name].score
     known = {"n_hops": n_hops(_look)} if "n_hops" in signature(score).parameters else {}
     return score(_look.seen, **known)
 
 
 def percent(share: float) -> str:
-    """A share in words; none that is only rounded to nothing or to everything says so."""
+    """A share in words: only an exact 0 or 1 is written `0%` or `100%`."""
     if 0 < share < 0.005:
         return "under 1%"
     return "over 99%" if 0.995 < share < 1 else _percent(share)
@@ -136,7 +137,7 @@ def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
 
 
 def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
-    """A control's rate; of several models with fresh weights with their range."""
+    """A control's rate; for several untrained models their mean with the range."""
     value = _percent(m.values[index])
     if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
         return value

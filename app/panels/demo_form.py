@@ -1,4 +1,4 @@
-"""The form that starts a demo run, and what it shows while that trains."""
+"""The form that starts a demo run, and its progress while that trains."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from workbench.app import words
 from workbench.app.fields.widgets import choose
 from workbench.app.server import demo
 from workbench.app.server.guard import may_write
-from workbench.app.state import plain
+from workbench.app.words import plain
 from workbench.training import preset_config
 
-NO_TOKEN = "To train from here, open the address that `workbench explore` printed, once. On the command line it is:"
+NO_TOKEN = (
+    "To start training from this page, first open the address that `workbench explore` printed. On the command line, "
+    "run:"
+)
 
 
 def trains(path: Path) -> bool:
@@ -24,7 +27,7 @@ def trains(path: Path) -> bool:
 
 
 def show(root: Path) -> None:
-    """The panel: the form, or how far the run is, and what came of the last one."""
+    """The panel: the progress of a running demo, or else the form and the outcome of the last one."""
     with st.container(border=True, key="panel-demo"):
         current = demo.slot().demo
         running = current is not None and current.running
@@ -40,7 +43,7 @@ def show(root: Path) -> None:
 
 @st.fragment(run_every=1.0)
 def live() -> None:
-    """How far the run is, every second."""
+    """The progress of the run, every second."""
     current = demo.slot().demo
     if current is None or not current.running:
         st.rerun()
@@ -60,20 +63,20 @@ def live() -> None:
 
 
 def stop(running: demo.Demo) -> None:
-    """Stop it, for who may: a browser can be made to click what is disabled."""
+    """Stop the run, if this browser may: a disabled button can still be clicked by a script."""
     if may_write():
         running.stop()
 
 
 def outcome(last: demo.Demo) -> None:
-    """What came of the last run."""
+    """The outcome of the last run."""
     name, query = plain(last.path.name), {"run": last.path.name}
     if last.failure is not None:
         st.error(f"{name} failed: {plain(last.failure)}")
         return
     so_far = last.progress()
     if last.stopped and so_far.step < last.steps:
-        st.info(f"{name} was stopped at step {so_far.step:,} of {last.steps:,}; this goes on with it:")
+        st.info(f"{name} was stopped at step {so_far.step:,} of {last.steps:,}. To resume it, run:")
         st.code(shlex.join(["workbench", "resume", str(last.path)]), language="bash")
         return
     right = f": {words.share(so_far.accuracies[-1])} right on held-out sequences" if so_far.accuracies else ""
@@ -84,10 +87,10 @@ def outcome(last: demo.Demo) -> None:
 
 
 def form(root: Path) -> None:
-    """Which preset, for how long, under which name."""
+    """Fields for the preset, the number of steps, the seed and the name."""
     presets = demo.quick()
     first, second, third, fourth = st.columns([5, 1.3, 1.3, 3])
-    known = "`workbench list presets` shows all of them"
+    known = "`workbench list presets` shows all presets"
     preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, known)
     config = preset_config(preset, {})
     steps = second.number_input("Steps", 1, demo.MOST_STEPS, config.steps, key=f"demo_steps_{preset}")
@@ -110,7 +113,7 @@ def form(root: Path) -> None:
             key="demo_start",
             disabled=wrong is not None or not may_write(),
         )
-        beside = f"About {expected} on one core, beside this server. On the command line it is:"
+        beside = f"Takes about {expected} on one core of this machine. On the command line, run:"
         st.caption(beside if may_write() else NO_TOKEN, width="stretch")
     if started and may_write():
         try:

@@ -8,10 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
 from workbench.inspection import Result, Sample, inspect_run
 from workbench.runs import Run, load_run
 from workbench.tasks import Task
 
+Settings = Mapping[str, Mapping[str, Any]]  # instrument -> its arguments
 MOST, FEWEST = 128, 8  # sequences drawn, of all the task's conditions together
 NUMBERS = 2**21  # of one head's patterns of all these sequences, so that long ones are measured in seconds
 SEED = 0
@@ -19,7 +22,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What of `Inspected` pages draw: the results by name, and the sequences that they are of."""
+    """The part of `Inspected` that pages draw: the results by name, and the sequences that they are of."""
 
     results: dict[str, Result]
     sample: Sample
@@ -34,32 +37,33 @@ def n_each(task: Task) -> int:
     return max(4, total // len(task.conditions))
 
 
+def settings_of(run: Run, only: Sequence[str], settings: Settings | None) -> dict[str, Any]:
+    """How pages inspect a run: arguments of `inspect_run` but for the step."""
+    own = None if settings is None else {name: dict(values) for name, values in settings.items()}
+    return {"n": n_each(run.task()), "seed": SEED, "only": list(only), "settings": own}
+
+
 def held_out(
-    run: Run, only: Sequence[str], *, step: int | None = None, settings: Mapping[str, Mapping[str, Any]] | None = None
-) -> HeldOut:
-    """Some instruments on held-out sequences, with their controls.
+    run: Symbol,
+    only: Sequence[str],
+    *,
+    step: int | None = None,
+    settings: Settings | None = None,
+) -> Symbol:
+    """Some instruments on held-out sequences, with their controls: the call of `inspect_run`, computed as `HeldOut`.
 
     Raises:
         ValueError: in one line, if the weights cannot be loaded or a setting is wrong.
     """
-    key = (str(run.path), run.version_at(step), step)
-    return _held_out(key, tuple(only), {name: dict(own) for name, own in (settings or {}).items()})
+    how = settings_of(code.value_of(run), only, settings)
+    return code.call(inspect_run, run, **how, step=step, causal=False, computed_by=_cached)
+
+
+def _cached(run: Run, **how: Any) -> HeldOut:
+    return _held_out(str(run.path), run.version_at(how["step"]), how)
 
 
 @st.cache_data(show_spinner="Measuring on held-out sequences …", max_entries=400)
-def _held_out(key: tuple[str, int, int | None], only: tuple[str, ...], settings: dict[str, dict[str, Any]]) -> HeldOut:
-    run = load_run(key[0])
-    found = inspect_run(run, n=n_each(run.task()), seed=SEED, only=only, settings=settings, step=key[2], causal=False)
-    return HeldOut(found.results, found.sample)
-
-
-def line(run: Run, only: Sequence[str], *, step: int | None = None, settings: str = "", of: str = "run") -> str:
-    """The call that measures the same, as Python.
-
-    Args:
-        run, only, step: as for `held_out`.
-        settings: the expression for its settings; empty for the default ones.
-        of: the expression for the run.
-    """
-    more = (f", settings={settings}" if settings else "") + ("" if step is None else f", step={step}")
-    return f"inspect_run({of}, n={n_each(run.task())}, seed={SEED}, only={list(only)}{more}, causal=False)"
+def _held_out(path: str, version: int, how: dict[str, Any]) -> HeldOut:
+    inspected = inspect_run(load_run(path), **how)
+    return HeldOut(inspected.results, inspected.sample)

@@ -1,71 +1,85 @@
-"""By which ways a query gets what it gets from a key: the panel of the strongest paths on the input in focus."""
+"""The panel "Strongest paths": the routes through attention by which a query reads a key on the input in focus."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from workbench import figures
-from workbench.app.fields import address
-from workbench.app.fields import other_run as other
+from workbench.app.fields import other_run, url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import Head
+from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import position_in
+from workbench.app.panels import code
 from workbench.app.panels.cell import default_position
-from workbench.app.panels.panel import code, panel
-from workbench.app.state import Look, Opened, plain
+from workbench.app.panels.code import Symbol, value_of
+from workbench.app.panels.panel import panel
+from workbench.app.state import Look, Opened
+from workbench.app.words import plain
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph, rollout
 from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer
+from workbench.interventions import Head
 
 MOST = 5
 LAYER, LAYERS, OTHER = "this head alone", "all layers", "all layers of the other run"
+SAYS = (
+    "The paths with the largest product of attention weights, computed exactly. Where attention is spread out, even "
+    "the strongest path may be a small part of the whole, so read its weight. A strong path need not be one the model "
+    "uses."
+)
+belongs_to_run("hops_to")
 
 
-@address.fragment
-def show(look: Look, place: Head, beside: Opened | None) -> None:
-    """The panel, with its own fields: from where, to where, through what, how many."""
-    names = attention_graph.position_names(look.seen, 0)
+@dataclass(frozen=True)
+class Paths:
+    """The strongest paths from a query to a key.
+
+    Attributes:
+        found: the paths.
+        title: of their figure.
+        note: how their weights are counted.
+    """
+
+    found: Symbol
+    title: str
+    note: str
+
+
+@url.fragment
+def show(look: Look, head: Head, beside: Opened | None) -> None:
+    """The panel and its fields: from where, to where, through which layers, how many paths.
+
+    Args:
+        look: the run and the input.
+        head: the layer and head in focus.
+        beside: the other run, if there is one.
+    """
+    words = attention_graph.position_names(look.seen, 0)
     with panel("Strongest paths", "paths") as p:
         first, second, third, fourth = st.columns([2, 2.8, 5, 1.7], vertical_alignment="bottom")
-        query = position_in("From position", len(names), "position", default_position(look, len(names)), first)
-        to = position_in("To position", len(names), "hops_to", None, second, every="furthest ancestor")
+        query = position_in("From position", len(words), "position", default_position(look, len(words)), first)
+        to = position_in("To position", len(words), "hops_to", None, second, every="furthest ancestor")
         through = choose_through(beside, third)
         most = fields.number("Paths", 1, MOST, "hops_most", 3, fourth)
         assert query is not None
-        key = furthest(look.seen, query, place) if to is None else to
+        key = furthest(look.seen, query, head) if to is None else to
         if key >= query:
-            st.info(f"A path leads back to an earlier position: from {query} choose one before it.")
+            st.info(f"A path leads back to an earlier position: choose one before position {query}.")
             return
-        seen = beside.see(look.batch) if through == OTHER and beside is not None else look.seen
-        found, lines, title, note = find(seen, place, query, key, most, within=through == LAYER)
-        if not found:
-            st.info(plain(f"No path of positive weight leads from {names[query]} back to {names[key]}."))
+        seen = other_run.seen_by(beside, look) if through == OTHER and beside is not None else code.seen(look)
+        within = through == LAYER
+        paths = within_head(seen, head, query, key, most) if within else through_layers(seen, query, key, most)
+        if not value_of(paths.found):
+            st.info(plain(f"No path of positive weight leads from {words[query]} back to {words[key]}."))
             return
-        draw = figures.path_arcs if through == LAYER else figures.path_layers
-        subtitle = f"from {names[query]} back to {names[key]}; {note}"
-        p.show(
-            draw(found, names, title, subtitle),
-            {"paths": table(found, names, seen.subject.name)},
-            code(
-                look,
-                *([other.line(beside), "seen = other"] if seen is not look.seen and beside is not None else []),
-                "names = attention_graph.position_names(seen, 0)",
-                *lines,
-                f"figure = figures.{draw.__name__}(paths, names, {title!r}, {subtitle!r})",
-                imports=(
-                    FIGURES,
-                    "from workbench.instruments import attention_graph",
-                    "from workbench.instruments.attention.strongest_paths import across_layers, within_layer",
-                ),
-            ),
-            "The ways with the largest product of attention, exactly; where attention is spread out the strongest may "
-            "still be a small part of the whole, so read its weight. A strong path need not be one the model uses.",
-        )
-
-
-FIGURES = "from workbench import figures"
+        names = code.assign("names", attention_graph.position_names, seen, 0)
+        draw = figures.path_arcs if within else figures.path_layers
+        subtitle = f"from {words[query]} back to {words[key]}; {paths.note}"
+        rows = table(value_of(paths.found), words, value_of(seen).subject.name)
+        p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS)
 
 
 def choose_through(beside: Opened | None, place: Any) -> str:
@@ -73,45 +87,39 @@ def choose_through(beside: Opened | None, place: Any) -> str:
     return fields.segments("Through", options, "hops_through", LAYER, place)
 
 
-def furthest(seen: Capture, query: int, place: Head) -> int:
-    """The query's gold ancestor the most hops up; without one, the earlier position that it reads most."""
+def furthest(seen: Capture, query: int, head: Head) -> int:
+    """The query's gold ancestor the most hops up; without one, the earlier position that the query reads most."""
     gold = [(hop, key) for hop, at, key in attention_graph.gold_edges(seen, 0) if at == query and key < query]
     if gold:
         return max(gold)[1]
-    layer, head = place
-    row = attention_graph.resolvent(seen, layer)[0, head, query, :query]
+    row = attention_graph.resolvent(seen, head[0])[0, head[1], query, :query]
     return int(row.argmax()) if query else 0
 
 
-def find(
-    seen: Capture, place: Head, query: int, key: int, most: int, *, within: bool
-) -> tuple[list[Path], list[str], str, str]:
-    """The paths, the lines that find them, and a title and a note for their figure."""
-    model = seen.subject.name
-    if not within:
-        n_layers = seen.subject.n_layers
-        layers = [attention_graph.resolvent(seen, layer)[0] for layer in range(n_layers)]
-        found = across_layers(layers, query, key, most=most)
-        whole = float(rollout.rollout(seen)[0, query, key])
-        share = f"; together {sum(path.weight for path in found) / whole:.0%} of all that comes from there"
-        lines = [
-            f"layers = [attention_graph.resolvent(seen, layer)[0] for layer in range({n_layers})]",
-            f"paths = across_layers(layers, {query}, {key}, most={most})",
-        ]
-        note = "half of each layer from the residual, heads alike" + (share if found else "")
-        return found, lines, f"Strongest paths through all layers: {model}", note
-    layer, head = place
-    attention = seen.subject.attention[layer]
+def through_layers(seen: Symbol, query: int, key: int, most: int) -> Paths:
+    """Paths through every layer of a model, as attention rollout counts them."""
+    capture: Capture = value_of(seen)
+    each = [code.call(attention_graph.resolvent, seen, layer)[0] for layer in range(capture.subject.n_layers)]
+    paths = code.assign("paths", across_layers, each, query, key, most=most)
+    found: list[Path] = value_of(paths)
+    note = "half of each layer from the residual, heads alike"
+    if found:
+        whole = float(rollout.rollout(capture)[0, query, key])
+        note += f"; together {sum(path.weight for path in found) / whole:.0%} of all that comes from there"
+    return Paths(paths, f"Strongest paths through all layers: {capture.subject.name}", note)
+
+
+def within_head(seen: Symbol, place: Head, query: int, key: int, most: int) -> Paths:
+    """Paths of several steps within one head of one layer."""
+    (layer, head), capture = place, value_of(seen)
+    attention = capture.subject.attention[layer]
+    pattern = code.named("A", code.call(attention_graph.pattern, seen, layer)[0, head])
     gamma = attention.gamma or 1.0
-    found = within_layer(attention_graph.pattern(seen, layer)[0, head], query, key, most=most, gamma=gamma)
-    lines = [
-        f"A = attention_graph.pattern(seen, {layer})[0, {head}]",
-        f"paths = within_layer(A, {query}, {key}, most={most}, gamma={gamma})",
-    ]
-    note = f"the layer {attention.how_it_reads}"
-    if attention.gamma is None:
-        note = f"every step weighs alike here; {note}"
-    return found, lines, f"Strongest paths of layer {layer}, head {head}: {model}", note
-
-
-__all__ = ["show"]
+    paths = code.assign("paths", within_layer, pattern, query, key, most=most, gamma=gamma)
+    if attention.gamma is not None:
+        note = f"each further step weighs γ = {gamma:g}"
+    elif attention.takes_one_step:
+        note = "the layer itself takes one step only"
+    else:
+        note = "all steps weigh alike here; the layer's own attention variant weighs paths in its own way"
+    return Paths(paths, f"Strongest paths of layer {layer}, head {head}: {capture.subject.name}", note)

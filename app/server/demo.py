@@ -34,14 +34,14 @@ def quick() -> dict[str, int]:
 
 
 def place(root: Path, name: str) -> Path:
-    """Where a run of this name goes, directly under the root.
+    """The folder of a run of this name, directly under the root.
 
     Raises:
-        ValueError: if it is no name of a run, or is taken.
+        ValueError: if this cannot be a run's name, or is taken.
     """
     if not NAME.fullmatch(name):
         raise ValueError(
-            "a name has letters, digits, - _ and . only, begins with a letter, a digit or _, and is at most 64 long"
+            "a name has only letters, digits, - _ and ., starts with a letter, a digit or _, and is at most 64 long"
         )
     path = root.resolve() / name
     if path.exists() or path.is_symlink():
@@ -50,7 +50,7 @@ def place(root: Path, name: str) -> Path:
 
 
 def free_name(root: Path, wanted: str) -> str:
-    """The wanted name, with a number if it is taken."""
+    """The wanted name, with a number behind it if it is taken."""
     taken = {path.name for path in root.iterdir()} if root.is_dir() else set()
     names = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
@@ -70,12 +70,12 @@ def arguments(path: Path, preset: str, steps: int, seed: int) -> list[str]:
 
 @dataclass
 class Progress:
-    """How far a demo run is.
+    """The progress of a demo run.
 
     Attributes:
         step: the last that was logged.
         losses, accuracies: what was logged up to it.
-        left: what the trainer says is left, in seconds, where it has said so.
+        left: seconds that are left at the pace so far; None before the first step is logged.
     """
 
     step: int = 0
@@ -90,9 +90,9 @@ class Demo:
 
     Attributes:
         path: its folder.
-        steps: how many there will be.
-        process: that trains it.
-        console: what it says, kept in a file without a name.
+        steps: how many training steps it will take.
+        process: the process that trains it.
+        console: its standard error, in a file without a name.
         stopped: whether it was asked to stop.
     """
 
@@ -111,27 +111,30 @@ class Demo:
         """Why it failed, in one line; None if it did not."""
         if self.running or self.stopped or self.process.returncode == 0:
             return None
-        said = [line for line in self.said().splitlines() if line.strip()]
-        return brief(said[-1].removeprefix("workbench: ") if said else f"exit code {self.process.returncode}")
+        lines = [line for line in self.console_tail().splitlines() if line.strip()]
+        return brief(lines[-1].removeprefix("workbench: ") if lines else f"exit code {self.process.returncode}")
 
-    def said(self) -> str:
-        """The end of what the trainer wrote to its console."""
+    def console_tail(self) -> str:
+        """The end of what the trainer wrote to its standard error."""
         size = os.fstat(self.console.fileno()).st_size
         return os.pread(self.console.fileno(), TAIL, max(0, size - TAIL)).decode(errors="replace")
 
     def progress(self) -> Progress:
-        """Read from the run's own log and its console."""
-        left = re.findall(r"(\d+) s left", self.said())
+        """The progress, from the run's own log."""
         try:
-            curves = learning_curves(load_run(self.path))
+            run = load_run(self.path)
+            curves, log = learning_curves(run), run.metrics()
         except ValueError:  # its folder is not there yet
             return Progress()
         losses, accuracies = (curves[name].values.tolist() if name in curves else [] for name in ("loss", "accuracy"))
         step = max((curve.coords["step"][-1] for curve in curves.values() if len(curve.values)), default=0)
-        return Progress(step, losses, accuracies, int(left[-1]) if left else None)
+        left = None
+        if step and "seconds" in log and not log["seconds"].dropna().empty:
+            left = round(log["seconds"].dropna().iloc[-1] / step * (self.steps - step))
+        return Progress(step, losses, accuracies, left)
 
     def stop(self) -> None:
-        """Ask it to end after the step at hand; what was trained is kept."""
+        """Ask it to end after the current step; what was trained is kept."""
         if self.running:
             self.stopped = True
             self.process.terminate()
@@ -148,7 +151,7 @@ class Slot:
         """Start training in a process.
 
         Raises:
-            ValueError: if one is running already, the name is none or taken, or there is no such quick preset.
+            ValueError: if one is running already, the name is impossible or taken, or there is no such quick preset.
         """
         with self.lock:
             if self.demo is not None and self.demo.running:
@@ -166,7 +169,7 @@ class Slot:
             self.demo = Demo(path, steps, process, console)
 
     def end(self) -> None:
-        """With the server."""
+        """Stop training when the server ends."""
         if self.demo is not None:
             self.demo.stop()
 

@@ -52,7 +52,7 @@ class Door:
         return Door(names, token_urlsafe(24), f"workbench-{port}")
 
     def refusal(self, headers: Headers) -> str | None:
-        """Why a request with these headers is not answered, in one line; None if it is."""
+        """Why a request with these headers is refused, in one line; None if it is answered."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         name = _name(hosts[0]) if len(hosts) == 1 else ""
         if name not in self.names:

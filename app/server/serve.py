@@ -76,39 +76,22 @@ def serve(
         hosts: names that requests may call this machine by, beside its own: those of a tunnel or proxy.
         opened: called with the address once the server answers; the address has the token, and is for no one else.
     """
-    script = Path(__file__).with_name("main.py")
+    script = Path(__file__).parents[1] / "main.py"
     root = root.resolve()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
     sys.argv = [str(script), "--root", str(root)]  # what `state.root` reads
 
-    import streamlit as st
     import uvicorn
-    from starlette.middleware import Middleware
     from streamlit.web.bootstrap import load_config_options
 
     port = sockets[0].getsockname()[1]
     load_config_options({**SETTINGS, "server.port": port})
-
-    import workbench.app.panels.panel
-    import workbench.app.sidebar
-    import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
-    from workbench.app.server.demo import slot
-
+    _load_what_pages_need()
     door = Door.made(port, hosts)
     stand_at(door)
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        for name in ("uvicorn.error", "uvicorn.access"):  # Streamlit turns them up again: each request, with its token
-            logging.getLogger(name).setLevel(logging.WARNING)
-        opened(f"http://localhost:{port}/?{TOKEN}={door.token}")
-        yield
-        slot().end()
-
-    application = st.App(script, middleware=[Middleware(Guard, door=door)], lifespan=lifespan)
     config = uvicorn.Config(
-        application,
+        _application(script, door, lambda: opened(f"http://localhost:{port}/?{TOKEN}={door.token}")),
         access_log=False,
         log_level="warning",
         ws_ping_interval=30,  # a page that waits for a long measurement is not gone
@@ -120,3 +103,28 @@ def serve(
         uvicorn.Server(config).run(sockets=list(sockets))
     sys.stdout.flush()
     os._exit(0)  # Python would wait for pages that measure something long
+
+
+def _load_what_pages_need() -> None:
+    """Import everything slow, so that the first page is quick."""
+    import workbench.app.panels.panel
+    import workbench.app.sidebar
+    import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
+
+
+def _application(script: Path, door: Door, ready: Callable[[], object]) -> Any:
+    """The explorer behind its door; `ready` is called once it answers, and the demo run ends with it."""
+    import streamlit as st
+    from starlette.middleware import Middleware
+
+    from workbench.app.server.demo import slot
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        for name in ("uvicorn.error", "uvicorn.access"):  # Streamlit turns them up again: each request, with its token
+            logging.getLogger(name).setLevel(logging.WARNING)
+        ready()
+        yield
+        slot().end()
+
+    return st.App(script, middleware=[Middleware(Guard, door=door)], lifespan=lifespan)

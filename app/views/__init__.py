@@ -1,1 +1,40 @@
-"""One file a view; each draws one panel from a capture."""
+"""The pages of the explorer, one file each. A new page is one new file and one entry in `PAGES`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Page(NamedTuple):
+    """A page.
+
+    Attributes:
+        title: in the menu.
+        file: its script, in this folder.
+        needs_run: whether it is about the sidebar's run; in a folder without runs it says so instead.
+    """
+
+    title: str
+    file: str
+    needs_run: bool = True
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).parent / self.file
+
+
+PAGES: dict[str, Page] = {
+    "overview": Page("Overview", "overview.py", needs_run=False),
+    "canvas": Page("Canvas", "canvas.py"),
+    "residual": Page("Residual", "residual.py"),
+    "entropy": Page("Entropy", "entropy.py"),
+    "hops": Page("Hops", "hops.py"),
+    "mechanisms": Page("Mechanisms", "mechanisms.py"),
+    "training": Page("Training", "training.py"),
+    "probes": Page("Probes", "probes.py"),
+    "compare": Page("Compare", "compare.py"),
+}
+"""Name in the URL -> the page, in the order of the menu. The first one opens by default."""
+
+__all__ = ["PAGES", "Page"]

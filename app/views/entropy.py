@@ -1,7 +1,8 @@
-"""Spectra of the residual by layer: of this input, over held-out ones, of several runs, over training, by condition."""
+"""Entropy of the residual by layer: one input, held-out sequences, several runs, by condition, over training."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,211 +10,198 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app import state
-from workbench.app.fields import address
+from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.spectra import MEASURES, choose_measure, python
-from workbench.app.panels.held_out import SEED, HeldOut, held_out, line, n_each
-from workbench.app.panels.panel import code, panel
-from workbench.app.state import Look, current, plain
+from workbench.app.fields.spectra import MEASURES, choose_measure
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
+from workbench.app.panels.held_out import HeldOut, held_out, settings_of
+from workbench.app.panels.panel import panel
+from workbench.app.state import Look, current
+from workbench.app.words import plain
+from workbench.inspection.over_training import Timeline, follow
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
-from workbench.runs import Run
+from workbench.runs import Run, load_run
 
-IMPORTS = ("from workbench import figures", "from workbench.inspection import inspect_run")
 MOST_RUNS = 6  # as many as there are colours
-MANY_STEPS = 40  # checkpoints from which they are measured on request only
-ALONG = ("the steps", "the layers")
+MANY_STEPS = 40  # with more checkpoints than this, they are measured on request only
+BY_STEP, BY_LAYER = ALONG = ("the steps", "the layers")
 
 
-@address.fragment
+@dataclass(frozen=True)
+class Chosen:
+    """What every panel of the page measures.
+
+    Attributes:
+        look: the run and the input.
+        name: the instrument.
+        settings: its arguments.
+    """
+
+    look: Look
+    name: str
+    settings: dict[str, Any]
+
+    def held_out(self, run: Symbol, step: int | None) -> Symbol:
+        """A run on held-out sequences, with these settings."""
+        return held_out(run, [self.name], step=step, settings={self.name: self.settings})
+
+    @property
+    def held(self) -> Symbol:
+        """The page's run on held-out sequences."""
+        return code.named("held", self.held_out(code.run(self.look.opened), self.look.opened.step))
+
+    @property
+    def one(self) -> Symbol:
+        """The page's input alone."""
+        measured = code.call(MEASURES[self.name][1], code.seen(self.look), **self.settings)
+        return code.named("one", measured.select(example=0))
+
+
+@url.fragment
 def spectra(look: Look) -> None:
-    """The input beside the mean, with the settings that hold for the whole page."""
+    """The input beside the mean, and every other panel with the same settings."""
     with panel("This input beside the mean", "entropy") as p:
-        name, settings = choose_measure()
-        own = look.opened
+        chosen = Chosen(look, *choose_measure())
         try:
-            held = held_out(own.run, [name], step=own.step, settings={name: settings})
+            held = chosen.held
         except ValueError as error:
             st.warning(plain(str(error)))
             return
-        one = MEASURES[name][1](look.seen, **settings).select(example=0)
-        if np.isnan(one.values).all():
-            few = "fewer than two tokens" if name == "anisotropy" else "no token"
-            st.info(f"This input has {few} in that range, so there is nothing to measure; the mean is below.")
-        mean = f"mean of {len(held.sample)} held-out sequences"
-        if name == "spectrum":
-            figure = figures.spectrum({mean: held[name].mean}, {mean: {"this input": one}})[0]
-            drawn = f"figures.spectrum({{{mean!r}: held['spectrum'].mean}}, {{{mean!r}: {{'this input': one}}}})"
+        one = chosen.one
+        if np.isnan(code.value_of(one).values).all():
+            few = "fewer than two tokens" if chosen.name == "anisotropy" else "no token"
+            st.info(f"This input has {few} in that range, so only the mean over held-out sequences is drawn.")
+        of_runs = held[chosen.name].mean
+        mean = f"mean of {len(code.value_of(held).sample)} held-out sequences"
+        if chosen.name == "spectrum":
+            figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
-            figure = figures.by_layer({"this input": one, mean: held[name].mean}, {})[0]
-            drawn = f"figures.by_layer({{'this input': one, {mean!r}: held[{name!r}].mean}}, {{}})"
-        p.show(
-            figure,
-            {"this-input": one, "held-out": held[name].mean},
-            code(look, *measured(look, name, settings), f"figure = {drawn}[0]", imports=instrument(name)),
-            f"{held[name].mean.caption} Held-out sequences: {held.sample.in_words}.",
-        )
-    if name == "spectrum":
+            figure = code.call(figures.by_layer, {"this input": one, mean: of_runs}, {})[0]
+        says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
+        p.show(figure, {"this-input": one, "held-out": of_runs}, says)
+    if chosen.name == "spectrum":
         st.info(
-            "A spectrum is not one number at a layer, so its distribution, other runs, conditions and training "
-            "are not drawn: choose another measure above for those."
+            "The other panels draw one number per layer, which a spectrum is not. For the distribution over sequences, "
+            "other runs, conditions and training, choose another measure above."
         )
         return
-    distribution(look, name, settings, held, one)
-    overlaid(look, name, settings)
-    conditions(look, name, settings, held)
-    training(look, name, settings)
+    distribution(chosen)
+    overlaid(chosen)
+    conditions(chosen)
+    training(chosen)
 
 
-def instrument(name: str) -> tuple[str, ...]:
-    return (*IMPORTS, f"from workbench.instruments import {name}")
-
-
-def measured(look: Look, name: str, settings: dict[str, Any]) -> tuple[str, ...]:
-    """The lines that measure this input and held-out ones."""
-    own = look.opened
-    return (
-        f"settings = {python(settings)}",
-        f"one = {name}.measure(seen, **settings).select(example=0)",
-        f"held = {line(own.run, [name], step=own.step, settings=f'{{{name!r}: settings}}')}",
-    )
-
-
-def distribution(look: Look, name: str, settings: dict[str, Any], held: HeldOut, one: Measurement) -> None:
+def distribution(chosen: Chosen) -> None:
     with panel("Distribution over held-out sequences", "entropy-distribution") as p:
-        own = look.opened
+        each = chosen.held[chosen.name].examples
+        examples = {chosen.look.opened.name: each}
         p.show(
-            figures.distributions_by_layer({own.name: held[name].examples}, {}, {"this input": one})[0],
-            {"held-out": held[name].examples, "this-input": one},
-            code(
-                look,
-                *measured(look, name, settings),
-                f"examples = {{{own.name!r}: held[{name!r}].examples}}",
-                "figure = figures.distributions_by_layer(examples, {}, {'this input': one})[0]",
-                imports=instrument(name),
-            ),
-            "How the sequences differ at each layer, as smoothed densities that end where the sequences do; the mark "
-            "is this input. Where sequences differ in length, that alone can make a density wide.",
+            code.call(figures.distributions_by_layer, examples, {}, {"this input": chosen.one})[0],
+            {"held-out": each, "this-input": chosen.one},
+            "How the sequences differ at each layer: smoothed densities between the lowest and the highest sequence. "
+            "The mark is this input. Sequences of different lengths can make a density wide by that alone.",
         )
 
 
-@address.fragment
-def overlaid(look: Look, name: str, settings: dict[str, Any]) -> None:
-    """Several runs over each other, each with a model of its shape that has learnt nothing."""
-    own = look.opened
+@url.fragment
+def overlaid(chosen: Chosen) -> None:
+    """Several runs in one figure, each with untrained models of its shape."""
+    own = chosen.look.opened
     others = {run.name: run for run in state.runs() if run.path != own.run.path}
-    with panel("Runs over each other", "entropy-runs") as p:
-        chosen = fields.several("With", list(others), "overlay", MOST_RUNS - 1, "other runs, of any task")
+    with panel("Several runs", "entropy-runs") as p:
+        beside = fields.several("Compare with", list(others), "overlay", MOST_RUNS - 1, "other runs, of any task")
         shown: dict[str, tuple[Run, int | None]] = {own.name: (own.run, own.step)}
-        shown |= {other: (others[other], None) for other in chosen}
-        runs, controls, each = {}, {}, []
-        for label, (run, step) in shown.items():
+        shown |= {other: (others[other], None) for other in beside}
+        runs: dict[str, Symbol] = {}
+        controls: dict[str, dict[str, Symbol]] = {}
+        for number, (label, (run, step)) in enumerate(shown.items(), 1):
+            loaded = code.call(load_run, str(run.path), computed_by=lambda path, run=run: run)
             try:
-                held = held_out(run, [name], step=step, settings={name: settings})
+                held = code.named(f"held_{number}", chosen.held_out(loaded, step))
             except (ValueError, OSError) as error:
                 st.warning(f"{plain(label)} is left out: {plain(str(error))}")
                 continue
-            runs[label] = held[name].mean
-            controls[label] = {UNTRAINED: held[name].controls[UNTRAINED].mean}
-            each.append((label, str(run.path), n_each(run.task()), step))
+            runs[label] = held[chosen.name].mean
+            controls[label] = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
         if not runs:
             return
         p.show(
-            figures.by_layer(runs, controls)[0],
-            runs | {f"{label}, {null}": m for label, own in controls.items() for null, m in own.items()},
-            code(
-                look,
-                f"settings = {{{name!r}: {python(settings)}}}",
-                "runs, controls = {}, {}",
-                f"for label, path, n, step in {each}:",
-                f"    how = {{'n': n, 'seed': {SEED}, 'only': [{name!r}], 'settings': settings, 'step': step}}",
-                "    held = inspect_run(workbench.load_run(path), causal=False, **how)",
-                f"    runs[label] = held[{name!r}].mean",
-                f"    controls[label] = {{'untrained': held[{name!r}].controls['untrained'].mean}}",
-                "figure = figures.by_layer(runs, controls)[0]",
-                imports=IMPORTS,
-            ),
-            "Each run on held-out sequences of its own task; dotted in its colour, a model of the same shape with "
-            "fresh weights on the same sequences. Runs of other tasks or widths differ in much beside what was learnt: "
-            "sequences of other lengths alone move these numbers.",
+            code.call(figures.by_layer, runs, controls)[0],
+            runs | {f"{label}, {name}": m for label, own in controls.items() for name, m in own.items()},
+            "Each run on held-out sequences of its own task. Dotted in the same colour: untrained models of the same "
+            "shape on the same sequences. Runs of other tasks or widths differ in more than what was learnt; the "
+            "length of the sequences alone changes these numbers.",
         )
 
 
-def conditions(look: Look, name: str, settings: dict[str, Any], held: HeldOut) -> None:
+def conditions(chosen: Chosen) -> None:
     with panel("By condition", "entropy-conditions") as p:
-        found = conditions_as_groups(held.sample.conditions)
-        if found is None:
+        held = chosen.held
+        grouping = conditions_as_groups(code.value_of(held).sample.conditions)
+        if grouping is None:
             st.info(
-                "This task is tested under one condition only. Tasks that are tested at several lengths or numbers of "
-                "operations (sorting, increment, arithmetic, boxes) are shown by them here."
+                "This task is tested under one condition only. For tasks that are tested at several lengths or numbers "
+                "of operations (sorting, increment, arithmetic, boxes), this panel shows each condition."
             )
             return
-        dim, groups = found
-        grouped = by_group(held[name].examples, groups, dim)
-        own = look.opened.name
+        dim, _ = grouping
+        groups = code.named("group_of_each", code.call(conditions_as_groups, held.sample.conditions)[1])
+        grouped = code.assign("grouped", by_group, held[chosen.name].examples, groups, dim)
         p.show(
-            figures.by_layer_and_group({own: grouped}, {})[0],
+            code.call(figures.by_layer_and_group, {chosen.look.opened.name: grouped}, {})[0],
             {"by-condition": grouped},
-            code(
-                look,
-                *measured(look, name, settings),
-                f"groups = [condition[{dim!r}] for condition in held.sample.conditions]",
-                f"grouped = by_group(held[{name!r}].examples, groups, {dim!r})",
-                f"figure = figures.by_layer_and_group({{{own!r}: grouped}}, {{}})[0]",
-                imports=(*instrument(name), "from workbench.measurement import by_group"),
-            ),
-            "The same sequences apart by the condition that they were drawn under. Longer sequences have more "
-            "directions to spread over, trained or not: a rise alone says nothing of what was learnt.",
+            "The same sequences, grouped by the condition under which they were drawn. Longer sequences can spread "
+            "over more directions, trained or not: a rise alone does not show that anything was learnt.",
         )
 
 
-@address.fragment
-def training(look: Look, name: str, settings: dict[str, Any]) -> None:
-    """Every checkpoint on the same sequences, one after the other, as far as they are not yet measured."""
-    run = look.opened.run
+@url.fragment
+def training(chosen: Chosen) -> None:
+    """Every checkpoint on the same sequences."""
+    run = chosen.look.opened.run
     kept = [step for step in run.checkpoints() if step < run.step()]
     with panel("Over training", "entropy-training") as p:
         if not kept:
-            st.info(
-                "This run has no checkpoints to follow; train one with `--checkpoint_count 20` and it is drawn here."
-            )
+            st.info("This run kept no checkpoints. Train one with `--checkpoint_count 20` to see this over training.")
             return
         if len(kept) > MANY_STEPS and not fields.toggle(
             f"Measure all {len(kept)} checkpoints: this takes a while", "entropy_all_steps"
         ):
             return
-        along = fields.segments("Drawn along", ALONG, "entropy_along", ALONG[0])
+        along = fields.segments("Horizontal axis", ALONG, "entropy_along", BY_STEP)
         try:
-            history = over_steps(run, kept, name, settings)
+            history = over_steps(chosen, kept)
         except (ValueError, OSError) as error:
             st.warning(plain(str(error)))
             return
-        how = f"n={n_each(run.task())}, seed={SEED}, only=[{name!r}], settings={{{name!r}: {python(settings)}}}"
-        index = ALONG.index(along)
         p.show(
-            figures.by_layer_over_training({run.name: history}, {})[index],
+            code.call(figures.by_layer_over_training, {run.name: history}, {})[ALONG.index(along)],
             {"over-training": history},
-            code(
-                look,
-                f"last = inspect_run(run, causal=False, {how})",
-                f"history = follow(last, {how}).measured[{name!r}]",
-                f"figure = figures.by_layer_over_training({{{run.name!r}: history}}, {{}})[{index}]",
-                imports=(*IMPORTS, "from workbench.inspection.over_training import follow"),
-            ),
-            "The same held-out sequences at every checkpoint. Step 0 is the model before training. What changes "
-            "together need not be cause and effect.",
+            "The same held-out sequences at every checkpoint. Training step 0 is the model before training. Two "
+            "things that change together need not be cause and effect.",
         )
 
 
-def over_steps(run: Run, kept: list[int], name: str, settings: dict[str, Any]) -> Measurement:
-    """The mean at every checkpoint and at the end, with a bar that says how far it is."""
-    bar, found = st.progress(0.0, f"Measuring {len(kept) + 1} checkpoints …"), []
-    for done, step in enumerate([*kept, None]):
-        found.append(held_out(run, [name], step=step, settings={name: settings})[name].mean)
-        bar.progress((done + 1) / (len(kept) + 1), f"Measured {done + 1} of {len(kept) + 1} checkpoints")
-    bar.empty()
-    return Measurement.stack(found, "step", [*kept, run.step()])
+def over_steps(chosen: Chosen, kept: list[int]) -> Symbol:
+    """The mean at every checkpoint and at the end; a progress bar shows how many are measured."""
+    run, name = code.run(chosen.look.opened), chosen.name
+
+    def measured_one_by_one(last: HeldOut, **how: Any) -> Timeline:
+        bar, moments = st.progress(0.0, f"Measuring {len(kept) + 1} checkpoints …"), []
+        for done, step in enumerate(kept, 1):
+            moments.append(code.value_of(chosen.held_out(run, step))[name].mean)
+            bar.progress(done / (len(kept) + 1), f"Measured {done} of {len(kept) + 1} checkpoints")
+        bar.empty()
+        steps = [*kept, chosen.look.opened.run.step()]
+        stacked = Measurement.stack([*moments, last[name].mean], "step", steps)
+        return Timeline(chosen.look.opened.run, chosen.look.opened.run.name, steps, {name: stacked}, {}, None, [])
+
+    how = settings_of(chosen.look.opened.run, [name], {name: chosen.settings})
+    last = code.named("last", chosen.held_out(run, None))
+    return code.named("history", code.call(follow, last, **how, computed_by=measured_one_by_one).measured[name])
 
 
 spectra(current())

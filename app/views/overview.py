@@ -1,4 +1,4 @@
-"""All runs under the root: pick one, compare two, lay learning curves over each other, train one more."""
+"""All runs under the root: choose one, compare two, see learning curves together, train one more."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app import state, words
-from workbench.app.fields import address
+from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.panels import demo_form
+from workbench.app.fields.values import keep, listed
+from workbench.app.panels import code, demo_form
+from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
-from workbench.app.state import plain
+from workbench.app.words import plain
 from workbench.inspection.learning_curves import learning_curves
-from workbench.runs import CONFIG, METRICS, Run
+from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.table import status
 
 ROW, MOST_ROWS = 35, 15  # pixels; rows shown before the table scrolls
@@ -28,9 +30,9 @@ Row = dict[str, Any]
 
 
 def overview() -> None:
-    found, problems = state.scanned()
+    runs, problems = state.scanned()
     rows, damaged = [], list(problems)
-    for run in found:
+    for run in runs:
         try:
             rows.append({**_row(str(run.path), _signature(run), run), "status": _status(run)})
         except ValueError as error:
@@ -38,7 +40,7 @@ def overview() -> None:
     if not rows:
         welcome()
     else:
-        table(rows, {run.name: run for run in found})
+        table(rows, {run.name: run for run in runs})
     if damaged:
         st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
     demo_form.show(state.root())
@@ -46,51 +48,52 @@ def overview() -> None:
 
 def welcome() -> None:
     st.markdown(
-        "This is where you look into small transformers that you trained on tasks whose answers and algorithms are "
-        "known: at their attention, their residual, and how both came about.  \n"
-        "There is no run in this folder yet. Train one below, in about the time that it says, or on the command line."
+        "Here you look into small transformers trained on tasks whose answers and algorithms are known: at their "
+        "attention, at their residual stream, and at how both developed in training.  \n"
+        "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
+        "command line."
     )
 
 
-@address.fragment
-def table(rows: list[Row], found: dict[str, Run]) -> None:
+@url.fragment
+def table(rows: list[Row], runs: dict[str, Run]) -> None:
     with st.container(border=True, key="panel-runs"):
         head, field = st.columns([3, 2], vertical_alignment="center")
         head.subheader(f"Runs ({len(rows)})", anchor=False)
         hint = "filter by name, task, attention or objective"
         wanted = fields.text("Filter", "filter", hint, 200, field, label_visibility="collapsed")
         shown = [row for row in rows if matches(row, wanted)]
-        before, times = fields.listed("runs")
-        hidden = [name for name in before if name in found and name not in {row["name"] for row in shown}]
+        before, times = listed("runs")
+        hidden = [name for name in before if name in runs and name not in {row["name"] for row in shown}]
         picked = select(shown, before, times) if shown else []
         if not shown:
             st.caption("No run has all of these words in its name, task, attention or objective.")
         if hidden:
-            st.caption(f"Selected too, but not shown by the filter: {plain(', '.join(hidden))}.")
-        if gone := [name for name in before if name not in found]:
-            st.caption(f"Not in this folder any more: {plain(', '.join(gone))}.")
-        chosen = [found[name] for name in fields.keep("runs", [*hidden, *picked])]
+            st.caption(f"Also selected, but hidden by the filter: {plain(', '.join(hidden))}.")
+        if gone := [name for name in before if name not in runs]:
+            st.caption(f"No longer in this folder: {plain(', '.join(gone))}.")
+        chosen = [runs[name] for name in keep("runs", [*hidden, *picked])]
         links(chosen)
     if chosen:
         curves(chosen)
 
 
 def matches(row: Row, wanted: str) -> bool:
-    """Whether every word is somewhere in the row's words."""
+    """Whether the row has every word of the filter."""
     text = " ".join(str(row[name]) for name in ("name", "task", "asks", "attention", "objective", "status")).casefold()
     return all(word in text for word in wanted.casefold().split())
 
 
 def select(rows: list[Row], wanted: list[str], times: int) -> list[str]:
-    """The table; the names of the rows that are selected in it.
+    """Draw the table; returns the names of the selected rows.
 
     Args:
         rows: of the table.
         wanted: runs that are selected at first.
-        times: how often an address has said which these are.
+        times: how often a URL has given these.
     """
     names = [row["name"] for row in rows]
-    # Rows are selected by their number: a table of other rows, or of another address, is another table.
+    # Rows are selected by their number, so other rows, or a selection from a new URL, need a new table.
     key = f"runs-{times}-" + hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
     event = st.dataframe(
         pd.DataFrame(rows)[list(_columns())],
@@ -113,12 +116,14 @@ def _columns() -> dict[str, Any]:
     return {
         "name": column.TextColumn("Run", width=145, pinned=True),
         "task": column.TextColumn("Task", width=92),
-        "attention": column.TextColumn("Attention", width=130, help="of its layers, from the first to the last"),
-        "shape": column.TextColumn("Size", width=62, help="layers × width"),
+        "attention": column.TextColumn("Attention", width=130, help="Of each layer, from the first to the last"),
+        "shape": column.TextColumn("Size", width=62, help="Layers × width"),
         "accuracy": column.NumberColumn(
-            "Right", width=62, format="percent", help="on held-out sequences, as last logged"
+            "Right", width=62, format="percent", help="Share of right answers on held-out sequences, as last logged"
         ),
-        "history": column.LineChartColumn("Over training", width=95, y_min=0, y_max=1, help="that share, 0 to 100 %"),
+        "history": column.LineChartColumn(
+            "Over training", width=95, y_min=0, y_max=1, help="The share of right answers over training, 0 to 100 %"
+        ),
         "status": column.TextColumn("State", width=80),
         "objective": column.TextColumn("Objective", width=95),
         "steps": column.NumberColumn("Steps", width=58, format="localized"),
@@ -127,10 +132,12 @@ def _columns() -> dict[str, Any]:
 
 
 def links(chosen: list[Run]) -> None:
-    """Where the selected runs can be looked at."""
+    """Links to the pages of the selected runs."""
     names = [run.name for run in chosen]
     if not chosen:
-        st.caption("Tick a run to look at it; two to compare them; any number to see their learning curves together.")
+        st.caption(
+            "Tick one run to look at it, two to compare them, or any number to see their learning curves together."
+        )
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         if len(names) == 1:
@@ -149,45 +156,38 @@ def links(chosen: list[Run]) -> None:
 def curves(chosen: list[Run]) -> None:
     with panel("Learning curves", "curves") as p:
         log = fields.toggle("Logarithmic steps", "curves_log")
-        drawn = {run.name: learning_curves(run) for run in chosen[:MOST_CURVES]}
-        drawn = {name: curves for name, curves in drawn.items() if curves}
-        untrained = [run.name for run in chosen[:MOST_CURVES] if run.name not in drawn]
+        drawn = {run.name: logged(run) for run in chosen[:MOST_CURVES]}
+        untrained = [name for name, curves in drawn.items() if not code.value_of(curves)]
+        drawn = {name: curves for name, curves in drawn.items() if name not in untrained}
         if not drawn:
-            st.info("Nothing was logged of this: its weights were written, not trained.")
+            st.info("There is no log to draw: these weights were written by a program, not trained.")
             return
-        paths = [str(run.path) for run in chosen if run.name in drawn]
-        lines = [
-            "import workbench",
-            "from workbench import figures",
-            "from workbench.inspection.learning_curves import learning_curves",
-            "",
-            "runs = [",
-            *(f"    workbench.load_run({path!r})," for path in paths),
-            "]",
-            f"figure = figures.learning_curves({{run.name: learning_curves(run) for run in runs}}, log={log})",
-            "figure",
-        ]
         says = (
-            "Accuracy is that of whole answers or of single positions, as each task counts: tasks differ in it and in "
+            "Accuracy counts whole answers or single positions, depending on the task; tasks also differ in what "
+            "guessing gives. Losses of different objectives are not comparable. Single runs, no intervals."
         )
-        says += "what guessing gives. Losses of different objectives are not comparable. Single runs, no intervals."
         if len(chosen) > MOST_CURVES:
             says += f" The first {MOST_CURVES} of {len(chosen)} are drawn."
         if untrained:
             says += f" Nothing was logged of {plain(', '.join(untrained))}."
-        numbers = {f"{name} {what}": curve for name, own in drawn.items() for what, curve in own.items()}
-        p.show(figures.learning_curves(drawn, log=log), numbers, "\n".join(lines), says)
+        each = {f"{name} {what}": curve for name, own in code.value_of(drawn).items() for what, curve in own.items()}
+        p.show(code.call(figures.learning_curves, drawn, log=log), each, says)
+
+
+def logged(run: Run) -> Symbol:
+    """A run's learning curves, by their names."""
+    return code.call(learning_curves, code.call(load_run, str(run.path), computed_by=lambda path: run))
 
 
 def _signature(run: Run) -> tuple[int, ...]:
-    """Changes whenever a row of the table would."""
+    """A value that changes whenever a row of the table would."""
     files = [path.stat() for name in (CONFIG, METRICS) if (path := Path(run.path, name)).is_file()]
     return (run.version, *(part for file in files for part in (file.st_mtime_ns, file.st_size)))
 
 
 @st.cache_data(show_spinner=False, max_entries=2000)
 def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
-    """A run as a row of the table, but for its state. Raises ValueError if its log is damaged."""
+    """A run as a row of the table, without its state. Raises ValueError if its log is damaged."""
     config = _run.config
     accuracy = learning_curves(_run).get("accuracy")
     history = [] if accuracy is None else accuracy.values.tolist()

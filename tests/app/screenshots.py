@@ -15,8 +15,9 @@ from typing import Any
 from PIL import Image
 
 from tests.app.browsing import browsing, open_page, serving, settle
+from workbench.app.views import PAGES
 
-PAGES = {
+QUERIES = {
     "overview": "?run=chain-chacal",
     "canvas": "canvas?run=chain-chacal&focus=29",
     "residual": "residual?run=sort-tempered&length=9",
@@ -27,6 +28,8 @@ PAGES = {
     "probes": "probes?run=sort-tempered&probe_causal=true&probe_code=true",
     "compare": "compare?run=chain-chacal&run2=chain-standard",
 }
+"""Page -> its address, where it shows most with a run or a setting of its own."""
+
 TALLEST = 3200
 
 
@@ -52,7 +55,7 @@ def main() -> None:
         for name in options.only:
             for width in (1280, 1920):
                 for theme in ("light", "dark"):
-                    page = open_page(browser, f"{address}/{PAGES[name]}", width=width, dark=theme == "dark")
+                    page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
                     picture = taken(page, width).convert("RGB").quantize(128, dither=Image.Dither.NONE)
                     picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
                     page.context.close()

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, numbers, page, titles
-from workbench.app.fields.spectra import MEASURES, python
+from workbench.app.fields.spectra import MEASURES
 from workbench.inspection import inspect_run
 from workbench.inspection.over_training import follow
 from workbench.instruments.residual import entropy
@@ -22,7 +22,7 @@ from workbench.instruments.residual import entropy
 FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING = (
     "This input beside the mean",
     "Distribution over held-out sequences",
-    "Runs over each other",
+    "Several runs",
     "By condition",
     "Over training",
 )
@@ -113,7 +113,7 @@ def test_the_other_measures_of_the_spectrum_are_drawn_as_they_can_be(explorer: A
     if measure == "spectrum":
         assert titles(explorer) == ["Spectrum by layer: mean of 118 held-out sequences"]
         assert any("Held-out sequences: 128 drawn, 118 distinct." in text.value for text in explorer.caption)
-        assert "not one number at a layer" in explorer.info[0].value
+        assert "one number per layer" in explorer.info[0].value
     else:
         assert [title.value for title in explorer.subheader] == PANELS
     assert check_code(explorer) == len(charts(explorer))
@@ -175,8 +175,3 @@ def test_runs_that_do_not_load_are_left_out_in_one_line(
     (warning,) = odd.warning
     assert warning.value.startswith("\\[broken\\](x) is left out") and "does not fit its config" in warning.value
     assert [trace["name"] for trace in charts(odd)[2]["data"]] == ["fine", "fine, untrained models"]
-
-
-def test_settings_are_python_even_where_infinite() -> None:
-    settings = {"alpha": math.inf, "positions": (None, 3), "kernel": "linear"}
-    assert eval(python(settings)) == settings

@@ -13,7 +13,7 @@ import workbench
 from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
-from workbench.app.state import plain
+from workbench.app.words import plain
 
 
 def words(explorer: AppTest) -> list[str]:
@@ -179,14 +179,14 @@ def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) ->
 def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(explorer: AppTest) -> None:
     import nbformat
 
-    from workbench.app.panels.basket import notebook
-    from workbench.app.panels.basket import page as as_page
+    from workbench.app.panels.evidence import notebook
+    from workbench.app.panels.evidence import page as as_page
 
     page(explorer, "residual", run="sort-tempered", how="Type", input="3 1 2")
     explorer.button(key="residual-pin").click().run()
     explorer.button(key="trajectory-pin").click().run()
     assert not explorer.exception
-    evidence = explorer.session_state["basket"]
+    evidence = explorer.session_state["evidence"]
     assert [one.title for one in evidence] == ["Residual on both bases", "Over the layers at this position"]
     html = as_page(evidence)
     assert drawings(explorer)[0] in html and "plotly" in html and "workbench.load_run" in html
@@ -198,4 +198,4 @@ def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(exp
         if cell.cell_type == "code":
             exec(compile(cell.source, "<cell>", "exec"), {})
     explorer.button(key="unpin-0").click().run()
-    assert len(explorer.session_state["basket"]) == 1
+    assert len(explorer.session_state["evidence"]) == 1

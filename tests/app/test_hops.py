@@ -53,7 +53,7 @@ def test_every_kind_of_run_has_its_panels_and_the_code_that_makes_them(explorer:
     assert [title.value for title in explorer.subheader] == PANELS
     assert len(charts(explorer)) == check_code(explorer) == 5
     alone = run in ("sort-tempered", "multiply-seqvcr", "items-in-boxes")
-    assert [info.value[:24] for info in explorer.info] == ["There is no other run of"] * alone
+    assert [info.value[:24] for info in explorer.info] == ["This folder has no other"] * alone
 
 
 def test_the_ladder_is_the_heads_matrices_beside_the_rollout_of_the_deepest_other_run(

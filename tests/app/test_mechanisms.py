@@ -261,8 +261,8 @@ def test_a_click_on_an_edge_fills_the_fields() -> None:
     def script() -> None:
         import streamlit as st
 
+        from workbench.app.fields.edit import from_click
         from workbench.app.fields.widgets import choose
-        from workbench.app.panels.edit import from_click
 
         st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3))
         standing = 9 if "edit_kind" not in st.session_state else 5

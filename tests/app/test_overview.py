@@ -92,7 +92,7 @@ def test_one_run_two_and_several_can_be_gone_on_with(explorer: AppTest) -> None:
 def test_runs_that_the_filter_hides_stay_selected(explorer: AppTest) -> None:
     page(explorer, "", runs="chain-chacal", filter="tempered")
     assert "chain-chacal" not in names(explorer) and explorer.query_params["runs"] == "chain-chacal"
-    assert "not shown by the filter: chain-chacal" in " ".join(caption.value for caption in explorer.caption)
+    assert "hidden by the filter: chain-chacal" in " ".join(caption.value for caption in explorer.caption)
     assert links(explorer)["Look at it"] == {"run": ["chain-chacal"]}
 
 

@@ -1,4 +1,4 @@
-"""The page is made anew when a run on it that is being trained gets further."""
+"""Reloads the page while a run on it is being trained."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import streamlit as st
 
 from workbench.runs import METRICS, Run
 
-EVERY = 3.0  # seconds
-SHARE = 4.0  # times what the page takes: most of the time it stands still
+EVERY = 3.0  # seconds between two looks, at least
+SHARE = 4.0  # times the seconds that the page takes to make, at least, so that it stands still most of the time
 
 
-def training(runs: Iterable[Run], took: float) -> None:
-    """Look every few seconds whether one of these has newer weights, checkpoints or logs.
+def when_training(runs: Iterable[Run], took: float) -> None:
+    """Reload when one of these runs has newer weights, checkpoints or logs; looks every few seconds.
 
     Args:
-        runs: those on the page. Finished ones are left out.
-        took: how long the page took to make, in seconds.
+        runs: the runs on the page; finished ones are skipped.
+        took: seconds that the page took to make.
     """
     unfinished = tuple(run for run in runs if not run.finished)
     if not unfinished:
@@ -33,6 +33,6 @@ def training(runs: Iterable[Run], took: float) -> None:
 
 
 def signature(run: Run) -> tuple[int, ...]:
-    """Changes whenever what a page shows of a run does."""
+    """A value that changes whenever what a page shows of the run does."""
     log = Path(run.path, METRICS)
     return (run.version, len(run.checkpoints()), log.stat().st_size if log.is_file() else 0, run.finished)

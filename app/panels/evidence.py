@@ -1,4 +1,4 @@
-"""The evidence basket: figures pinned on any page, which leave as one HTML page or as a notebook."""
+"""Evidence: figures pinned on any page, which can be downloaded as one HTML page or as a notebook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pinned:
 
     Attributes:
         title: of its panel.
-        says: what it shows and what it does not.
+        says: its caption: what it shows and what it does not show.
         figure: the figure.
         code: the lines of Python that make it.
     """
@@ -37,8 +37,8 @@ class Pinned:
 
 
 @st.cache_resource(show_spinner=False)
-def _baskets() -> dict[str, list[Pinned]]:
-    """The evidence of every browser, under what its cookie says; it is kept as long as the server runs."""
+def _kept_for_browsers() -> dict[str, list[Pinned]]:
+    """Token of a browser's cookie -> its evidence; kept as long as the server runs."""
     return {}
 
 
@@ -48,30 +48,30 @@ def _cookie() -> str:
 
 
 def pinned() -> list[Pinned]:
-    """The browser's evidence, in the order it was pinned: that of all its tabs, which a reload leaves as it is."""
-    if "basket" not in st.session_state:
+    """The evidence of this browser, in the order it was pinned. All its tabs share it, and it survives a reload."""
+    if "evidence" not in st.session_state:
         token = st.context.cookies.get(_cookie(), "")
-        known = _baskets().get(token)
-        st.session_state["basket_token"] = token if known is not None else secrets.token_urlsafe()
-        st.session_state["basket"] = [] if known is None else known
-    found: list[Pinned] = st.session_state["basket"]
-    return found
+        known = _kept_for_browsers().get(token)
+        st.session_state["evidence_token"] = token if known is not None else secrets.token_urlsafe()
+        st.session_state["evidence"] = [] if known is None else known
+    evidence: list[Pinned] = st.session_state["evidence"]
+    return evidence
 
 
 def pin(one: Pinned) -> None:
-    """Put a figure into the basket."""
+    """Add a figure to the evidence."""
     evidence = pinned()
     evidence.append(one)
-    kept = _baskets()
-    kept[st.session_state["basket_token"]] = evidence
+    kept = _kept_for_browsers()
+    kept[st.session_state["evidence_token"]] = evidence
     for token in list(kept)[:-MOST_BROWSERS]:
         kept.pop(token, None)
 
 
 @st.cache_resource(show_spinner=False)
 def _keeper() -> Any:
-    script = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
-    return st.components.v2.component("workbench_keep", js=script)
+    script = Path(__file__).with_name("evidence.js").read_text(encoding="utf-8")
+    return st.components.v2.component("workbench_evidence", js=script)
 
 
 def as_html(figure: Figure) -> str:
@@ -83,12 +83,13 @@ def as_html(figure: Figure) -> str:
 
 
 def page(evidence: list[Pinned]) -> str:
-    """One HTML page that needs nothing else."""
+    """The evidence as one HTML page that needs no other file."""
     from plotly.offline import get_plotlyjs
 
     sections = "".join(
         f"<section><h2>{escape(one.title)}</h2>{as_html(one.figure)}<p>{escape(one.says)}</p>"
-        f"<details><summary>the lines that make it</summary><pre>{escape(one.code)}</pre></details></section>"
+        f"<details><summary>The Python code that makes this figure</summary><pre>{escape(one.code)}</pre></details>"
+        "</section>"
         for one in evidence
     )
     script = f"<script>{get_plotlyjs()}</script>" if any(isinstance(one.figure, go.Figure) for one in evidence) else ""
@@ -101,7 +102,7 @@ def page(evidence: list[Pinned]) -> str:
 
 
 def notebook(evidence: list[Pinned]) -> str:
-    """A notebook with the lines that make each figure, and the figure as it was pinned as their output."""
+    """A notebook: the code of each figure, with the figure as it was pinned as its output."""
     cells = []
     for one in evidence:
         cells.append(nbformat.v4.new_markdown_cell(f"## {one.title}\n\n{one.says}"))
@@ -116,18 +117,18 @@ def notebook(evidence: list[Pinned]) -> str:
 
 
 def show() -> None:
-    """The basket's place in the sidebar."""
+    """Fill the evidence's place in the sidebar."""
     evidence = pinned()
     if evidence:
-        _keeper()(data={"name": _cookie(), "value": st.session_state["basket_token"]}, key="evidence-cookie")
+        _keeper()(data={"name": _cookie(), "value": st.session_state["evidence_token"]}, key="evidence-cookie")
     if not evidence:
-        st.caption("No evidence pinned yet: every panel's ⋮ menu pins its figure here.")
+        st.caption("No evidence pinned yet. The ⋮ menu of each panel pins its figure here.")
         return
     with st.popover(f"Evidence ({len(evidence)})", icon=":material/push_pin:", width="stretch"):
         for i, one in enumerate(evidence):
             left, right = st.columns([6, 1])
             left.write(one.title)
-            if right.button("", icon=":material/delete:", key=f"unpin-{i}", help="take it out"):
+            if right.button("", icon=":material/delete:", key=f"unpin-{i}", help="Remove from the evidence"):
                 del evidence[i]
                 st.rerun()
         st.download_button(

@@ -1,0 +1,192 @@
+"""What is measured of both sides of a comparison: on held-out sequences, or, of one model, on two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from workbench import figures
+from workbench.app.fields.heads import best_head
+from workbench.app.fields.sides import Sides
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol, value_of
+from workbench.app.panels.panel import Panel
+from workbench.app.state import Opened
+from workbench.app.words import plain
+from workbench.inspection import Inspected, inspect_run
+from workbench.instruments import INSTRUMENTS
+from workbench.interventions import Head
+from workbench.measurement import Measurement, by_group
+from workbench.measurement.comparison import compare, difference, difference_by_group
+from workbench.measurement.groups import conditions_as_groups
+from workbench.mechanisms import MECHANISMS
+from workbench.runs import Run
+
+NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)
+Groups = tuple[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One measure of both sides.
+
+    Attributes:
+        first, second: symbols of the measure of each, with its dim `example`.
+        same_examples: a symbol of whether they are over the same sequences, or False.
+        groups: symbols of each side's (dim, group of each example), if conditions differ in a number (`length`).
+        of_best_head: whether it is measured of every head, so that each side's own best head was taken.
+    """
+
+    first: Symbol
+    second: Symbol
+    same_examples: Symbol | bool
+    groups: tuple[Symbol, Symbol] | None
+    of_best_head: bool
+
+    @property
+    def values(self) -> tuple[Measurement, Measurement]:
+        """The two measurements."""
+        both: tuple[Measurement, Measurement] = value_of((self.first, self.second))
+        return both
+
+
+def inspected(sides: Sides, only: Sequence[str] = NAMES) -> tuple[Symbol, Symbol]:
+    """Both sides on held-out sequences. Everything is measured at once, and `only` is what the code needs of it."""
+    how: dict[str, Any] = {"n": sides.n, "seed": 0, "nulls": (), "causal": False}
+    first, second = (
+        code.assign(
+            f"found{look.suffix}",
+            inspect_run,
+            code.run(look.opened, look.suffix),
+            only=list(only),
+            **how,
+            step=look.opened.step,
+            computed_by=partial(_everything, look.opened),
+        )
+        for look in sides.looks
+    )
+    return first, second
+
+
+def _everything(opened: Opened, run: Run, *, only: list[str], **how: Any) -> Inspected:
+    return _inspected(opened.key, opened.name, how, run)
+
+
+# A resource, not data: what was inspected holds a capture, which refers to its model.
+@st.cache_resource(show_spinner="Measuring held-out sequences …", max_entries=16)
+def _inspected(key: tuple[Any, ...], name: str, how: dict[str, Any], _run: Run) -> Inspected:
+    return inspect_run(_run, name=name, only=NAMES, **how)
+
+
+def _room(name: str) -> Symbol:
+    """The instrument or mechanism of this name, in its room's dict."""
+    if name in INSTRUMENTS:
+        return code.imported("workbench.instruments", "INSTRUMENTS")[name]
+    return code.imported("workbench.mechanisms", "MECHANISMS")[name]
+
+
+def why_not(sides: Sides, name: str) -> str | None:
+    """Why an instrument or a mechanism does not apply to one of the two sides; None where it does to both."""
+    part = value_of(_room(name))
+    reasons = [(look.opened.name, part.why_not(look.opened.subject)) for look in sides.looks]
+    return next((f"{run}: {why}" for run, why in reasons if why is not None), None)
+
+
+def pair(sides: Sides, name: str, **where: Any) -> Pair:
+    """An instrument or a mechanism of both sides: on held-out sequences, or, of one model, on the two inputs.
+
+    Args:
+        sides: the two.
+        name: of an instrument or mechanism that applies to both.
+        where: the part to take: dim -> label. Of what is measured of every head, each side's own best head is taken.
+    """
+    return _of_inputs(sides, name, where) if sides.one_model else _held_out(sides, name, where)
+
+
+def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
+    found = inspected(sides, [name])
+    parts = [_part(one[name].examples, where, value_of(one).head) for one in found]
+    first, second = (code.named(which, part) for which, part in zip(("first", "second"), parts, strict=True))
+    groups = tuple(code.call(conditions_as_groups, one.sample.conditions) for one in found)
+    dims = [grouping and grouping[0] for grouping in value_of(groups)]
+    alike = groups if dims[0] is not None and dims[0] == dims[1] else None
+    of_heads = value_of(found[0])[name].of_every_head
+    return Pair(first, second, found[0].sample.fingerprint == found[1].sample.fingerprint, alike, of_heads)  # type: ignore[arg-type]
+
+
+def _of_inputs(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
+    part = _room(name)
+    measure = part.measure if name in INSTRUMENTS else part.score
+    whole = [measure(code.seen(look)) for look in sides.looks]
+    first, second = (
+        code.named(which, _part(one, where, best_head(look)))
+        for which, one, look in zip(("first", "second"), whole, sides.looks, strict=True)
+    )
+    return Pair(first, second, False, None, "head" in value_of(whole[0]).dims)
+
+
+def _part(measured: Symbol, where: dict[str, Any], head: Head | None) -> Symbol:
+    """The part of a measure that `where` selects; of a measure of every head, that of one head."""
+    if "head" in value_of(measured).dims:
+        assert head is not None, "what is measured of every head has a graph to choose one by"
+        where = {**where, "layer": head[0], "head": head[1]}
+    part: Symbol = measured.select(**where) if where else measured
+    return part
+
+
+def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = False) -> None:
+    """Both sides and their difference as one figure; if they have nothing in common, a message that says so.
+
+    Args:
+        p: the panel.
+        sides: the two.
+        both: what was measured of them.
+        says: the caption.
+        by_condition: draw it over the task's test conditions, if they have an order and it is a single number.
+    """
+    grouped = by_condition and both.groups is not None and both.values[0].dims == ("example",)
+    try:
+        runs, apart = (_by_condition if grouped else _over_all)(sides, both)
+    except ValueError as error:
+        st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
+        return
+    p.show(code.call(figures.with_difference, runs, apart), {**runs, "difference": apart}, says)
+
+
+Drawn = tuple[dict[str, Symbol], Symbol]
+"""Both sides by their names, and their difference."""
+
+
+def _over_all(sides: Sides, both: Pair) -> Drawn:
+    runs = {name: m.mean("example") for name, m in zip(sides.names, (both.first, both.second), strict=True)}
+    return runs, code.assign("apart", difference, both.first, both.second, same_examples=both.same_examples)
+
+
+def _by_condition(sides: Sides, both: Pair) -> Drawn:
+    assert both.groups is not None
+    first, second = both.groups
+    dim = value_of(first)[0]
+    parts = (both.first, code.named("group_of_each", first[1])), (both.second, code.named("group_of_each_b", second[1]))
+    runs = {name: code.call(by_group, *one, dim) for name, one in zip(sides.names, parts, strict=True)}
+    return runs, code.assign("apart", difference_by_group, *parts, dim, same_examples=both.same_examples)
+
+
+def compared(sides: Sides) -> pd.DataFrame | None:
+    """Every number that both sides have over the same held-out sequences, in pairs; None where there are none."""
+    first, second = value_of(inspected(sides))
+    if first.sample.fingerprint != second.sample.fingerprint:
+        return None
+    return _compared((*sides.first.opened.key, *sides.second.opened.key, sides.n), sides)
+
+
+@st.cache_data(show_spinner="Comparing in pairs …", max_entries=32)
+def _compared(key: tuple[Any, ...], _sides: Sides) -> pd.DataFrame:
+    names = [name for name in NAMES if name != "attention_graph" and why_not(_sides, name) is None]
+    pairs = [pair(_sides, name).values for name in names]
+    first, second = ({both[0].name: both[side] for both in pairs} for side in (0, 1))
+    return compare(first, second)
