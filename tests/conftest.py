@@ -1,13 +1,25 @@
-"""What every test may use."""
+"""What every test may use, and which tests are slow.
+
+`seconds.json` has the seconds of every test that takes a while, as they were measured (`make test-seconds`). Those of
+`SLOW` seconds or more are marked `slow`: `make test` leaves them out, `make test-slow` runs them. Of a file that would
+have no test left, the quickest stays in `make test`.
+"""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+SECONDS = Path(__file__).with_name("seconds.json")
+SLOW = 2.0  # seconds
+KEPT = 0.5  # what takes less is not written down
+UNKNOWN = 60.0  # seconds of a slow test that was not measured yet
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,3 +32,82 @@ def one_thread() -> None:
 def numerics() -> dict[str, Any]:
     """Values computed independently in float64, which the mathematics must agree with."""
     return json.loads((Path(__file__).parent / "data" / "numerics.json").read_text(encoding="utf-8"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="of N parts that take about as long, the K-th, from 1")
+    parser.addoption("--minutes", type=float, help="skip what has not begun by then")
+    parser.addoption("--write-seconds", action="store_true", help="write how long each test took into seconds.json")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is slow; keep one part of the files."""
+    seconds = json.loads(SECONDS.read_text(encoding="utf-8"))
+    for members in by_file(items).values():
+        mark_slow(members, seconds)
+    if config.getoption("--part"):
+        number, n = map(int, config.getoption("--part").split("/"))
+        chosen = parts(items, seconds, n)[number - 1]
+        config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
+        items[:] = [item for item in items if item.path in chosen]
+
+
+def by_file(items: list[pytest.Item]) -> dict[Path, list[pytest.Item]]:
+    files = defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    return files
+
+
+def mark_slow(members: list[pytest.Item], seconds: dict[str, float]) -> None:
+    """Mark the slow tests of one file, but for the quickest where none would be left."""
+    slow = [item for item in members if seconds.get(item.nodeid, 0.0) >= SLOW]
+    quick = [item for item in members if item not in slow and item.get_closest_marker("slow") is None]
+    if not quick and slow:
+        slow.remove(min(slow, key=lambda item: seconds[item.nodeid]))
+    for item in slow:
+        item.add_marker("slow")
+
+
+def parts(items: list[pytest.Item], seconds: dict[str, float], n: int) -> list[set[Path]]:
+    """The files shared out among n parts, so that the slow tests of each take about as long."""
+    files: dict[Path, float] = defaultdict(float)
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            files[item.path] += seconds.get(item.nodeid, UNKNOWN)
+    shared: list[tuple[float, set[Path]]] = [(0.0, set()) for _ in range(n)]
+    for path, length in sorted(files.items(), key=lambda file: (-file[1], str(file[0]))):
+        place = min(range(n), key=lambda i: shared[i][0])
+        total, own = shared[place]
+        shared[place] = total + length, own | {path}
+    return [own for _, own in shared]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[BEGAN] = time.monotonic()
+
+
+BEGAN = pytest.StashKey[float]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - item.config.stash[BEGAN] > 60 * minutes:
+        pytest.skip(f"not begun within {minutes:g} minutes; it runs another time")
+
+
+MEASURED: dict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    MEASURED[report.nodeid] += report.duration
+    if report.outcome == "skipped":
+        MEASURED.pop(report.nodeid, None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
+        known = json.loads(SECONDS.read_text(encoding="utf-8")) | MEASURED
+        kept = {name: round(length, 1) for name, length in sorted(known.items()) if length >= KEPT}
+        SECONDS.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
