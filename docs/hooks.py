@@ -58,8 +58,21 @@ def room_page(room: str) -> str:
     listed = list(modules(room))
     described = [(name, first_sentence(ast.get_docstring(tree))) for name, tree in listed]
     table = "\n".join(f"| [`{name}`][{name}] | {escaped(words)} |" for name, words in described)
-    api = "\n\n".join(f"::: {name}" for name, _ in described)
+    api = "\n\n".join(directive(name, tree) for name, tree in listed)
     return f"# workbench.{room}\n\n{described[0][1]}\n\n| module | |\n| --- | --- |\n{table}\n\n{api}\n"
+
+
+def directive(name: str, tree: ast.Module) -> str:
+    """What mkdocstrings replaces by a module's API: what is written in the module, not what it takes from others."""
+    written = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            written.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            written += [target.id for target in targets if isinstance(target, ast.Name)]
+    public = [name for name in written if not name.startswith("_")]
+    return f"::: {name}\n    options:\n      members: {public or 'false'}"
 
 
 def escaped(words: str) -> str:
@@ -236,7 +249,7 @@ def mathml(markdown: str) -> str:
     parts = re.split(r"(^```.*?^```|`[^`\n]+`)", markdown, flags=re.M | re.S)
     for i in range(0, len(parts), 2):  # what is not code
         parts[i] = re.sub(r"\$\$(.+?)\$\$", lambda m: convert(m[1].strip(), display="block"), parts[i], flags=re.S)
-        parts[i] = re.sub(r"\$([^$\n]+?)\$", lambda m: convert(m[1]), parts[i])
+        parts[i] = re.sub(r"\$([^$\n]+?)\$", lambda m: f"<span>{convert(m[1])}</span>", parts[i])
     return "".join(parts)
 
 
