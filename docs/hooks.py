@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "workbench"
+COMMANDS = "command-line"  # the page of the commands, beside a page for each room
 
 # Dicts of parts, each with the words of its table and what a part is called.
 PARTS = {
@@ -88,7 +89,7 @@ def library_page() -> str:
         words = first_sentence(ast.get_docstring(next(modules(room))[1]))
         rows.append(f"| [`workbench.{room}`]({room}.md) | {escaped(words)} |")
     return (
-        "# Reference\n\nThe [command line](cli.md), and the library, a page a room, made from the docstrings.\n\n"
+        f"# Reference\n\nThe [command line]({COMMANDS}.md), and the library, room by room, from its docstrings.\n\n"
         f"| room | |\n| --- | --- |\n{chr(10).join(rows)}\n\n## The names at the top\n\n"
         f"```text\n{ast.get_docstring(top)}\n```\n"
     )
@@ -211,7 +212,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for part in config.nav or []:
         if isinstance(part, dict) and "Reference" in part:
             pages = [{f"workbench.{room}": f"reference/{room}.md"} for room in rooms()]
-            part["Reference"] = ["reference/index.md", {"Command line": "reference/cli.md"}, *pages]
+            part["Reference"] = ["reference/index.md", {"Command line": f"reference/{COMMANDS}.md"}, *pages]
     return config
 
 
@@ -222,7 +223,7 @@ BENCHMARKS = "benchmarks.md"
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, those borrowed from elsewhere in the repository, and the notebooks."""
-    made = {"index": library_page(), "cli": command_page()} | {room: room_page(room) for room in rooms()}
+    made = {"index": library_page(), COMMANDS: command_page()} | {room: room_page(room) for room in rooms()}
     for name, content in made.items():
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     for name, page in BORROWED.items():
