@@ -115,10 +115,9 @@ def command_page() -> str:
         f"\n| [`workbench {name}`](#workbench-{name}) | {escaped(words)} |" for name, words in helps.items()
     )
     for name, command in sub.choices.items():
-        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ")).strip()
-        parts.append(
-            f"## workbench {name}\n\n{escaped(command.description or helps[name] + '.')}\n\n```text\n{usage}\n```"
-        )
+        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ").replace("[-h] ", "")).strip()
+        words = command.description or f"{helps[name][:1].upper()}{helps[name][1:]}."
+        parts.append(f"## workbench {name}\n\n{escaped(words)}\n\n```text\n{usage}\n```")
         rows = [option_row(action) for action in command._actions if not isinstance(action, argparse._HelpAction)]
         if rows:
             parts.append("| argument | meaning |\n| --- | --- |\n" + "\n".join(rows))
@@ -130,7 +129,7 @@ def option_row(action: argparse.Action) -> str:
     takes = action.nargs != 0
     value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     names = " ".join(filter(None, [", ".join(action.option_strings), str(value) if takes else ""]))
-    required = " Required." if action.required and action.option_strings else ""
+    required = "; required" if action.required and action.option_strings else ""
     return f"| `{escaped(names)}` | {escaped(action.help or '')}{required} |"
 
 
@@ -261,5 +260,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         rows = figure_table() if found[2] == "figures" else part_table(found[2])
         return "\n".join(found[1] + row for row in rows.splitlines())
 
+    if page.file.src_uri.startswith("how-to/"):
+        page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the room
     markdown = re.sub(r"^( *)<!-- table: (\w+) -->", table, site_links(markdown, page), flags=re.M)
     return mathml(markdown) if page.file.src_uri == "concepts/models.md" else markdown
