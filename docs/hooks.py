@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "workbench"
+COMMANDS = "command-line"  # the page of the commands, beside a page for each room
 
 # Dicts of parts, each with the words of its table and what a part is called.
 PARTS = {
@@ -58,8 +59,21 @@ def room_page(room: str) -> str:
     listed = list(modules(room))
     described = [(name, first_sentence(ast.get_docstring(tree))) for name, tree in listed]
     table = "\n".join(f"| [`{name}`][{name}] | {escaped(words)} |" for name, words in described)
-    api = "\n\n".join(f"::: {name}" for name, _ in described)
+    api = "\n\n".join(directive(name, tree) for name, tree in listed)
     return f"# workbench.{room}\n\n{described[0][1]}\n\n| module | |\n| --- | --- |\n{table}\n\n{api}\n"
+
+
+def directive(name: str, tree: ast.Module) -> str:
+    """What mkdocstrings replaces by a module's API: what is written in the module, not what it takes from others."""
+    written = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            written.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            written += [target.id for target in targets if isinstance(target, ast.Name)]
+    public = [name for name in written if not name.startswith("_")]
+    return f"::: {name}\n    options:\n      members: {public or 'false'}"
 
 
 def escaped(words: str) -> str:
@@ -75,7 +89,7 @@ def library_page() -> str:
         words = first_sentence(ast.get_docstring(next(modules(room))[1]))
         rows.append(f"| [`workbench.{room}`]({room}.md) | {escaped(words)} |")
     return (
-        "# Reference\n\nThe [command line](cli.md), and the library, a page a room, made from the docstrings.\n\n"
+        f"# Reference\n\nThe [command line]({COMMANDS}.md), and the library, room by room, from its docstrings.\n\n"
         f"| room | |\n| --- | --- |\n{chr(10).join(rows)}\n\n## The names at the top\n\n"
         f"```text\n{ast.get_docstring(top)}\n```\n"
     )
@@ -101,10 +115,9 @@ def command_page() -> str:
         f"\n| [`workbench {name}`](#workbench-{name}) | {escaped(words)} |" for name, words in helps.items()
     )
     for name, command in sub.choices.items():
-        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ")).strip()
-        parts.append(
-            f"## workbench {name}\n\n{escaped(command.description or helps[name] + '.')}\n\n```text\n{usage}\n```"
-        )
+        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ").replace("[-h] ", "")).strip()
+        words = command.description or f"{helps[name][:1].upper()}{helps[name][1:]}."
+        parts.append(f"## workbench {name}\n\n{escaped(words)}\n\n```text\n{usage}\n```")
         rows = [option_row(action) for action in command._actions if not isinstance(action, argparse._HelpAction)]
         if rows:
             parts.append("| argument | meaning |\n| --- | --- |\n" + "\n".join(rows))
@@ -116,7 +129,7 @@ def option_row(action: argparse.Action) -> str:
     takes = action.nargs != 0
     value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     names = " ".join(filter(None, [", ".join(action.option_strings), str(value) if takes else ""]))
-    required = " Required." if action.required and action.option_strings else ""
+    required = "; required" if action.required and action.option_strings else ""
     return f"| `{escaped(names)}` | {escaped(action.help or '')}{required} |"
 
 
@@ -198,7 +211,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for part in config.nav or []:
         if isinstance(part, dict) and "Reference" in part:
             pages = [{f"workbench.{room}": f"reference/{room}.md"} for room in rooms()]
-            part["Reference"] = ["reference/index.md", {"Command line": "reference/cli.md"}, *pages]
+            part["Reference"] = ["reference/index.md", {"Command line": f"reference/{COMMANDS}.md"}, *pages]
     return config
 
 
@@ -209,7 +222,7 @@ BENCHMARKS = "benchmarks.md"
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, those borrowed from elsewhere in the repository, and the notebooks."""
-    made = {"index": library_page(), "cli": command_page()} | {room: room_page(room) for room in rooms()}
+    made = {"index": library_page(), COMMANDS: command_page()} | {room: room_page(room) for room in rooms()}
     for name, content in made.items():
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     for name, page in BORROWED.items():
@@ -236,7 +249,7 @@ def mathml(markdown: str) -> str:
     parts = re.split(r"(^```.*?^```|`[^`\n]+`)", markdown, flags=re.M | re.S)
     for i in range(0, len(parts), 2):  # what is not code
         parts[i] = re.sub(r"\$\$(.+?)\$\$", lambda m: convert(m[1].strip(), display="block"), parts[i], flags=re.S)
-        parts[i] = re.sub(r"\$([^$\n]+?)\$", lambda m: convert(m[1]), parts[i])
+        parts[i] = re.sub(r"\$([^$\n]+?)\$", lambda m: f"<span>{convert(m[1])}</span>", parts[i])
     return "".join(parts)
 
 
@@ -247,5 +260,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         rows = figure_table() if found[2] == "figures" else part_table(found[2])
         return "\n".join(found[1] + row for row in rows.splitlines())
 
+    if page.file.src_uri.startswith("how-to/"):
+        page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the room
     markdown = re.sub(r"^( *)<!-- table: (\w+) -->", table, site_links(markdown, page), flags=re.M)
     return mathml(markdown) if page.file.src_uri == "concepts/models.md" else markdown

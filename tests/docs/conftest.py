@@ -13,14 +13,15 @@ from workbench.training import PRESETS
 from workbench.training.presets import merge
 
 SHORT = {"steps": 12, "batch_size": 16, "eval_size": 32, "warmup": 2}
+SMALL = {"task": {"n": 16, "k": 4}, "model": {"d_model": 16, "n_heads": 2}}
 
 
 @pytest.fixture(scope="session")
 def made_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with runs, trained for a few steps or compiled, once for all pages."""
     root = tmp_path_factory.mktemp("docs")
-    chain = workbench.train("chain-chacal", out=root / "runs/chain", **SHORT, checkpoint_count=2)
-    workbench.train("chain-standard", out=root / "runs/standard", **SHORT)
+    chain = workbench.train("chain-chacal", out=root / "runs/chain", **SHORT, **SMALL, checkpoint_count=2)
+    workbench.train("chain-standard", out=root / "runs/standard", **SHORT, **SMALL)
     compile_run("sorter", root / "runs/sorter", {"q": 6, "max_length": 6})
     for copy in ("runs/a", "runs/b", "runs/chacal"):
         shutil.copytree(chain.path, root / copy)

@@ -16,23 +16,27 @@ from workbench import cli
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 WIDTH, COLOURS = 1400, 128
 
-CHAIN = ("accuracy", "entropy", "path_mass", "attention_graph", "chain_following", "head_roles", "rollout")
-SORTER = ("minimum", "successor", "projection", "logit_lens", "lens_agreement")
+# Report -> the runs that it is of, and what is measured.
+REPORTS = {
+    "chain": (("chacal", "standard"), ("accuracy", "entropy", "path_mass", "attention_graph")),
+    "claim": (("chacal",), ("chain_following",)),
+    "sorting": (("sorter",), ("minimum", "successor", "projection")),
+}
 
-# Picture -> the run it is of, and how the name of the exported figure begins.
+# Picture -> the report it is from, and how the name of the exported figure begins.
 PICTURES = {
     "accuracy": ("chain", "accuracy-by-depth"),
-    "mechanisms": ("chain", "mechanisms"),
+    "mechanisms": ("claim", "mechanisms"),
     "entropy": ("chain", "matrix-entropy-by-layer"),
     "distribution": ("chain", "matrix-entropy-distribution"),
     "gold-mass": ("chain", "attention-on-gold-paths"),
     "path-mass": ("chain", "path-mass-by-hop"),
-    "knockout": ("chain", "causal-tests-knockout"),
+    "knockout": ("claim", "causal-tests-knockout"),
     "resolvent": ("chain", "attention-on-one-sequence-*resolvent"),
-    "causal": ("sorter", "causal-tests"),
-    "top-token": ("sorter", "top-token-of-the-residual-*target"),
-    "residual": ("sorter", "residual-of-one-sequence-*decoder-basis"),
-    "token": ("sorter", "residual-of-one-sequence-*both-bases"),
+    "causal": ("sorting", "causal-tests"),
+    "top-token": ("sorting", "top-token-of-the-residual-*target"),
+    "residual": ("sorting", "residual-of-one-sequence-*decoder-basis"),
+    "token": ("sorting", "residual-of-one-sequence-*both-bases"),
 }
 
 
@@ -43,10 +47,11 @@ def make_runs(root: Path) -> None:
         ["train", "chain-standard", "--out", str(root / "standard"), "--quiet"],
         ["compile", "sorter", "--q", "9", "--out", str(root / "sorter")],
     ]
-    inspect = ["--quiet", "--export", "png", "--only"]
-    commands.append(["inspect", *(str(root / run) for run in ("chacal", "standard")), "--out", str(root / "chain")])
-    commands[-1] += [*inspect, *CHAIN]
-    commands.append(["inspect", str(root / "sorter"), "--out", str(root / "of-sorter"), *inspect, *SORTER])
+    for report, (runs, measures) in REPORTS.items():
+        of = [str(root / run) for run in runs]
+        commands.append(
+            ["inspect", *of, "--out", str(root / report), "--quiet", "--export", "png", "--only", *measures]
+        )
     for command in commands:
         if cli.main(command):
             raise SystemExit(f"workbench {' '.join(command)} failed")
@@ -63,8 +68,10 @@ def exported(folder: Path, pattern: str) -> Path:
 def shrink(source: Path, target: Path) -> None:
     """A picture in a width that pages show, and in few colours."""
     with Image.open(source) as image:
-        height = round(image.height * WIDTH / image.width)
-        small = image.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+        figure = image.convert("RGBA")  # on no background
+        page = Image.new("RGBA", figure.size, "white")
+        page.alpha_composite(figure)
+        small = page.convert("RGB").resize((WIDTH, round(page.height * WIDTH / page.width)), Image.Resampling.LANCZOS)
         small.quantize(COLOURS).save(target, optimize=True)
 
 
@@ -76,9 +83,8 @@ def main() -> None:
     shutil.rmtree(options.root, ignore_errors=True)
     make_runs(options.root)
     options.out.mkdir(parents=True, exist_ok=True)
-    folders = {"chain": options.root / "chain/figures", "sorter": options.root / "of-sorter/figures"}
-    for name, (run, pattern) in PICTURES.items():
-        shrink(exported(folders[run], pattern), options.out / f"{name}.png")
+    for name, (report, pattern) in PICTURES.items():
+        shrink(exported(options.root / report / "figures", pattern), options.out / f"{name}.png")
     shutil.copy(BENCHMARKS / "growth.png", options.out / "growth.png")
 
 

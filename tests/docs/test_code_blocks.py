@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -25,10 +26,16 @@ from workbench.tasks import TASKS
 from workbench.training import PRESETS, preset_config
 
 CHEAP = ("data", "list", "compile", "export", "import", "runs")  # commands that take no more than a moment
-MOST_SKIPPED, MOST_PARSED = 2, 12
+SLOW = ("docs/probing.md",)  # ten seconds; docs/how-to/probe.md does the same with less
+MOST_SKIPPED, MOST_PARSED = 1, 5
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 WITH_COMMANDS = [page for page in PAGES if any(block.commands for block in blocks(page) if block.language == "bash")]
+
+
+def in_minutes(page: Path) -> Any:
+    """A page as a parameter, marked slow where its blocks take long."""
+    return pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in SLOW else [])
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +50,7 @@ def parts_as_they_were() -> Iterator[None]:
         copy.stop()
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+@pytest.mark.parametrize("page", [in_minutes(page) for page in WITH_PYTHON])
 def test_python_blocks_of_a_page_run_in_order(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace = ModuleType("documentation_page")
     monkeypatch.setitem(sys.modules, namespace.__name__, namespace)
