@@ -32,7 +32,7 @@ from workbench.runs import Run, list_runs, load_run, scan_runs
 from workbench.runs.table import table
 from workbench.tasks import TEXTS
 from workbench.training import TrainingError
-from workbench.training.step import Step
+from workbench.training.optimizer_step import Step
 from workbench.util.files import load_tensors, save_tensors
 from workbench.util.messages import brief, harmless
 

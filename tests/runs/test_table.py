@@ -103,7 +103,7 @@ def test_the_command_lists_sorts_and_compares(trained: Path, capsys: pytest.Capt
         (["a", "--delete"], "nobody to ask; say --yes"),
         (["--where", "seed=7", "--delete", "--yes"], "no run was named to be deleted"),
         (["--delete", "--yes"], "no run was named to be deleted; name some"),
-        (["--where", "accuracy<10%", "--delete", "--yes"], "is a number"),
+        (["--where", "accuracy<10%", "--delete", "--yes"], "comes a number"),
         (["a", "--compare"], "two or more runs"),
     ],
 )

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.training.histories import Forked, Typed, warm
-from tests.training.test_processes import launched
+from tests.training.test_distributed import launched
 from workbench.runs import load_run
 from workbench.runs.compiled import compile_run
 from workbench.tasks import stream

@@ -19,9 +19,11 @@ from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
 from workbench.tasks.answers import Answers, edit_distance
 from workbench.training import preset_config
+from workbench.training.checkpoints import is_checkpoint
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
-from workbench.training.schedule import is_checkpoint, learning_rate, turns
+from workbench.training.hint_mixing import turns
+from workbench.training.learning_rate import learning_rate
 from workbench.util.files import load_tensors
 
 SORT: dict[str, Any] = {
@@ -128,7 +130,7 @@ def test_the_order_in_which_a_mixture_is_written_means_nothing(tmp_path: Path) -
 
 def best_in_a_state(folder: Path, **changes: Any) -> float:
     """The best accuracy that a state of such a run holds."""
-    from workbench.training.step import Step
+    from workbench.training.optimizer_step import Step
 
     step = Step.__call__
 

@@ -22,9 +22,9 @@ from workbench.cli import main
 from workbench.runs import load_run, scan_runs, states
 from workbench.tasks import Batch
 from workbench.training import TrainingError, preset_config
-from workbench.training.member import make_learner
-from workbench.training.processes import Processes
-from workbench.training.step import Step
+from workbench.training.distributed import Processes
+from workbench.training.optimizer_step import Step
+from workbench.training.training_run import make_learner
 from workbench.util import files
 from workbench.util.files import load_tensors
 

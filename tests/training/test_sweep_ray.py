@@ -17,9 +17,9 @@ from safetensors.torch import load
 
 import workbench
 from workbench.runs import load_run
-from workbench.training.member import Member
 from workbench.training.sweeps.cluster import attempt_elsewhere, to_bytes
 from workbench.training.sweeps.plan import read_plan
+from workbench.training.training_run import TrainingRun
 
 pytestmark = pytest.mark.alone
 
@@ -97,15 +97,15 @@ def test_a_node_goes_on_from_the_files_it_is_given(tmp_path: Path) -> None:
     whole, error = attempt_elsewhere(config, "home", {})
     assert error is None and set(whole) == {"config.json", "metrics.jsonl", "weights.safetensors"}
 
-    record = Member.record
+    record = TrainingRun.record
 
-    def stop(self: Member, *arguments: Any) -> None:
+    def stop(self: TrainingRun, *arguments: Any) -> None:
         record(self, *arguments)
         if self.learner.step == 100:
             raise OSError(28, "No space left on device", str(self.path))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Member, "record", stop)
+        patch.setattr(TrainingRun, "record", stop)
         part, error = attempt_elsewhere(config, "home", {})
     assert error is not None and "step 80 is kept, and `workbench resume home`" in error
     assert "resume/step-80.safetensors" in part

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.objectives import base
-from workbench.objectives.processes import across_processes
+from workbench.objectives.across_processes import across_processes
 from workbench.tasks import Batch
 from workbench.util.vmap import folded, under_vmap
 

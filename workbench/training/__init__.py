@@ -1,8 +1,8 @@
-"""Training: a config in, a run folder out; a sweep in, many of them. Knows nothing of inspection."""
+"""Training: a config in, a run folder out; a sweep in, many run folders out. It knows nothing of inspection."""
 
 from workbench.training.loop import resume, train
 from workbench.training.presets import PRESETS, SECONDS, preset_config
-from workbench.training.resume_stack import resume_seeds, stacked
+from workbench.training.resume_seed_stack import resume_seeds, stacked
 from workbench.training.seed_stack import train_seeds
 from workbench.training.state import TrainingError
 from workbench.training.sweeps import sweep

@@ -1,4 +1,4 @@
-"""The batches of a run: those of step t depend on its seed and t alone, whoever draws them and wherever it starts."""
+"""The batches of a run. Those of step t depend only on the run's seed and t, so that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from itertools import islice
 from workbench.runs import RunConfig
 from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.stream import in_order
-from workbench.training.schedule import sizes, turns
+from workbench.training.hint_mixing import sizes, turns
 from workbench.util.seeds import generator
 
-AT_ONCE = 16
+DRAWN_AHEAD = 16  # steps
 
 Batches = tuple[Batch, ...]
-"""What one step trains on: a batch for each output head that has a part in it."""
+"""What one step trains on: a batch for each output head that takes part."""
 
 
 def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[Batches]:
-    """The batches from step `first` to the run's end, drawn here or by the config's worker processes."""
-    workers = min(config.workers, os.cpu_count() or 1)  # more draw no faster, and a config may ask for any number
+    """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes."""
+    workers = min(config.workers, os.cpu_count() or 1)  # a config may ask for any number
     draw = partial(_training_batches, task, config.seed)
     drawn = in_order(draw, _wanted(config, first), workers)
-    return drawn if workers else _some_at_once(drawn)
+    return drawn if workers else _drawn_ahead(drawn)
 
 
-def _some_at_once(batches: Iterator[Batches]) -> Iterator[Batches]:
-    """The same batches, drawn a few steps ahead: between two optimizer steps each alone takes twice the time."""
-    while some := list(islice(batches, AT_ONCE)):
-        yield from some
+def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:
+    """The same batches, drawn several at a time: one by one, between optimizer steps, they take twice as long."""
+    while several := list(islice(batches, DRAWN_AHEAD)):
+        yield from several
 
 
 def _wanted(config: RunConfig, first: int) -> Iterator[tuple[int, dict[str, int]]]:
-    """Each step with how many sequences of which heads it has."""
-    of_heads, turn = sizes(config), turns(config.mixture, first)
+    """Each step, with the number of sequences of each head that it trains."""
+    sizes_of_heads, turn = sizes(config), turns(config.mixture, first)
     for step in range(first, config.steps):
         head = next(turn) if config.mixing == "alternate" else None
-        yield step, of_heads if head is None else {head: of_heads[head]}
+        yield step, sizes_of_heads if head is None else {head: sizes_of_heads[head]}
 
 
 def _training_batches(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:
-    step, wanted = step_and_sizes
+    step, sizes_of_heads = step_and_sizes
     return tuple(
         task.sample(n, generator(seed, "train", step, *_purpose(head)), split="train", head=head)
-        for head, n in wanted.items()
+        for head, n in sizes_of_heads.items()
     )
 
 
@@ -55,13 +55,14 @@ def held_out(task: Task, config: RunConfig, head: str = "main") -> Batch:
 
 
 def n_distinct(task: Task, config: RunConfig) -> int:
-    """How many different questions an evaluation of the main task has.
+    """The number of distinct questions among the held-out sequences of the main task.
 
-    One that was drawn twice counts twice in its accuracy, which is a mean over the task's own distribution and has no
-    interval.
+    The accuracy logged in training counts a question that was drawn twice twice: it is the mean over the task's
+    distribution, and is logged without an interval.
     """
     return len(distinct(task, held_out(task, config).tokens).unique())
 
 
 def _purpose(head: str) -> tuple[str, ...]:
+    """What a head adds to the purpose of its random stream: nothing for main, whose draws no hint may change."""
     return () if head == "main" else (head,)

@@ -1,4 +1,4 @@
-"""What a run is measured by while it trains: right answers on held-out sequences, by group, by hint, and decoded."""
+"""Evaluation during training: accuracy on held-out sequences, by group, condition and hint, and of decoded answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from workbench.tasks.answers import Answers, edit_distance
 from workbench.training.data import held_out
 from workbench.util.seeds import generator
 
-AT_ONCE = 128
+AT_ONCE = 128  # sequences in a forward pass
 
 
 class Evaluation:
-    """A run's held-out sequences, drawn once, and what is made of them at every evaluation."""
+    """A run's held-out sequences, drawn once, and the figures computed on them at every evaluation."""
 
     def __init__(self, task: Task, config: RunConfig) -> None:
-        """Raises ValueError if the config asks to decode answers that are no continuations."""
+        """Raises ValueError if answers are to be decoded (`eval_decoded`) that do not continue their questions."""
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
         self.conditions: dict[str, Batch] = {}
@@ -37,9 +37,11 @@ class Evaluation:
 
     @torch.no_grad()
     def __call__(self, model: Decoder, device: torch.device) -> dict[str, float]:
-        """The figures, under these names: `accuracy` of the main task, `accuracy/GROUP=VALUE` of its parts,
-        `accuracy/test CONDITION` of its test conditions, `accuracy/HINT` of a hint; decoded: `exact_match`,
-        `edit_distance` (mean, in tokens).
+        """The figures of a model on its held-out sequences.
+
+        Returns:
+            `accuracy` of the main task, `accuracy/GROUP=VALUE` of its groups, `accuracy/test CONDITION` of its test
+            conditions, `accuracy/HINT` of a hint; of decoded answers `exact_match` and `edit_distance` (mean, tokens).
         """
         model.eval()
         figures: dict[str, float] = {}
@@ -72,15 +74,16 @@ class Evaluation:
 
     @cached_property
     def groups(self) -> Int[Tensor, "batch pos"]:
-        """The label by which accuracy is broken down; the truth of some tasks takes longer than the model does."""
+        """The label by which accuracy is broken down, computed once: for some tasks it takes longer than the model."""
         return self.task.truth(self.held_out["main"].tokens).labels[self.task.group_label]
 
     def _decoded(self, model: Decoder, answers: Answers, device: torch.device) -> dict[str, float]:
+        """How right the answers are that the model writes by greedy decoding."""
         n_new = answers.tokens.shape[1]
         written = model.generate([prompt.to(device) for prompt in answers.prompts], n_new)
-        said = torch.stack([row[-n_new:].cpu() for row in written])
-        said = torch.where(answers.tokens >= 0, said, -1)
+        decoded = torch.stack([row[-n_new:].cpu() for row in written])
+        decoded = torch.where(answers.tokens >= 0, decoded, -1)
         return {
-            "exact_match": (said == answers.tokens).all(1).float().mean().item(),
-            "edit_distance": edit_distance(said, answers.tokens, answers.lengths).mean().item(),
+            "exact_match": (decoded == answers.tokens).all(1).float().mean().item(),
+            "edit_distance": edit_distance(decoded, answers.tokens, answers.lengths).mean().item(),
         }

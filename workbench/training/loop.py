@@ -13,13 +13,19 @@ from typing import Any
 from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.training.data import Batches, training_batches
-from workbench.training.member import Member
+from workbench.training.distributed import Processes
+from workbench.training.learning_rate import learning_rate
+from workbench.training.optimizer_step import Step
 from workbench.training.presets import preset_config
-from workbench.training.processes import Processes
 from workbench.training.progress import Progress
-from workbench.training.schedule import learning_rate
 from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
-from workbench.training.step import Step
+from workbench.training.training_run import TrainingRun
+
+StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
+"""One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
+
+None stands for figures that are not finite.
+"""
 
 
 def train(
@@ -34,7 +40,7 @@ def train(
 
     Ctrl-C stops after the current step and saves; the run can then be opened like any other, and `resume` goes on with
     it, as it does after a kill. Processes that `torchrun` or `accelerate launch` started together train one run: each
-    takes its part of every batch, and the run is the one that a single process would have made.
+    takes its part of every batch, and the result is that of a single process.
 
     Args:
         config: a preset's name or a whole config (a `RunConfig`, or its fields).
@@ -50,17 +56,17 @@ def train(
     """
     config = preset_config(config, overrides)
     processes = Processes.started(config.device)
-    member = Member(config, Path(out), processes, tensorboard)
+    member = TrainingRun(config, Path(out), processes, tensorboard)
     processes.do(lambda: create(member))
-    with ExitStack() as held:
-        processes.do(lambda: held.enter_context(only_trainer(member.path)))
+    with ExitStack() as lock:
+        processes.do(lambda: lock.enter_context(only_trainer(member.path)))
         run_alone(member, progress)
     processes.wait()
     return member.opened()
 
 
-def create(member: Member, stack: Sequence[int] = ()) -> None:
-    """Make a run's folder. Raises ValueError if its place is taken, TrainingError if the disk is full."""
+def create(member: TrainingRun, stack: Sequence[int] = ()) -> None:
+    """Make a run's folder. Raises ValueError if its path is taken, TrainingError if the disk is full."""
     try:
         runs.create(member.path, member.config, stack)
     except OSError as error:
@@ -84,11 +90,11 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
     """
     processes = Processes.started(_device_for(path))
     run = processes.do(lambda: runs.load_run(path))
-    with ExitStack() as held:
-        if not processes.do(lambda: _goes_on(run, held)):
+    with ExitStack() as lock:
+        if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
         state, problems = processes.do(lambda: last_whole(run))
-        member = Member(run.config, run.path, processes, tensorboard)
+        member = TrainingRun(run.config, run.path, processes, tensorboard)
         if state is not None:
             member.learner.restore(state)
         run_alone(member, progress, problems, resumed=True)
@@ -97,7 +103,7 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
 
 
 def _device_for(path: str | Path) -> str:
-    """Where to go on with a run: a finished one needs no device; what cannot be opened, the main process says."""
+    """The device on which to resume a run; the CPU if it is finished, or cannot be opened."""
     try:
         run = runs.load_run(path)
     except ValueError:
@@ -105,111 +111,136 @@ def _device_for(path: str | Path) -> str:
     return "cpu" if run.finished else run.config.device
 
 
-def _goes_on(run: Run, held: ExitStack) -> bool:
-    """Hold a run if there is something left to train; of one killed at its very end, tidy up."""
+def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
+    """Hold the lock of a run; returns whether there is anything left to train.
+
+    A run that was killed between writing its final weights and deleting its states has its states deleted.
+    """
     if run.finished and not (run.path / runs.STATES).exists():
         return False
-    held.enter_context(only_trainer(run.path))
+    lock.enter_context(only_trainer(run.path))
     if run.finished:
         forget_states(run.path)
     return not run.finished
 
 
-def run_alone(member: Member, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
-    """Train one run, from where its learner is, to the end or until Ctrl-C."""
+def run_alone(member: TrainingRun, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
+    """Train one run by itself, from the step its learner is at, to the end or until Ctrl-C."""
     step = Step(member.config, member.learner, member.processes)
     batches = ((drawn,) for drawn in training_batches(member.task, member.config, member.learner.step))
-    train_members([member], lambda drawn, rate: [step(drawn[0], rate)], batches, show, problems, resumed)
+    train_together([member], lambda drawn, rate: [step(drawn[0], rate)], batches, show, problems, resumed)
 
 
-def train_members(
-    members: Sequence[Member],
-    step: Callable[[tuple[Batches, ...], float], Sequence[Figures | None]],
+def train_together(
+    members: Sequence[TrainingRun],
+    step: StepOfAll,
     batches: Iterator[tuple[Batches, ...]],
     show: bool,
     problems: Sequence[str] = (),
     resumed: bool = False,
 ) -> None:
-    """Train runs of one shape and schedule, step by step together, to the end or until Ctrl-C.
+    """Train runs of one shape and schedule together, step by step, to the end or until Ctrl-C.
 
     Args:
-        members: the runs, all at the same step; not all of them done.
-        step: one step of all: each one's batches and the learning rate to each one's figures (None: not finite).
-        batches: for every step, each one's batches.
+        members: the runs, all at the same step; at least one is not done.
+        step: one optimizer step of all runs.
+        batches: for every step, the batches of each run.
         show: show progress.
-        problems: what is wrong with states that were passed over.
-        resumed: whether the runs go on.
+        problems: damaged states that were passed over, each in a line.
+        resumed: whether the runs were resumed.
 
     Raises:
         TrainingError: if the disk is full, or the loss of a run stopped being finite (the others are trained first).
     """
-    first, processes = next(member for member in members if not member.done), members[0].processes
-    config, failures, stopped = first.config, [], False
+    active = _active(members)
+    first = active[0]
     try:
         with ExitStack() as opened:
-            bar = opened.enter_context(Progress(config.steps, show and processes.main, first.learner.step))
-            stop = opened.enter_context(Interrupts())
+            bar = opened.enter_context(Progress(first.config.steps, show and first.processes.main, first.learner.step))
+            interrupts = opened.enter_context(Interrupts())
             for problem in problems:
                 bar.say(problem)
             if resumed:
-                bar.say(f"going on from step {first.learner.step} of {config.steps}")
-            for member in members:
-                if not member.done:
-                    opened.enter_context(member.begin(problems, resumed))
-            clock = time.perf_counter() - first.learner.seconds
-            for number, drawn in enumerate(batches, first.learner.step + 1):
-                found = step(drawn, learning_rate(config, number - 1))
-                for member, its_batches, figures in zip(members, drawn, found, strict=True):
-                    if member.done:
-                        continue
-                    if figures is None:
-                        failures.append(member.fail())
-                    else:
-                        member.record(figures, its_batches, time.perf_counter() - clock)
-                bar.update(number, mean_shown(members))
-                going_on = [member for member in members if not member.done]
-                stopped = processes.any(stop.asked)
-                if stopped or number % config.save_every == 0:
-                    for member in going_on:
-                        member.save()
-                if stopped:
-                    bar.say(f"stopped at step {number} of {config.steps}")
-                if stopped or not going_on:
-                    break
-            for member in members:
-                if not (member.done or stopped):
-                    member.finish()
+                bar.say(f"going on from step {first.learner.step} of {first.config.steps}")
+            for member in active:
+                opened.enter_context(member.begin(problems, resumed))
+            failures = _train_steps(members, step, batches, bar, interrupts)
     except OSError as error:
         raise cannot_write(first.path, error) from None
     if failures:
         raise TrainingError("; ".join(failures))
 
 
-def mean_shown(members: Sequence[Member]) -> dict[str, float]:
-    """The figures to show of several runs: the mean of each."""
+def _train_steps(
+    members: Sequence[TrainingRun],
+    step: StepOfAll,
+    batches: Iterator[tuple[Batches, ...]],
+    bar: Progress,
+    interrupts: Interrupts,
+) -> list[str]:
+    """Train until all runs are done or Ctrl-C; returns a line for each run whose loss stopped being finite."""
+    first = _active(members)[0]
+    config, processes = first.config, first.processes
+    failures: list[str] = []
+    clock = time.perf_counter() - first.learner.seconds
+    for number, drawn in enumerate(batches, first.learner.step + 1):
+        figures_of_all = step(drawn, learning_rate(config, number - 1))
+        for member, its_batches, figures in zip(members, drawn, figures_of_all, strict=True):
+            if member.done:
+                continue
+            if figures is None:
+                failures.append(member.fail())
+            else:
+                member.record(figures, its_batches, time.perf_counter() - clock)
+        bar.update(number, mean_shown(members))
+        active = _active(members)
+        interrupted = processes.any(interrupts.requested)
+        if interrupted or number % config.save_every == 0:
+            for member in active:
+                member.save()
+        if interrupted:
+            bar.say(f"stopped at step {number} of {config.steps}")
+            return failures
+        if not active:
+            return failures
+    for member in _active(members):
+        member.finish()
+    return failures
+
+
+def _active(members: Sequence[TrainingRun]) -> list[TrainingRun]:
+    """The runs that are still trained."""
+    return [member for member in members if not member.done]
+
+
+def mean_shown(members: Sequence[TrainingRun]) -> dict[str, float]:
+    """The figures that the progress bar shows: of several runs, their means."""
     names = dict.fromkeys(name for member in members for name in member.shown)
     values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
-    return {name: sum(found) / len(found) for name, found in values.items()}
+    return {name: sum(figures) / len(figures) for name, figures in values.items()}
 
 
 class Interrupts:
-    """Ctrl-C, a cluster's SIGTERM or a closed terminal, kept until the step is done; a second interrupts at once."""
+    """Remembers Ctrl-C, SIGTERM (a cluster's) and SIGHUP (a closed terminal's) until the training step is done.
 
-    asked = False
+    A second one raises KeyboardInterrupt at once.
+    """
+
+    requested = False
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __enter__(self) -> Interrupts:
         self.before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            # What `nohup` has ignored stays so.
-            heard = [n for n in self.signals if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-            self.before = {number: signal.signal(number, self._ask) for number in heard}
+            # A signal that `nohup` has set to be ignored stays ignored.
+            handled = [n for n in self.signals if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self.before = {number: signal.signal(number, self._request) for number in handled}
         return self
 
-    def _ask(self, *_: Any) -> None:
-        if self.asked:
+    def _request(self, *_: Any) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
     def __exit__(self, *_: Any) -> None:
         for number, handler in self.before.items():

@@ -1,4 +1,4 @@
-"""Presets: whole runs by name, each learning something measurable in at most five minutes on two cores."""
+"""Presets: configs by name, each of which learns something measurable in at most five minutes on two cores."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ _LIS: dict[str, Any] = {
 
 
 def merge(base: Any, changes: Any) -> Any:
-    """Nested mappings merged, the changes winning; None takes an entry out. A name stands for its settings."""
+    """Nested mappings merged; where both have a value, the change wins, and None removes an entry.
+
+    A variant's name in place of a mapping stands for that variant with its default settings.
+    """
     if not isinstance(changes, Mapping):
         return changes
     if isinstance(base, str):
@@ -89,7 +92,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "chain-standard": merge(_CHAIN, {"model": {"attention": "standard"}}),
     "sort-standard": _SORT,
     "sort-tempered": merge(_SORT, {"model": {"attention": "tempered"}}),
-    # `copies` as sorting has them: told instead that the next larger symbol follows one with copies, it stays at 60 %.
+    # With `copies: "itself"` the hint of a symbol that has copies is that symbol, as in sorting. With the next larger
+    # symbol as the hint instead, accuracy stays at 60 %.
     "sort-hints": merge(_SORT, {"task": {"hints": ["successor"], "copies": "itself"}, "steps": 4000}),
     "multiply-vanilla": _MULTIPLY,
     "multiply-seqvcr": merge(_MULTIPLY, {"objectives": {"seq_vcr": {}}}),
@@ -128,11 +132,11 @@ SECONDS: dict[str, int] = {
     "lis-vanilla": 98,
     "lis-seqvcr": 107,
 }
-"""How long each preset took on one core, as `bench_presets.py` measured it: what to expect, not a promise."""
+"""The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 
 
-def _open(config: RunConfig) -> dict[str, Any]:
-    """A whole config as it could have been asked for: sizes and layers that follow from others are left to follow."""
+def _without_derived(config: RunConfig) -> dict[str, Any]:
+    """A config as plain data without what follows from other fields, so that it follows them when they are replaced."""
     data = config.model_dump(mode="json")
     model = data["model"]
     if config.mixture == even_mixture(config.make_task()):
@@ -147,7 +151,7 @@ def _open(config: RunConfig) -> dict[str, Any]:
 
 
 def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
-    """A preset, or a whole config, with some fields replaced.
+    """A preset or a whole config, with some fields replaced.
 
     Raises:
         ValueError: if the preset does not exist, or a field or its value is wrong; in one line.
@@ -155,13 +159,13 @@ def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mappin
     if isinstance(config, str):
         base = {"preset": config, **lookup(PRESETS, config, "preset")}
     else:
-        base = _open(config if isinstance(config, RunConfig) else parse_config(config))
+        base = _without_derived(config if isinstance(config, RunConfig) else parse_config(config))
     if "preset" in overrides:
         raise ValueError("preset names what a config was made from; give another preset instead of replacing it")
     task = overrides.get("task")
     if isinstance(task, Mapping):
         if task.get("name", base["task"]["name"]) != base["task"]["name"]:
-            base = {**base, "task": {}}  # another task: the settings of this one mean nothing to it
+            base = {**base, "task": {}}  # the settings of one task mean nothing to another
         derived = ("d_vocab", "n_ctx", "heads")
         base = {**base, "model": {key: value for key, value in base["model"].items() if key not in derived}}
     return parse_config(merge(base, overrides))

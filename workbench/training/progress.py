@@ -14,7 +14,13 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Shows how far training is, on standard error."""
+    """The progress of training on standard error; use as a context.
+
+    Args:
+        steps: the steps of the run.
+        show: whether anything is shown.
+        first: the step at which a resumed run begins.
+    """
 
     def __init__(self, steps: int, show: bool, first: int = 0) -> None:
         self.steps, self.first = steps, first

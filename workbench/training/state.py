@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,15 +19,14 @@ from workbench.models import Decoder
 from workbench.objectives import Objective
 from workbench.runs import Run
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
-from workbench.training.processes import Processes
+from workbench.training.distributed import Processes
 from workbench.util.files import load_tensors, save_tensors
-from workbench.util.memory import check_memory
 from workbench.util.messages import brief, in_one_line
 
-KEPT = 2  # states: the last, and the one before in case the last is damaged
+KEPT = 2  # the number of states kept: the last, and the one before in case the last is damaged
 
 
-PROGRESS = ("step", "seconds", "tokens", "figures", "best", "scaler")  # of a learner, beside its tensors
+PROGRESS = ("step", "seconds", "tokens", "figures", "best", "scaler")  # what a state holds beside tensors
 
 
 class TrainingError(RuntimeError):
@@ -36,7 +34,7 @@ class TrainingError(RuntimeError):
 
 
 def cannot_write(run: Path, error: OSError) -> TrainingError:
-    """What to say where the disk takes no more."""
+    """The error for a disk that is full: what was kept, and how to resume."""
     step = max(map(runs.step_of, runs.states(run)), default=None)
     kept = "no state was kept yet" if step is None else f"step {step} is kept"
     then = f"`workbench resume {run}` goes on from there" if (run / runs.CONFIG).is_file() else "nothing was written"
@@ -51,8 +49,8 @@ class Learner:
     """Everything that changes while a run trains.
 
     Attributes:
-        step, seconds, tokens: how far it is: optimizer steps, wall time, tokens trained on.
-        figures: the latest of every name; a hint's are from its latest turn.
+        step, seconds, tokens: its progress in optimizer steps, wall time, and tokens trained on.
+        figures: the latest value of each figure; those of a hint are from its latest turn.
         best: the highest held-out accuracy so far.
     """
 
@@ -69,11 +67,11 @@ class Learner:
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
-        """All that the optimizer changes: the model's parameters, then the objectives'."""
+        """The parameters that the optimizer changes: the model's, then the objectives'."""
         return [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
 
     def save(self, run: Path, processes: Processes) -> None:
-        """Write the whole state; training that goes on from it is bit for bit the training that never stopped."""
+        """Write the whole state; training that is resumed from it equals training that never stopped, bit for bit."""
         figures = processes.means(self.figures)
         if not processes.main:
             return
@@ -87,20 +85,20 @@ class Learner:
         metadata = {name: json.dumps(value) for name, value in progress.items()}
         save_tensors(run / runs.STATES / f"step-{self.step}.safetensors", tensors, metadata)
         kept = [path for path in runs.states(run) if runs.step_of(path) <= self.step][:KEPT]
-        for other in set(runs.states(run)) - set(kept):  # older ones, and damaged ones from beyond this step
-            other.unlink()
+        for path in set(runs.states(run)) - set(kept):  # older states, and damaged ones of later steps
+            path.unlink()
 
     @in_one_line()
     def restore(self, state: State) -> None:
-        """Take on a state. Raises ValueError if it is of another run, or no state that training can go on from."""
+        """Continue from a state. Raises ValueError if it belongs to another run, or lacks what training needs."""
         tensors, progress = state.tensors, self._check(state)
         runs.fill_model(self.model, tensors, state.path, runs.MODEL)
         for name, objective in self.objectives.items():
-            objective.load_state_dict(_under(f"objective.{name}.", tensors))
+            objective.load_state_dict(_without_prefix(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in _under("optimizer.", tensors).items():
-            index, _, what = key.partition(".")
-            moments.setdefault(int(index), {})[what] = value
+        for key, value in _without_prefix("optimizer.", tensors).items():
+            index, _, moment = key.partition(".")
+            moments.setdefault(int(index), {})[moment] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         try:
             self.scaler.load_state_dict(progress.pop("scaler"))
@@ -110,51 +108,65 @@ class Learner:
             setattr(self, name, value)
 
     def _check(self, state: State) -> dict[str, Any]:
-        """How far a state is, once it is sure to hold what training needs: anyone can write one."""
+        """The progress that a state holds, after checking everything in it: anyone may have written it."""
         wrong = f"{state.path} is no state of this run"
-        # Earlier versions kept the generators that dropout drew from; it has been drawn by step since.
+        # States of earlier versions also hold the generators that dropout drew from; now it is drawn by step.
         tensors = {k: x for k, x in state.tensors.items() if not k.startswith((runs.MODEL, "random."))}
+        expected = self._expected(tensors)
+        for key in sorted(expected.keys() | tensors.keys()):
+            want, got = expected.get(key), tensors.get(key)
+            if want is None or got is None or (want.dtype, want.shape) != (got.dtype, got.shape):
+                raise ValueError(f"{wrong}: {key} is missing, or has another type or shape than its config says")
+        progress = _progress(state, wrong)
+        steps_done = [float(x) for key, x in tensors.items() if key.startswith("optimizer.") and key.endswith(".step")]
+        if not all(0 <= steps <= progress["step"] for steps in steps_done):
+            raise ValueError(f"{wrong}: its optimizer has done other steps")
+        return progress
+
+    def _expected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a state must hold beside the model: the objectives' parameters and the optimizer's moments.
+
+        A parameter that had no gradient yet has no moments; the tensors of the state tell which have any.
+        """
         expected: dict[str, Tensor] = {}
         for name, objective in self.objectives.items():
             expected |= runs.weights_of(objective, f"objective.{name}.")
         for index, parameter in enumerate(self.parameters):
             moments = {f"optimizer.{index}.{key}": parameter for key in ("exp_avg", "exp_avg_sq")}
-            if moments.keys() & tensors.keys():  # a parameter that had no gradient yet has none of them
+            if moments.keys() & tensors.keys():
                 expected |= moments | {f"optimizer.{index}.step": torch.zeros(())}
-        for key in sorted(expected.keys() | tensors.keys()):
-            want, got = expected.get(key), tensors.get(key)
-            if want is None or got is None or (want.dtype, want.shape) != (got.dtype, got.shape):
-                raise ValueError(f"{wrong}: {key} is missing, or not as its config has it")
-        try:
-            progress = {name: json.loads(state.metadata[name]) for name in PROGRESS}
-        except (KeyError, ValueError, RecursionError):
-            raise ValueError(f"{wrong}: it does not say how far it is") from None
-        step, figures = progress["step"], progress["figures"]
-        numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
-        numbers += figures.values() if isinstance(figures, dict) else [None]
-        if not all(isinstance(number, int | float) for number in numbers) or step != runs.step_of(state.path):
-            raise ValueError(f"{wrong}: it does not say how far it is")
-        done = [float(x) for key, x in tensors.items() if key.startswith("optimizer.") and key.endswith(".step")]
-        if not all(0 <= steps <= step for steps in done):
-            raise ValueError(f"{wrong}: its optimizer has done other steps")
-        return progress
+        return expected
 
 
 @dataclass(frozen=True)
 class State:
-    """A whole state, read."""
+    """A whole state as it was read from its file."""
 
     path: Path
     tensors: Mapping[str, Tensor]
     metadata: Mapping[str, str]
 
 
+def _progress(state: State, wrong: str) -> dict[str, Any]:
+    """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
+    try:
+        progress = {name: json.loads(state.metadata[name]) for name in PROGRESS}
+    except (KeyError, ValueError, RecursionError):
+        raise ValueError(f"{wrong}: it does not say how far it is") from None
+    figures = progress["figures"]
+    numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
+    numbers += figures.values() if isinstance(figures, dict) else [None]
+    if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
+        raise ValueError(f"{wrong}: it does not say how far it is")
+    return progress
+
+
 @in_one_line()
 def last_whole(run: Run) -> tuple[State | None, list[str]]:
-    """The last state that is whole, if there is one; and what is wrong with later ones.
+    """The last state that is not damaged, if there is one; and a line for each later one that is.
 
     Raises:
-        ValueError: if it is of another model than the run's config says; nothing of that size was made yet.
+        ValueError: if it does not fit the model of the run's config; no model is made before this check.
     """
     problems: list[str] = []
     for path in runs.states(run.path):
@@ -169,57 +181,30 @@ def last_whole(run: Run) -> tuple[State | None, list[str]]:
 
 
 def forget_states(run: Path) -> None:
-    """Remove the states of a run that has its final weights; last what says that there may be others to remove."""
+    """Delete the states of a run that has its final weights.
+
+    The file of the stack goes last: while it is there, an interrupted deletion is known to be unfinished.
+    """
     for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
         path.unlink(missing_ok=True)
     shutil.rmtree(run / runs.STATES, ignore_errors=True)
 
 
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-
-
-class Log:
-    """metrics.jsonl, appended to line by line; a line that a kill cut short is taken off first."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.file = path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        check_memory(os.fstat(self.file).st_size, str(path))
-        written = path.read_bytes()
-        os.ftruncate(self.file, written.rfind(b"\n") + 1)
-        os.lseek(self.file, 0, os.SEEK_END)
-
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        os.close(self.file)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        line = (json.dumps(row) + "\n").encode()
-        try:
-            while line:
-                line = line[os.write(self.file, line) :]
-        except OSError as error:
-            error.filename = str(self.path)
-            raise
-
-    def sync(self) -> None:
-        """Make sure that what was written survives a power cut."""
-        os.fsync(self.file)
 
 
 @contextmanager
 def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
-    """`runs.only_writer`, for who is about to train.
+    """Hold the lock of a run that is to be trained, as `only_writer`.
 
     Raises:
-        ValueError: if another process that lives holds it.
+        ValueError: if another process holds it.
         TrainingError: if the disk is full.
     """
-    with ExitStack() as held:
+    with ExitStack() as lock:
         try:
-            held.enter_context(only_writer(run, wait))
+            lock.enter_context(only_writer(run, wait))
         except OSError as error:
             raise cannot_write(run, error) from None
         yield

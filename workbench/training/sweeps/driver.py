@@ -17,7 +17,7 @@ from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.jobs import Job, results, survey, write_results
 from workbench.training.sweeps.local import Workers
 from workbench.training.sweeps.plan import read_plan
-from workbench.training.sweeps.table import Board
+from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
 
 SECONDS_TO_WAIT = 0.2

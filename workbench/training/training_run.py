@@ -1,4 +1,4 @@
-"""One run while it trains: its learner, what it measures, logs and keeps."""
+"""One run while it trains: its learner, its log, its evaluations, checkpoints and states."""
 
 from __future__ import annotations
 
@@ -13,21 +13,30 @@ import torch
 from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
+from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import Batches
+from workbench.training.distributed import Processes
+from workbench.training.early_stopping import stop_event, stops_early
+from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import Evaluation
-from workbench.training.processes import Processes
-from workbench.training.record import peak_megabytes, surroundings
-from workbench.training.schedule import is_checkpoint, learning_rate, sizes
-from workbench.training.state import Figures, Learner, Log, forget_states
+from workbench.training.hint_mixing import sizes
+from workbench.training.learning_rate import learning_rate
+from workbench.training.log import Log
+from workbench.training.state import Figures, Learner, forget_states
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
 
 
-class Member:
-    """One run while it trains; where several train together, one of them."""
+class TrainingRun:
+    """One run while it trains, alone or as a member of a seed stack.
+
+    Attributes:
+        done: whether its training has ended, at its last step, by early stopping or by a failure.
+        shown: the latest figures, for the progress bar.
+    """
 
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
-        """Raises ValueError if the config cannot be trained so; nothing is written."""
+        """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
         check_size(config, processes.device)
         self.config, self.path, self.processes = config, path, processes
         self.task = config.make_task()
@@ -52,7 +61,7 @@ class Member:
 
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
-        """Open the log for as long as the run trains; an untrained model is the first checkpoint."""
+        """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
         step = self.learner.step
         self.log: Log | None = None
         self.writer: Any = None
@@ -60,9 +69,9 @@ class Member:
             yield
             return
         with Log(self.path / runs.METRICS) as self.log:
-            said = surroundings(self.processes.device, self.processes.count)
+            machine = environment(self.processes.device, self.processes.count)
             event = {"event": "resumed", "step": step, "problems": list(problems)} if resumed else {"event": "started"}
-            self.log.write({**event, **said})
+            self.log.write({**event, **machine})
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
             if step == 0 and is_checkpoint(self.config, 0):
@@ -74,7 +83,13 @@ class Member:
                     self.writer.close()
 
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
-        """Note a step that was made: log it, evaluate, keep a checkpoint, or end, where it is time to."""
+        """Count a finished step; where the config says so, log it, evaluate, keep a checkpoint, or stop early.
+
+        Args:
+            figures: the loss and what else the step measured.
+            batches: what it trained on.
+            seconds: the run's wall time so far.
+        """
         config, learner = self.config, self.learner
         learner.step += 1
         learner.seconds = seconds
@@ -95,28 +110,28 @@ class Member:
         if is_checkpoint(config, learner.step):
             self._checkpoint()
         if reached and not last:
-            self._event({"event": "target", "step": learner.step, "accuracy": learner.best})
+            self._event(stop_event(learner.step, learner.best))
             self.finish()
 
     def _latest(self) -> dict[str, float]:
-        """The latest figures, the mean over the processes; of float16's skipped steps those that are numbers."""
+        """The latest figures, averaged over the processes; those of steps that float16 skipped may not be finite."""
         means = self.processes.means(self.learner.figures)
         return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
     def _evaluate(self, row: dict[str, float]) -> bool:
-        """Add an evaluation to the row; whether the run has reached its target."""
+        """Add the figures of an evaluation to the row; returns whether the run stops early."""
         learner, config = self.learner, self.config
         reached = False
         if self.processes.main:
-            found = self.evaluation(learner.model, learner.device)
-            row |= found
-            accuracy = found.get("accuracy", -1.0)
-            passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
+            figures = self.evaluation(learner.model, learner.device)
+            row |= figures
+            accuracy = figures.get("accuracy", -1.0)
+            passed = levels_passed(config, learner.best, accuracy)
             learner.best = max(learner.best, accuracy)
             if passed:
                 self._event({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
-            reached = config.stop_at is not None and accuracy >= config.stop_at
+            reached = stops_early(config, accuracy)
         return self.processes.agree(reached)
 
     def _event(self, event: Mapping[str, Any]) -> None:
@@ -129,13 +144,13 @@ class Member:
             runs.save_weights(self.learner.model, self.path / runs.CHECKPOINTS / f"step-{step}.safetensors", step)
 
     def save(self) -> None:
-        """Keep the whole state."""
+        """Write the whole state, from which training can be resumed."""
         if self.log is not None:
             self.log.sync()
         self.learner.save(self.path, self.processes)
 
     def fail(self) -> str:
-        """End where the loss is not finite; why, and what was kept."""
+        """End because the loss is not finite; returns why, and what was kept, in a line."""
         self.save()
         self.done = True
         step = self.learner.step
@@ -145,7 +160,7 @@ class Member:
         )
 
     def finish(self) -> None:
-        """End training: the final weights instead of the states."""
+        """End training: write the final weights and delete the states."""
         self.done = True
         learner = self.learner
         if self.log is None:
@@ -165,15 +180,15 @@ class Member:
         forget_states(self.path)
 
     def opened(self) -> Run:
-        """The run folder, opened; on processes that do not write, as it will be found where the main one wrote it."""
+        """The run folder. Processes that do not write may not see it on their disk, and take its config from memory."""
         return runs.load_run(self.path) if self.processes.main else Run(self.path, self.config)
 
 
 def check_size(config: RunConfig, device: torch.device) -> None:
-    """Raise ValueError if not even the least that training keeps fits in memory.
+    """Raise ValueError if the least that training must hold does not fit in this machine's memory.
 
-    That is weights, gradients and two moments (on a CPU: of a GPU's memory only the weights pass through here); logits
-    and residuals of a batch; the sequences of an evaluation.
+    It holds the weights, their gradients and two moments (on a GPU, only the weights pass through this memory), the
+    logits and residuals of a batch, and the sequences of an evaluation.
     """
     model, task = config.model, config.make_task()
     numbers = model.n_parameters * (4 if device.type == "cpu" else 1)
@@ -183,7 +198,7 @@ def check_size(config: RunConfig, device: torch.device) -> None:
 
 def make_learner(config: RunConfig, device: torch.device) -> Learner:
     """A learner at step 0."""
-    with global_draws(generator(config.seed, "objectives").initial_seed()):  # PyTorch's modules draw when they are made
+    with global_draws(generator(config.seed, "objectives").initial_seed()):  # objectives may initialise modules
         model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
@@ -193,7 +208,7 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
 
 
 def make_optimizer(config: RunConfig, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
-    """AdamW, all parameters in one kernel."""
+    """AdamW, in its fused form: one kernel for all parameters."""
     return torch.optim.AdamW(
         parameters,
         lr=learning_rate(config, 0),

@@ -24,7 +24,7 @@ import json, os, sys
 import torch
 import torch.distributed as dist
 sys.path.insert(0, os.environ["TESTS"])
-from test_processes import share_of_the_loss
+from test_across_processes import share_of_the_loss
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method="file://" + os.environ["MEETING"], rank=rank, world_size=world)

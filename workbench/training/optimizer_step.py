@@ -1,4 +1,4 @@
-"""One optimizer step: forward, the objectives, backward, all processes' gradients, clipping, the update."""
+"""One optimizer step: forward, objectives, backward, averaging over processes, clipping, update."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
-from workbench.training.processes import Processes
+from workbench.training.distributed import Processes
 from workbench.training.state import Figures, Learner
 from workbench.util.seeds import generator, global_draws
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-LEAST_SCALE = 2.0**-10  # of float16's loss: below it the loss itself has overflowed, not its gradient
+LEAST_SCALE = 2.0**-10  # of float16's loss scaling: below it, the loss itself overflows, not only its gradient
 
 
 class Step:
@@ -28,13 +28,15 @@ class Step:
         self.keep = needed(learner.objectives)
 
     def __call__(self, batches: Sequence[Batch], rate: float) -> Figures | None:
-        """What it cost, under `loss` and the objectives' names, of a hint `loss/HINT`; None if that is not finite.
-
-        Where it is not finite the weights are left as they were.
+        """Make the step, unless its gradient is not finite.
 
         Args:
-            batches: a batch for each head that has a part in this step; each counts by its number of sequences.
+            batches: a batch for each head that takes part; each weighs by its number of sequences.
             rate: the learning rate.
+
+        Returns:
+            The figures to log: `loss` and those of the objectives, of a hint under `loss/HINT` and so on. None if the
+            gradient is not finite; the weights are then unchanged.
         """
         learner, scaler = self.learner, self.learner.scaler
         learner.model.train()
@@ -43,8 +45,8 @@ class Step:
         total = sum(len(batch) for batch in batches)
         for whole in batches:
             batch = self.processes.part(whole).to(learner.device)
-            loss, found = self._backward(batch, len(whole) / total)
-            figures |= under(batch.head, {"loss": loss, **found})
+            loss, logged = self._backward(batch, len(whole) / total)
+            figures |= under(batch.head, {"loss": loss, **logged})
         gradients = [p.grad for p in learner.parameters if p.grad is not None]
         self.processes.average(gradients)
         scaler.unscale_(learner.optimizer)
@@ -58,7 +60,7 @@ class Step:
         return figures | {"gradient_norm": norm, "learning_rate": rate}
 
     def _backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
-        """Add the gradient of `share` of the loss; the loss, and the objectives' figures."""
+        """Add the gradient of the loss times `share`; returns the loss and the figures of the objectives."""
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
         with self._draws(batch.head), autocast(self.learner.device, self.config.precision):
@@ -68,34 +70,37 @@ class Step:
         return loss.detach(), figures
 
     def _draws(self, head: str, part: int = 0) -> AbstractContextManager[None]:
-        """What a pass draws without a generator, as dropout does, depends on where in the run it is, not on its past.
+        """Seed what a forward pass draws from PyTorch's global generators, as dropout does.
 
-        That is on the run's seed, the step, the head, the part of the batch and the process: a run that was stopped,
-        whatever else was drawn since, goes on with the draws it would have had.
+        The seed depends on the run's seed, the step, the head, the part of the batch and the process, not on earlier
+        draws: a run that was stopped and resumed draws what it would have drawn.
         """
-        where = (self.learner.step, head, part, self.processes.rank)
-        return global_draws(generator(self.config.seed, "dropout", *where).initial_seed(), self.learner.device)
+        position = (self.learner.step, head, part, self.processes.rank)
+        return global_draws(generator(self.config.seed, "dropout", *position).initial_seed(), self.learner.device)
 
     def _backward_in_parts(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
-        """The same gradient, with the activations of one part in memory at a time, for a second forward pass.
+        """The same gradient with the activations of only one part in memory, at the cost of a second forward pass.
 
-        The first pass keeps only what the objectives read, so that a loss across the batch, as Seq-VCR's is, sees all
-        of it; their gradient is then carried back part by part (Gao et al. 2021, "Scaling deep contrastive learning
+        The first pass keeps only what the objectives read, so that a loss across the batch, such as Seq-VCR, sees all
+        of it; its gradient is then carried back part by part (Gao et al. 2021, "Scaling deep contrastive learning
         batch size under memory limited setup").
         """
         size = -(-len(batch) // self.config.accumulate)
         parts = [batch[start : start + size] for start in range(0, len(batch), size)]
         model, outputs = self.learner.model, []
+        # First pass: what the objectives read, without a graph.
         for number, part in enumerate(parts):
             with torch.no_grad(), self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             outputs.append([logits, *(kept[name] for name in self.keep)])
+        # The loss of the whole batch, and its gradient with respect to what was read.
         read = [torch.cat(pieces).requires_grad_() for pieces in zip(*outputs, strict=True)]
         with self._draws(batch.head, len(parts)), autocast(self.learner.device, self.config.precision):
             kept = dict(zip(self.keep, read[1:], strict=True))
             loss, figures = total_loss(self.learner.objectives, read[0], kept, batch)
         self.learner.scaler.scale(loss * share).backward()
-        for number, part in enumerate(parts):  # with the dropout of the first pass
+        # Second pass, with the dropout of the first: each part carries its rows of that gradient back.
+        for number, part in enumerate(parts):
             with self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
                 logits, kept = model(part.tokens, part.head, keep=self.keep)
             written = [logits, *(kept[name] for name in self.keep)]
@@ -106,6 +111,7 @@ class Step:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
+    """PyTorch's autocast for the half precisions; for the others, a context that does nothing."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, half)
 
@@ -118,7 +124,7 @@ def needed(objectives: Mapping[str, Objective]) -> tuple[str, ...]:
 def total_loss(
     objectives: Mapping[str, Objective], logits: Tensor, kept: Mapping[str, Tensor], batch: Batch
 ) -> tuple[Tensor, Figures]:
-    """The sum of the objectives, and what they log."""
+    """The sum of the objectives' losses, and the figures that they log."""
     terms = [objective(logits, kept, batch) for objective in objectives.values()]
     figures: Figures = {}
     for _, logged in terms:
@@ -127,5 +133,5 @@ def total_loss(
 
 
 def under(head: str, figures: Figures) -> Figures:
-    """Figures of a hint's head under its name."""
+    """The figures under the names they are logged by: those of a hint's head as `NAME/HINT`."""
     return figures if head == "main" else {f"{name}/{head}": figure for name, figure in figures.items()}

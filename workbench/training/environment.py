@@ -1,4 +1,4 @@
-"""What a run was made with and what it cost, for its log."""
+"""The environment of a run, for its log: versions, git commit, device and peak memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import workbench
 PACKAGES = ("workbench", "torch", "transformer-lens", "numpy", "safetensors")
 
 
-def surroundings(device: torch.device, processes: int) -> dict[str, Any]:
-    """Versions, the workbench's git commit (None if it was not run from a checkout), and the machine."""
+def environment(device: torch.device, processes: int) -> dict[str, Any]:
+    """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
@@ -31,15 +31,15 @@ def surroundings(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of this checkout, with `+changes` if files differ from it; None where there is no checkout."""
+    """The commit of this checkout, with `+changes` if files differ from it; None outside a checkout."""
     root = Path(workbench.__file__).parents[1]
     if not (root / ".git").exists():
         return None
     try:
-        asked = [["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
+        commands = [["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
         head, changes = (
             subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-            for command in asked
+            for command in commands
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -47,7 +47,7 @@ def commit() -> str | None:
 
 
 def peak_megabytes(device: torch.device) -> float:
-    """The most memory that this process has held: the GPU's where it trains on one, else its own."""
+    """The peak memory of this process so far, in MB: of the GPU if it trains on one, else of the machine."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     unit = 1 if sys.platform == "darwin" else 1024

@@ -1,4 +1,4 @@
-"""Going on with a stack of seeds that was stopped, as a stack: its rounding depends on how many there are."""
+"""Resuming a seed stack as a whole: rounding depends on how many runs are stacked, so the bits need all of them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from pathlib import Path
 from workbench import runs
 from workbench.runs import Run, RunConfig, load_run
 from workbench.training.data import training_batches
-from workbench.training.loop import create, train_members
-from workbench.training.member import Member
-from workbench.training.processes import Processes
-from workbench.training.seed_stack import StackedStep
+from workbench.training.loop import create, train_together
+from workbench.training.seed_stack import StackedStep, single_process
 from workbench.training.state import State, forget_states, only_trainer
+from workbench.training.training_run import TrainingRun
 from workbench.util.files import load_tensors
 from workbench.util.messages import brief
 
 
 def stacked(path: str | Path) -> tuple[int, ...]:
-    """The seeds of the stack under a folder that is not finished; none if there is no such stack.
+    """The seeds of the unfinished stack in a folder; empty if there is none.
 
     Raises:
-        ValueError: if a file that says so is damaged, or there are several stacks.
+        ValueError: if a stack's file is damaged, or there are several stacks.
     """
-    found = {runs.stack_of(folder) for folder in sorted(Path(path).glob("seed-*")) if folder.is_dir()} - {()}
-    if len(found) > 1:
-        raise ValueError(f"{path} holds {len(found)} stacks that are not finished; resume their runs one by one")
-    return next(iter(found), ())
+    stacks = {runs.stack_of(folder) for folder in sorted(Path(path).glob("seed-*")) if folder.is_dir()} - {()}
+    if len(stacks) > 1:
+        raise ValueError(f"{path} holds {len(stacks)} stacks that are not finished; resume their runs one by one")
+    return next(iter(stacks), ())
 
 
 def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> list[Run]:
-    """Go on training a stack of seeds together, from the last step that all of them have kept.
+    """Go on training a stack of seeds together, from the last step of which all of them have a state.
 
-    On the same device, with the same number of threads, each run ends bit for bit as in a stack never stopped.
+    On the same device, with the same number of threads, each run ends bit for bit as in a stack that never stopped.
 
     Args:
         path: the folder that `train_seeds` filled.
@@ -48,56 +47,59 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
     if not seeds:
         raise ValueError(f"there is no stack of seeds to go on with in {path}")
     configs = _configs(path, seeds)
-    processes = Processes.started(configs[0].device)
-    if processes.count > 1:
-        raise ValueError("a stack of seeds trains in one process; start it without torchrun")
-    members = [Member(config, path / f"seed-{config.seed}", processes, tensorboard) for config in configs]
-    with ExitStack() as held:
+    processes = single_process(configs[0])
+    members = [TrainingRun(config, path / f"seed-{config.seed}", processes, tensorboard) for config in configs]
+    with ExitStack() as locks:
         for member in members:
-            if not (member.path / runs.CONFIG).is_file():  # killed before all were made, and so before the first step
+            if not (member.path / runs.CONFIG).is_file():  # a kill before the first step left it unmade
                 create(member, seeds)
             if (member.path / runs.STATES).is_dir():
-                held.enter_context(only_trainer(member.path))
+                locks.enter_context(only_trainer(member.path))
             member.done = member.opened().finished
             if member.done:
                 forget_states(member.path)
-        going_on = [member for member in members if not member.done]
-        if going_on:
-            step, problems = _take_on(going_on)
+        unfinished = [member for member in members if not member.done]
+        if unfinished:
+            step, problems = _restore(unfinished)
             for member in members:
                 member.learner.step = step
             streams = [training_batches(member.task, member.config, step) for member in members]
-            train_members(members, StackedStep(members), zip(*streams, strict=True), progress, problems, resumed=True)
+            train_together(members, StackedStep(members), zip(*streams, strict=True), progress, problems, resumed=True)
     return [member.opened() for member in members]
 
 
 def _configs(path: Path, seeds: Sequence[int]) -> list[RunConfig]:
-    """Every run's config: those on disk, which must differ in nothing but the seed."""
+    """The config of each run of the stack. Raises ValueError if those on disk differ in more than the seed."""
     folders = {seed: path / f"seed-{seed}" for seed in seeds}
     known = {seed: load_run(folder).config for seed, folder in folders.items() if (folder / runs.CONFIG).is_file()}
     first = next(iter(known.values()))
     configs = [first.model_copy(update={"seed": seed}) for seed in seeds]
-    wrong = next((seed for seed, own in zip(seeds, configs, strict=True) if known.get(seed, own) != own), None)
-    if wrong is not None:
-        raise ValueError(f"{folders[wrong]} is no run of this stack: its config is another; resume its runs one by one")
+    for seed, config in zip(seeds, configs, strict=True):
+        if known.get(seed, config) != config:
+            raise ValueError(
+                f"{folders[seed]} is no run of this stack: its config is another; resume its runs one by one"
+            )
     return configs
 
 
-def _take_on(members: Sequence[Member]) -> tuple[int, list[str]]:
-    """Restore the last step of which every run has a whole state; 0 if there is none. Also what is wrong with others.
+def _restore(members: Sequence[TrainingRun]) -> tuple[int, list[str]]:
+    """Restore every run to the last step of which all have an undamaged state.
+
+    Returns:
+        The step, 0 if there is none; and a line for each later step with a damaged state.
 
     Raises:
-        ValueError: if the runs were kept at different steps, as one is whose loss stopped being finite.
+        ValueError: if the runs have states, but of different steps, as after a loss that stopped being finite.
     """
     kept = [{runs.step_of(state): state for state in runs.states(member.path)} for member in members]
     common = sorted(set.intersection(*map(set, kept)), reverse=True)
     if all(kept) and not common:
-        at = ", ".join(f"{member.path.name} at {max(own)}" for member, own in zip(members, kept, strict=True))
+        at = ", ".join(f"{member.path.name} at {max(steps)}" for member, steps in zip(members, kept, strict=True))
         raise ValueError(f"these runs have no step in common ({at}): `workbench resume {members[0].path}` and so on")
     problems: list[str] = []
     for step in common:
         try:
-            states = [State(own[step], *load_tensors(own[step])) for own in kept]
+            states = [State(paths[step], *load_tensors(paths[step])) for paths in kept]
         except ValueError as error:
             problems.append(brief(error))
             continue

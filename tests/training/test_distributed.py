@@ -109,9 +109,9 @@ def test_dropout_is_the_same_in_both_passes_over_a_part(tmp_path: Path) -> None:
     """With one part, the second pass is the first again, or the gradient would belong to another loss."""
     settings = {**SHAPE, "steps": 3, "model": {"d_model": 16, "n_heads": 2, "dropout": 0.3}, "batch_size": 2}
     parts = workbench.train("chain-standard", out=tmp_path / "parts", progress=False, **settings, accumulate=2)
-    from workbench.training.member import make_learner
-    from workbench.training.processes import Processes
-    from workbench.training.step import Step
+    from workbench.training.distributed import Processes
+    from workbench.training.optimizer_step import Step
+    from workbench.training.training_run import make_learner
 
     learner = make_learner(parts.config, torch.device("cpu"))
     step, batch = Step(parts.config, learner, Processes.started("cpu")), parts.task().sample(2, workbench.generator(0))

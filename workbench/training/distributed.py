@@ -1,4 +1,4 @@
-"""One run on many processes: who this one is, its part of every batch, and what all of them agree on."""
+"""Distributed training of one run: the rank of this process, its part of every batch, and averages over processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train one run together; usually this one alone.
+    """The processes that train one run together; usually there is only one.
 
     Attributes:
-        rank: which of them this is; 0 writes the run folder.
-        count: how many there are.
-        device: where this one computes.
+        rank: the number of this process; process 0 writes the run folder.
+        count: how many processes there are.
+        device: the device of this process.
     """
 
     rank: int
@@ -39,7 +39,7 @@ class Processes:
 
     @staticmethod
     def started(device: str) -> Processes:
-        """The process among those that `torchrun` or `accelerate launch` started with it, or alone.
+        """The processes that `torchrun` or `accelerate launch` started, as this one sees them; or this one alone.
 
         Raises:
             ValueError: if this machine has no such device.
@@ -49,30 +49,31 @@ class Processes:
                 return Processes(0, 1, pick_device(device))
             from accelerate import PartialState
 
-            pick_device(device)  # one that is not there is refused
+            pick_device(device)  # raises if there is no such device
             state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
-            atexit.register(state.destroy_process_group)  # threads that still listen would abort the process
+            atexit.register(state.destroy_process_group)  # its threads would abort the process at exit
             if LAUNCHED in os.environ:
                 threading.Thread(target=_stop_with_the_launcher, args=(os.getppid(),), daemon=True).start()
             return Processes(state.process_index, state.num_processes, state.device)
-        own = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
-        return Processes(dist.get_rank(), dist.get_world_size(), torch.device(own))
+        gpu = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
+        return Processes(dist.get_rank(), dist.get_world_size(), torch.device(gpu))
 
     @property
     def main(self) -> bool:
-        """Whether this process writes."""
+        """Whether this is process 0, which writes the run folder."""
         return self.rank == 0
 
     def part(self, batch: Batch) -> Batch:
-        """The process's own sequences of a batch that all of them drew."""
+        """The sequences of a batch that this process computes; every process draws the whole batch."""
         n = len(batch) // self.count
         return batch if self.count == 1 else batch[self.rank * n : (self.rank + 1) * n]
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its mean over the processes.
 
-        In one message after the backward pass, where PyTorch's DistributedDataParallel sends as it goes: a step here
-        may have several forward passes (hints, accumulation) and leave heads without a gradient; models are small.
+        They are sent in one message after the backward pass. PyTorch's DistributedDataParallel sends during it, which
+        does not suit steps with several forward passes (hints, accumulation) or heads without a gradient; and models
+        here are small.
         """
         if self.count == 1 or not tensors:
             return
@@ -83,23 +84,24 @@ class Processes:
             tensor.copy_(mean.view_as(tensor))
 
     def means(self, figures: Mapping[str, Tensor | float]) -> dict[str, float]:
-        """Figures, each its mean over the processes; where all have the same number, that number to the last bit.
+        """The mean of each figure over the processes; if all have the same number, exactly that number.
 
-        A run that goes on has on every process the mean that was saved, and logs what it would have logged.
+        A resumed run has the saved mean on every process, and must log what it would have logged without the stop.
         """
-        # A number that a state gave back is as exact as the float64 tensor that it was: no passing through float32.
+        # Numbers read from a state are float64 already; a detour over float32 would change them.
         exact = [torch.as_tensor(x, dtype=None if isinstance(x, Tensor) else torch.float64) for x in figures.values()]
         values = [value.to(self.device, torch.float64, copy=True) for value in exact]
         if self.count > 1 and values:
             base = torch.stack(values)
             dist.broadcast(base, src=0)
+            # Averaging differences from process 0 is exact for equal numbers: x + 0. A third of 3x need not be x.
             differences = [value - first for value, first in zip(values, base, strict=True)]
-            self.average(differences)  # of numbers themselves it would be rounded: a third of 3x need not be x
+            self.average(differences)
             values = [first + difference for first, difference in zip(base, differences, strict=True)]
         return dict(zip(figures, map(float, values), strict=True))
 
     def agree(self, value: Any) -> Any:
-        """What the main process has."""
+        """The value of the main process, on every process."""
         if self.count == 1:
             return value
         shared = [value]
@@ -107,7 +109,7 @@ class Processes:
         return shared[0]
 
     def do(self, action: Callable[[], Any]) -> Any:
-        """What the main process's action returns, or raises on every process, if it does there."""
+        """Run an action on the main process; every process returns its result, or raises its error."""
         if self.count == 1:
             return action()
         result, problem = None, None
@@ -122,7 +124,7 @@ class Processes:
         return result
 
     def any(self, here: bool) -> bool:
-        """Whether it is so on any process."""
+        """Whether it is true on any of the processes."""
         if self.count == 1:
             return here
         flag = torch.tensor(float(here), device=self.device)
@@ -130,20 +132,20 @@ class Processes:
         return bool(flag)
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until every process has come here."""
         if self.count > 1:
             dist.barrier()
 
 
 def _stop_with_the_launcher(launcher: int) -> None:
-    """Save and end, as at SIGTERM, once the launcher is gone: killed, it takes none of its processes with it."""
+    """Send this process SIGTERM, so that it saves and ends, once its launcher is gone: a killed one does not do it."""
     while os.getppid() == launcher:
         time.sleep(SECONDS_BETWEEN_LOOKS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the GPU if there is one.
+    """The device of this name; "auto" is the GPU if there is one, else the CPU.
 
     Raises:
         ValueError: if this machine has no such device.
@@ -153,7 +155,7 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         if device.type not in DEVICES:
-            raise RuntimeError("others compute nothing, or not everything")
+            raise RuntimeError("other kinds of device cannot compute everything that training needs")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, UnicodeError):
         raise ValueError(brief(f"device {name!r} is not available here; there is: auto, cpu")) from None

@@ -1,0 +1,47 @@
+"""Hint mixing: how training steps and batches are divided among the main task and its hints (task hinting, §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from workbench.runs import RunConfig
+
+
+def turns(shares: Mapping[str, float], first: int = 0) -> Iterator[str]:
+    """The head that each step trains when heads alternate: as often as its share says, spread as evenly as possible.
+
+    Args:
+        shares: head -> its share of the steps.
+        first: the step to begin with; what came before it counts as taken.
+    """
+    total, credit = sum(shares.values()), dict.fromkeys(shares, 0.0)
+    for step in count():
+        # Each head earns its share; the one with the most credit has the turn, and pays for it.
+        credit = {name: credit[name] + share for name, share in shares.items()}
+        turn = max(credit, key=lambda name: credit[name])
+        credit[turn] -= total
+        if step >= first:
+            yield turn
+
+
+def sizes(config: RunConfig) -> dict[str, int]:
+    """How many sequences of each head are in a step that trains it.
+
+    Raises:
+        ValueError: if a batch is too small to be divided among the heads.
+    """
+    n, shares = config.batch_size, config.mixture
+    if config.mixing == "alternate":
+        return dict.fromkeys(shares, n)
+    if n < len(shares):
+        raise ValueError(f"batch_size={n} cannot be divided among the heads {', '.join(shares)}; make it larger")
+    total = sum(shares.values())
+    exact = {name: share / total * n for name, share in shares.items()}
+    rounded = {name: max(1, int(size)) for name, size in exact.items()}
+    # One sequence at a time, to the head that rounding has moved furthest from its exact size; none drops to 0.
+    while sum(rounded.values()) != n:
+        change = 1 if sum(rounded.values()) < n else -1
+        candidates = [name for name in rounded if rounded[name] + change >= 1]
+        rounded[max(candidates, key=lambda name: change * (exact[name] - rounded[name]))] += change
+    return rounded
