@@ -16,7 +16,7 @@ import torch
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.tasks import Batch
@@ -96,3 +96,22 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
         "basis (claimed), the minimum of the example whose residual it is given (residual), and whether the same "
         "change before the delimiter leaves it alone (elsewhere).",
     )
+
+
+def suggested_edits(seen: Capture) -> dict[str, Edit]:
+    """The causal test's exchange on one input: of its smallest symbol and its largest."""
+    place = delimiter_and_symbols(seen)
+    if place is None or len(place[1]) < 2:
+        return {}
+    delimiter, symbols = place
+    smallest = int(seen.truth.labels["minimum"][0, delimiter])
+    return {"exchange the minimum and another": Exchange(POINT, smallest, symbols[-1], delimiter)}
+
+
+def delimiter_and_symbols(seen: Capture) -> tuple[int, list[int]] | None:
+    """The delimiter's position in a single sequence, and the symbols before it, smallest first; None without one."""
+    delimiter = seen.truth.labels["minimum"][0] >= 0
+    if not delimiter.any():
+        return None
+    position = int(delimiter.long().argmax())
+    return position, sorted(set(seen.batch.tokens[0, :position].tolist()))

@@ -21,6 +21,11 @@ def check_kernel(kernel: str, bandwidth: float | str) -> None:
         raise ValueError(f"the bandwidth must be 'median' or a positive number, not {bandwidth!r}")
 
 
+def matrix_in_words(kernel: Kernel) -> str:
+    """The matrix whose spectrum is read, for captions."""
+    return "Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix"
+
+
 def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
     """The same up to a factor, where squares would over- or underflow in `dtype`.
 
@@ -81,6 +86,10 @@ def kernel_matrix(
     `gaussian` is exp(−‖x−y‖₂² / 2σ²), `laplacian` exp(−‖x−y‖₂ / σ), which like the Gaussian does not depend on the
     residual's basis, and `laplacian_l1` exp(−‖x−y‖₁ / σ), which does. Both are called Laplacian: scikit-learn's is the
     latter with γ = 1/σ; representation-itl has them as elliptical and factorised, with √2 σ for our σ.
+
+    Unlike Z Zᵀ, it sees differences between rows alone: centring changes nothing unless unit rows follow, and with the
+    median as bandwidth the scale of the differences changes nothing either, so that tokens drawn together around a
+    common vector do not count as collapsed.
     """
     if bandwidth == "median" or unit_rows:  # else a factor would change the result
         z = in_range(z, torch.float64)
