@@ -1,4 +1,4 @@
-"""Models whose weights are written, not learned: what every instrument and mechanism must find is known of them.
+"""Compiled models: weights written by hand, so that what every instrument and mechanism must find is known.
 
 `sorter` is the depth-two sorter of Theorem 5.1 (Task hinting and tempered softmax), with its slips mended; `chaser` is
 one layer of ChaCAL that follows pointers to the end of their chain. Both are ordinary `Decoder`s.
@@ -221,15 +221,15 @@ class Blocks:
         return first, second, third
 
     def written(self, directions: Float[Tensor, "n all"]) -> Float[Tensor, "n d_model"]:
-        """Directions as what writes them to the residual holds them."""
+        """Directions as rows of a weight that writes to the residual."""
         return torch.cat([directions, -directions], dim=-1) if self.doubled else directions
 
     def read(self, directions: Float[Tensor, "n all"]) -> Float[Tensor, "n d_model"]:
-        """Directions as what reads them holds them: the coordinate, not twice it."""
+        """Directions as rows of a weight that reads from the residual: halved where coordinates are there twice."""
         return self.written(directions) / (2 if self.doubled else 1)
 
     def norm_scale(self, squares: float, eps: float = 1e-5) -> float:
-        """What a layer norm multiplies a residual by whose coordinates' squares sum to this."""
+        """The factor of a layer norm for a residual whose coordinates' squares have this sum."""
         return (squares / len(self.basis) + eps) ** -0.5 if self.doubled else 1.0
 
 
@@ -281,6 +281,6 @@ class Writer:
         mlp.fc_out.weight.copy_(self.blocks.written(writes).T)
 
     def _layer(self, layer: int) -> Layer:
-        found = self.model.layers[layer]
-        assert isinstance(found, Layer)
-        return found
+        own = self.model.layers[layer]
+        assert isinstance(own, Layer)
+        return own

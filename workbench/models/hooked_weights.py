@@ -25,7 +25,7 @@ class HookedDecoder(TransformerBridge):
         fold_value_biases: bool = True,
         refactor_factored_attn_matrices: bool = False,
     ) -> None:
-        """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
+        """TransformerLens's processing of weights under these names (`enable_compatibility_mode`), where it is exact.
 
         TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
         d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
@@ -92,7 +92,7 @@ class HookedDecoder(TransformerBridge):
 
 
 def check_constants(model: HookedDecoder) -> None:
-    """Raise ValueError if a variant says that it passes constants, and the rows of what it applies do not sum to 1."""
+    """Raise ValueError if a variant says that it passes constants on, but rows of its mixing matrix do not sum to 1."""
     claimed = [block.attn for block in model.blocks if block.attn.variant.passes_constants]
     if not claimed:
         return
