@@ -105,7 +105,7 @@ class CaptureStore:
         return cls(folder)
 
     def __len__(self) -> int:
-        """Sequences."""
+        """The number of sequences."""
         return self._ends[-1]
 
     def _shard(self, number: int) -> Path:
