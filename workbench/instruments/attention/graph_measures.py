@@ -97,7 +97,7 @@ def _of_layer(
 
 
 def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
-    """Of each position, the share of earlier ones reached along edges of at least the threshold; 0 for the first.
+    """The share of earlier positions that each position reaches along edges of at least the threshold; 0 for the first.
 
     (I − B/2)⁻¹ with B the edges as 0 and 1 is Σ_h (B/2)^h, positive exactly where there is a path: sums of positive
     numbers that stay within float64 (paths of n steps weigh 2⁻ⁿ, and (3/2)ⁿ bounds the sum) for n up to 1000.

@@ -85,7 +85,7 @@ def best_head(selection: Measurement) -> tuple[int, int]:
 
 
 def hops_told_apart(capture: Capture, n_hops: int | None) -> int:
-    """As many hops as asked for, or as the truth has. Raises ValueError if that is negative."""
+    """The number of hops to tell apart: `n_hops`, or by default all of the truth. Raises ValueError if negative."""
     if n_hops is not None and n_hops < 0:
         raise ValueError(f"n_hops must not be negative, and is {n_hops}")
     return capture.truth.n_hops if n_hops is None else n_hops
@@ -123,7 +123,7 @@ def _distinct(rows: Int[Tensor, "row column"]) -> tuple[Int[Tensor, "distinct co
 def shares(
     matrix: Float[Tensor, "batch head query key"], edges: Int[Tensor, "edge 4"], n_hops: int
 ) -> Float[np.ndarray, "head hop batch"]:
-    """How rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without such."""
+    """How the rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without any."""
     matrix = matrix.cpu().double()  # sums over many keys
     batch, n_heads = matrix.shape[:2]
     example, hop, query, key = edges.unbind(-1)

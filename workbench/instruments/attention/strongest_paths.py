@@ -39,7 +39,7 @@ class Path:
     heads: tuple[int | None, ...] = ()
     weight: float = 1.0
 
-    def on(self, key: int, edge: float, layer: int = 0, head: int | None = None, factor: float = 1.0) -> Path:
+    def extended(self, key: int, edge: float, layer: int = 0, head: int | None = None, factor: float = 1.0) -> Path:
         """The same path with one more edge."""
         return Path(
             (*self.positions, key),
@@ -105,7 +105,7 @@ def within_layer(
 
     def onward(path: Path) -> Iterator[Path]:
         here, factor = edges[path.positions[-1]], gamma if path.weights else 1.0
-        return (path.on(int(j), float(here[j]), factor=factor) for j in np.flatnonzero(here))
+        return (path.extended(int(j), float(here[j]), factor=factor) for j in np.flatnonzero(here))
 
     def bound(path: Path) -> float:
         return path.weight * float(to_go[steps - len(path.weights)][path.positions[-1]])
@@ -145,9 +145,9 @@ def across_layers(
     def onward(path: Path) -> Iterator[Path]:
         layer, here = len(graphs) - 1 - len(path.weights), path.positions[-1]
         if residual:
-            yield path.on(here, residual, layer)
+            yield path.extended(here, residual, layer)
         for head, j in np.argwhere(graphs[layer][:, here]):
-            yield path.on(int(j), float(graphs[layer][head, here, j]), layer, int(head))
+            yield path.extended(int(j), float(graphs[layer][head, here, j]), layer, int(head))
 
     def bound(path: Path) -> float:
         return path.weight * float(to_go[len(graphs) - len(path.weights)][path.positions[-1]])

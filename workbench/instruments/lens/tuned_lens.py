@@ -81,7 +81,7 @@ class TunedLens:
 
     @classmethod
     def load(cls, path: str | Path) -> TunedLens:
-        """What `save` wrote. Raises ValueError, in one line, if the file is no lens, or not as it was written."""
+        """Read a lens that `save` wrote. Raises ValueError, in one line, if the file is no lens or is damaged."""
         tensors, words = load_tensors(Path(path))
         if words.get("kind") != KIND:
             raise ValueError(f"{path} is no tuned lens")
@@ -204,12 +204,12 @@ class _Training:
 
     @torch.no_grad()
     def loss(self, x: Float[Tensor, "point n d_model"], final: Float[Tensor, "n token"]) -> Float[Tensor, " point"]:
-        """Of the mean weights of the last round, at each point."""
+        """The loss at each point, with the mean weights of the last round."""
         return self._losses(x, final, self.mean_V, self.mean_c)
 
     @torch.no_grad()
     def end_of_round(self, x: Tensor, final: Tensor) -> Float[Tensor, " point"]:
-        """Take the mean over this round's steps for the lens, but where the one before was better; the loss of it."""
+        """Make the mean weights of this round the lens, at each point where they are better; return the lens's loss."""
         old, kept = self.loss(x, final), (self.mean_V, self.mean_c)
         self.mean_V, self.mean_c = self.sum_V / self.n, self.sum_c / self.n
         better = (self.loss(x, final) < old)[:, None, None]
@@ -221,7 +221,7 @@ class _Training:
 
     @torch.no_grad()
     def translators(self) -> tuple[Float[Tensor, "point d_model d_model"], Float[Tensor, "point d_model"]]:
-        """Of the residual as it is: weight and bias."""
+        """Weight and bias of the translators, for residuals that are not whitened."""
         weight = self.whiten @ self.mean_V
         return weight, (self.mean_c - self.mean @ weight)[:, 0]
 
@@ -241,7 +241,7 @@ def _scored(
 
 
 def fit(model: Decoder, subject: Subject, seed: int) -> dict[str, Any]:
-    """The settings of `measure` that have to be trained for a model first: its lens."""
+    """The settings of `measure` that need training first: a lens for this model."""
     return {"lens": train_lens(model, subject.task, most_steps=MOST_STEPS, seed=seed)}
 
 

@@ -1,4 +1,4 @@
-"""From a sequence's representations to the matrix whose spectrum is read: rows prepared, then Z Zᵀ or a kernel."""
+"""Gram matrices Z Zᵀ of a sequence's representations, and kernel matrices: the matrices whose spectrum is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def matrix_in_words(kernel: Kernel) -> str:
 
 
 def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
-    """The same up to a factor, where squares would over- or underflow in `dtype`.
+    """The representations, scaled by a factor where their squares would over- or underflow in `dtype`.
 
     Raises:
         ValueError: if z holds NaN or infinity.
@@ -43,7 +43,7 @@ def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "
 
 
 def prepare(z: Float[Tensor, "n pos d"], centre: bool, unit_rows: bool, dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
-    """Rows centred, then scaled to length 1, as asked."""
+    """Rows centred if `centre`, then scaled to length 1 if `unit_rows`."""
     if centre:
         z = z.double()
         total = z.detach().square().sum(dim=(-2, -1), keepdim=True)

@@ -73,7 +73,7 @@ def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"
 
 
 def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
-    """The share of the largest singular value up to which another one is rounding, and its direction counts as none.
+    """The share of the largest singular value below which another one is rounding, and its direction not counted.
 
     In the weights' own precision; in single precision for half-precision weights, whose own would count most as none.
     """
@@ -85,7 +85,7 @@ def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
 def inner_products(
     subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model, as it is, on one of its bases: what edits of the residual exchange."""
+    """Inner products of a residual with one of the model's bases, before any norm: what edits of it exchange."""
     return project(residual, basis(subject, basis_name))
 
 
@@ -98,7 +98,7 @@ def components(
     how: How = "raw",
     final_norm: bool = True,
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model on one of its bases: on the decoder basis as the model reads its last one.
+    """Components of a residual on one of the model's bases; on the decoder basis as the model reads its last residual.
 
     Args:
         subject: the model's facts.
@@ -142,9 +142,9 @@ def measure(
     values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
     for b, name in enumerate(BASES):
         for p, point in enumerate(points):
-            found = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
+            parts = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
             for w, (expected, scored) in enumerate(wanted.values()):
-                values[w, b, p] = ((hit(found, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
+                values[w, b, p] = ((hit(parts, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
     return Measurement(
         name="Top token of the residual",
         values=values,

@@ -1,4 +1,4 @@
-"""Rényi entropies of a matrix's spectrum, by products where these suffice and by eigenvalues where not."""
+"""Rényi entropy of a matrix's spectrum: the formula, by matrix products where these suffice, else by eigenvalues."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _check(z: Tensor, alpha: float, normalise: str | None, kernel: str, bandwidt
 
 
 def parts(z: Float[Tensor, "n pos d"]) -> tuple[Tensor, ...]:
-    """On a CPU, as many sequences at a time as its cache holds; each operation then finds its input there."""
+    """The sequences in parts that fit a CPU's cache, where each operation then finds its input; else all at once."""
     return z.split(max(1, CACHED // z[0].numel())) if z.device.type == "cpu" and len(z) else (z,)
 
 
@@ -88,7 +88,7 @@ def check_order(alpha: float, normalise: str | None) -> None:
 
 
 def log_size(normalise: str | None, n_pos: int, d: int) -> float:
-    """What the entropy is divided by; of one direction, whose entropy is 0, by 1."""
+    """The number that the entropy is divided by; 1 where there is one direction only, whose entropy is 0."""
     size = {None: math.e, "log_t": n_pos, "log_d": d, "log_min": min(n_pos, d)}[normalise]
     return math.log(size) if size > 1 else 1.0
 
