@@ -83,7 +83,7 @@ def nearness(
 
 
 def by_place(values: Tensor, truth: Truth) -> Tensor:
-    """What stands at the positions that predict the product's digits: `[batch, pos, …]` to `[batch, place, …]`."""
+    """The values at the positions that predict the product's digits: `[batch, pos, …]` to `[batch, place, …]`."""
     return values[truth.labels["digit"] >= 0].unflatten(0, (len(values), -1))
 
 

@@ -62,8 +62,8 @@ def score(capture: Capture) -> Measurement:
     points = needs(capture.subject)
     shares = []
     for point in points:
-        found = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
-        shares.append(((hit(found, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
+        on_basis = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
+        shares.append(((hit(on_basis, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
     return Measurement(
         name="Copy before the delimiter",
         values=np.stack(shares),

@@ -1,4 +1,4 @@
-"""Knocking out edges of gold chains, hop by hop: which answers need the edge, and which of them are lost."""
+"""Knockout of edges of gold chains, hop by hop: which answers need the edge, and which of them are lost."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Answers:
             return Answers(right, torch.where(batch.loss_mask, NOWHERE, 0)[..., None])
         ancestors = truth.arrays["ancestors"]
         rival = logits.masked_fill(batch.targets, -torch.inf).amax(-1, keepdim=True)
-        asked = (ancestors >= 0) & batch.loss_mask[..., None]
+        answered = (ancestors >= 0) & batch.loss_mask[..., None]
         hop = torch.arange(1, ancestors.shape[-1] + 1)
         leads = logits.gather(2, ancestors.clamp(min=0)) >= rival + LEAD
-        return Answers(leads & asked, torch.where(asked, hop, 0))
+        return Answers(leads & answered, torch.where(answered, hop, 0))
 
 
 @dataclass(frozen=True)

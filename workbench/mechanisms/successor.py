@@ -46,12 +46,12 @@ def why_not(subject: Subject) -> str | None:
 def score(capture: Capture) -> Measurement:
     """Share of output positions but the last at which it holds (NaN where there is none): dim `example`."""
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
-    found = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
-    pair = torch.zeros_like(found, dtype=torch.bool)  # one token where the two are equal
+    on_basis = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    pair = torch.zeros_like(on_basis, dtype=torch.bool)  # one token where the two are equal
     for token in (own, following):
         pair.scatter_(-1, token.clamp(min=0)[..., None], True)
     scored = following >= 0
-    share = ((exactly(found, pair) * scored).sum(-1) / scored.sum(-1)).double()
+    share = ((exactly(on_basis, pair) * scored).sum(-1) / scored.sum(-1)).double()
     return Measurement(
         name="Identity + successor at the outputs",
         values=share.numpy(),
