@@ -26,8 +26,8 @@ class Holds(Enum):
 
     BEYOND = "holds beyond its controls"
     NO_MORE = "tells nothing: no more than a control"
-    UNCONTROLLED = "not told: no control was measured"
-    TOO_FEW = f"not told: fewer than {LEAST_FOR_A_VERDICT} examples or seeds"
+    UNCONTROLLED = "undecided: no control was measured"
+    TOO_FEW = f"undecided: fewer than {LEAST_FOR_A_VERDICT} examples or seeds"
 
 
 class Needed(Enum):
@@ -37,8 +37,8 @@ class Needed(Enum):
     LOST = "needed, though not as claimed"
     AS_ANY = "tells nothing: in models that know nothing the edit does as much"
     NOT_NEEDED = "not needed"
-    NOT_TOLD = "not told whether needed"
-    TOO_FEW = f"not told whether needed: fewer than {LEAST_FOR_A_VERDICT} right answers to edit"
+    NOT_TOLD = "undecided whether needed"
+    TOO_FEW = f"undecided whether needed: fewer than {LEAST_FOR_A_VERDICT} right answers to edit"
     UNTESTED = "no causal test was made"
 
 

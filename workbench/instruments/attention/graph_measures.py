@@ -45,7 +45,7 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     attention to itself is no edge, but counts as a step where a layer reads it. Reach and path length are means over
     all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `gini`, no
     attention to earlier ones; path length also where a layer's variant does not say by how many steps it reads, which
-    the settings then tell under `not told`. Units differ by measure: see `MEASURES`.
+    the settings then tell under `undefined`. Units differ by measure: see `MEASURES`.
 
     Args:
         capture: with every layer's pattern.
@@ -70,7 +70,7 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
         coords={"measure": list(MEASURES), "layer": layers, "head": heads, "example": examples},
         units="see measure",
         settings={"model": capture.subject.name, "threshold": threshold, "units": MEASURES}
-        | ({"not told": {"path length": silent}} if silent else {}),
+        | ({"undefined": {"path length": silent}} if silent else {}),
         caption="Reach: share of earlier positions reached over edges of at least the threshold. Largest key: share of "
         "all attention to earlier positions that one key receives; gini: how unequally keys receive it. Path length: "
         "mean number of steps behind what is read. None of them says whether the edges are right.",
