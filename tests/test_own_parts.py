@@ -272,7 +272,7 @@ for hop in range(1, deep + 1):
 np.testing.assert_allclose(by_hop.select(hop="chain").values, mass(gold), atol=1e-6)
 np.testing.assert_allclose(attention_graph.measure(seen).select(matrix="resolvent").values, mass(gold), atol=1e-6)
 graph = graph_measures.measure(seen)
-assert "not told" not in graph.settings
+assert "undefined" not in graph.settings
 np.testing.assert_allclose(graph.select(measure="path length").values, (1 * 4 + 2 * 2 + 3 * 1) / 7, atol=1e-6)
 assert (rollout.path_length(seen, residual=0.0).select(hop=2).values > 1).all()
 assert "several steps" in seen.subject.attention[0].how_it_reads

@@ -89,7 +89,7 @@ def test_a_variant_that_does_not_say_its_steps_is_not_measured_as_one_step(
     capture = chained(parents, variant="silent_two_step")
     measured = graph_measures.measure(capture)
     assert np.isnan(measured.select(measure="path length").values).all()
-    assert "does not say by how many steps" in measured.settings["not told"]["path length, layer 0"]
+    assert "does not say by how many steps" in measured.settings["undefined"]["path length"][0]
     assert not np.isnan(measured.select(measure="reach").values).any()
     with pytest.raises(ValueError, match="'silent_two_step' reads in a way of its own"):
         rollout.path_length(capture)

@@ -1,4 +1,4 @@
-"""From a hooked model and batches to `Capture`s: only the activations asked for, one batch in memory at a time."""
+"""`capture`: a model's named activations on a batch, kept in memory or handed over one by one as they are computed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """The facts of a model that instruments need beside its activations.
+    """What instruments need to know of a model beside its activations.
 
     Attributes:
         name: what to call the model in captions (the run's folder name).
@@ -93,7 +93,7 @@ class Capture:
 
     @cached_property
     def truth(self) -> Truth:
-        """The task's truth, found when first asked for: it can cost more than the forward pass."""
+        """The task's truth for these tokens, computed at first use: it can cost more than the forward pass."""
         return self.subject.task.truth(self.batch.tokens) if self.given_truth is None else self.given_truth
 
     def __getitem__(self, name: str) -> Tensor:
@@ -123,7 +123,7 @@ def visit(
 ) -> None:
     """Run one batch and hand over each named activation when it is computed; the forward pass stops after the last.
 
-    What is not asked for is not kept, and neither is what was handed over, unless `see` keeps it.
+    No other activation is kept, and neither are those handed over, unless `see` keeps them.
 
     Args:
         model: the hooked model; or the decoder itself, which is faster and has the residual and the logits only.
@@ -162,7 +162,7 @@ def _visit_decoder(model: Decoder, tokens: Tensor, names: set[str], see: Callabl
 
 
 class _Enough(BaseException):  # not an error, and no handler of errors on the way should take it
-    """Everything asked for has been seen."""
+    """Raised inside a forward pass to end it once every named activation was handed over."""
 
 
 def _visit_hooked(

@@ -91,22 +91,21 @@ class CaptureStore:
         folder, names = Path(folder), sorted(set(names))
         if folder.exists():
             raise ValueError(f"{folder} exists already; captures go into a new folder")
-        shards: list[int] = []
-        heads: list[str] = []
+        written: list[tuple[int, str]] = []
         with new_folder(folder) as made:
-            for batch in batches:
+            for number, batch in enumerate(batches):
                 tensors = _tensors(capture(model, subject, batch, names), dtype)
-                save_file(tensors, made / f"shard-{len(shards):05d}.safetensors")
-                shards.append(len(batch))
-                heads.append(batch.head)
-            if not shards:
+                save_file(tensors, made / f"shard-{number:05d}.safetensors")
+                written.append((len(batch), batch.head))
+            if not written:
                 raise ValueError("there is nothing to capture: no batch was given")
-            index = Index(model=subject.name, names=tuple(names), shards=tuple(shards), heads=tuple(heads))
+            shards, heads = zip(*written, strict=True)
+            index = Index(model=subject.name, names=tuple(names), shards=shards, heads=heads)
             (made / INDEX).write_text(index.model_dump_json(indent=1), encoding="utf-8")
         return cls(folder)
 
     def __len__(self) -> int:
-        """Sequences."""
+        """The number of sequences."""
         return self._ends[-1]
 
     def _shard(self, number: int) -> Path:

@@ -52,7 +52,7 @@ class Instrument(Protocol):
 
     @property
     def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """What tells whether a number means something: names in `measurement.controls.CONTROLS`."""
+        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
 
     def why_not(self, subject: Subject) -> str | None:
         """Why this cannot be measured on this model and task, in one line; None if it can."""

@@ -1,4 +1,4 @@
-"""An instrument over a whole test set, holding one activation of one batch at a time."""
+"""`over_batches`: an instrument over a whole test set, with one activation of one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 TOKENS = 2048  # at a time on a CPU
+LEAST_ROOM = 4096  # examples
 
 
 class PointByPoint(Protocol):
@@ -56,31 +57,59 @@ def over_batches(
         ValueError: if there is no batch or no point, or the model has not one of the points.
     """
     points = list(instrument.needs(subject) if points is None else points)
-    template: Measurement | None = None
-    n, store = 0, np.empty(0)
+    if not points:
+        raise ValueError("there is nothing to measure: no hook point was asked for")
+    growing: _Growing | None = None
     for batch in chain.from_iterable(map(_parts, batches)):
-        found: dict[str, Measurement] = {}
-
-        def see(name: str, activation: Any, batch: Batch = batch, found: dict[str, Measurement] = found) -> None:
-            found[name] = instrument.measure(Capture({name: activation}, batch, subject), points=[name], **settings)
-
-        visit(model, batch.tokens, points, see)
-        if not found:
-            raise ValueError("there is nothing to measure: no hook point was asked for")
-        first = found[points[0]]
-        along = next(dim for dim in first.dims if list(first.coords[dim]) == [points[0]])
-        template = Measurement.join([found[point] for point in points], dim=along)
-        # One array that grows: many small ones, kept between large ones that come and go, would leave holes in memory
-        new = template.values
-        if n + new.shape[-1] > store.shape[-1]:
-            grown = np.empty((*new.shape[:-1], max(n + n // 2, n + new.shape[-1], 4096)))
-            grown[..., :n] = store[..., :n] if n else 0
-            store = grown
-        store[..., n : n + new.shape[-1]] = new
-        n += new.shape[-1]
-    if template is None:
+        measured = _measured(instrument, model, subject, batch, points, settings)
+        growing = _Growing(measured) if growing is None else growing
+        growing.add(measured.values)
+    if growing is None:
         raise ValueError("there is nothing to measure: no batch was given")
-    return replace(template, values=store[..., :n], coords={**template.coords, "example": list(range(n))})
+    return growing.measurement()
+
+
+def _measured(
+    instrument: PointByPoint,
+    model: TransformerBridge | Decoder,
+    subject: Subject,
+    batch: Batch,
+    points: Sequence[str],
+    settings: dict[str, Any],
+) -> Measurement:
+    """One batch's measurement, made point by point as the model runs."""
+    by_point: dict[str, Measurement] = {}
+
+    def see(name: str, activation: Any) -> None:
+        by_point[name] = instrument.measure(Capture({name: activation}, batch, subject), points=[name], **settings)
+
+    visit(model, batch.tokens, points, see)
+    first = by_point[points[0]]
+    along = next(dim for dim in first.dims if list(first.coords[dim]) == [points[0]])
+    return Measurement.join([by_point[point] for point in points], dim=along)
+
+
+class _Growing:
+    """Measurements of successive batches, joined along `example` in one array that grows.
+
+    Many small arrays, kept between large ones that come and go, would leave holes in memory.
+    """
+
+    def __init__(self, first: Measurement) -> None:
+        self.first, self.n, self.store = first, 0, np.empty((*first.values.shape[:-1], 0))
+
+    def add(self, values: np.ndarray) -> None:
+        end = self.n + values.shape[-1]
+        if end > self.store.shape[-1]:
+            grown = np.empty((*values.shape[:-1], max(self.n + self.n // 2, end, LEAST_ROOM)))
+            grown[..., : self.n] = self.store[..., : self.n]
+            self.store = grown
+        self.store[..., self.n : end] = values
+        self.n = end
+
+    def measurement(self) -> Measurement:
+        coords = {**self.first.coords, "example": list(range(self.n))}
+        return replace(self.first, values=self.store[..., : self.n], coords=coords)
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

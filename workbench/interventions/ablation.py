@@ -57,7 +57,7 @@ class CutEdge:
         return sorted({query for query, _ in self.edges(n_pos)})
 
     def edges(self, n_pos: int) -> list[tuple[int, int]]:
-        """What is cut, as (query, key).
+        """The edges that are cut, as (query, key).
 
         Raises:
             ValueError: if there is no such position, or the key comes after the query.
@@ -65,10 +65,10 @@ class CutEdge:
         if self.query is None and self.key is None:
             raise ValueError("name a query or a key: without both, nothing would be read at all")
         queries, keys = span(self.query, n_pos), span(self.key, n_pos)
-        found = [(query, key) for query in queries for key in keys if key <= query]
-        if not found:
+        edges = [(query, key) for query in queries for key in keys if key <= query]
+        if not edges:
             raise ValueError(f"position {self.query} cannot read position {self.key}, which comes after it")
-        return found
+        return edges
 
     def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
         edges = [(0, query, key) for query, key in self.edges(seen.batch.tokens.shape[1])]
@@ -77,10 +77,10 @@ class CutEdge:
 
 @dataclass(frozen=True)
 class RemoveHead:
-    """What a head has read (`hook_z`) is nothing, or what it reads on average.
+    """A head reads nothing, or what it reads on average: its `hook_z` is replaced.
 
     Attributes:
-        layer, head: which.
+        layer, head: the head.
         by: `zero`, or `mean`: the average over all positions of 64 held-out inputs.
         position: where; None for every position.
     """
@@ -133,10 +133,10 @@ class RemoveWrite:
 
 
 def _average(model: TransformerBridge, subject: Subject, name: str) -> Float[Tensor, "head d_head"]:
-    """What each head has read, on average over the positions of held-out inputs."""
+    """The mean of each head's `hook_z` over all positions of held-out inputs."""
     task = subject.task
     tokens = task.sample(AVERAGED, generator(0, "what heads read on average"), split="test").tokens
-    found: dict[str, Tensor] = {}
-    visit(model, tokens, [name], found.__setitem__)
+    captured: dict[str, Tensor] = {}
+    visit(model, tokens, [name], captured.__setitem__)
     real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
-    return found[name][real.to(found[name].device)].mean(0)
+    return captured[name][real.to(captured[name].device)].mean(0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpanEdit:
-    """Other values at some positions of one hook point, and the answer that the claim predicts of them.
+    """An edit of many examples: other values at some positions of one hook point, and the answer that they predict.
 
     Attributes:
         point: hook name of a residual or of what is written to it.
@@ -40,17 +40,17 @@ class SpanEdit:
     predicted: Int[Tensor, " batch"]
 
     def __call__(self, activation: Float[Tensor, "batch pos d_model"], hook: Any) -> Float[Tensor, "batch pos d_model"]:
-        """As a TransformerLens hook."""
+        """Apply the edit, as a TransformerLens hook."""
         return put(activation, hook, where=self.span[..., None], values=self.values)
 
     def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
-        """What makes the edit in a forward pass on these tokens."""
+        """The hooks that make the edit in a forward pass on these tokens."""
         return [(self.point, self)]
 
 
 @dataclass(frozen=True)
 class ReadBy:
-    """An edit of the residual that some heads alone read, by their keys and values; the residual itself stays.
+    """An edit that only some heads read, in their keys and values; the residual itself stays as it is.
 
     Attributes:
         edit: the edit at a layer's `hook_resid_pre`, for each layer; they agree in span and prediction.
@@ -73,7 +73,7 @@ class ReadBy:
         return self.edit(self.heads[0][0]).predicted
 
     def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
-        """Each layer's keys and values as they are when its input is edited, for these heads at the edited positions.
+        """The hooks that give these heads, at the edited positions, the keys and values of an edited input.
 
         Raises:
             ValueError: if the model has no such head.
@@ -83,18 +83,18 @@ class ReadBy:
             for head in own:
                 check_head(model, layer, head)
             edit, points = self.edit(layer), [f"blocks.{layer}.attn.hook_{which}" for which in "kv"]
-            found: dict[str, Tensor] = {}
+            captured: dict[str, Tensor] = {}
             with model.hooks(fwd_hooks=[(edit.point, edit)]):
-                visit(model, tokens, points, found.__setitem__)
+                visit(model, tokens, points, captured.__setitem__)
             edited = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
             edited[own] = True
             where = self.span[:, :, None, None] & edited[:, None]
-            hooks += [(point, partial(put, values=found[point], where=where)) for point in points]
+            hooks += [(point, partial(put, values=captured[point], where=where)) for point in points]
         return hooks
 
 
 def read_by(edit: Callable[[int], SpanEdit], heads: Sequence[Head] | None, n_layers: int) -> SpanEdit | ReadBy:
-    """An edit of a layer's input as these heads alone read it; None for all that the last layer reads."""
+    """The edit of a layer's input, for these heads alone; without heads, the edit of the last layer's input."""
     return edit(n_layers - 1) if heads is None else ReadBy(edit, heads)
 
 
@@ -102,9 +102,9 @@ def activation(
     model: TransformerBridge, tokens: Int[Tensor, "batch pos"], point: str
 ) -> Float[Tensor, "batch pos d_model"]:
     """The activation of one hook point, as the model computes it without edits."""
-    found: dict[str, Tensor] = {}
-    visit(model, tokens, [point], found.__setitem__)
-    return found[point]
+    captured: dict[str, Tensor] = {}
+    visit(model, tokens, [point], captured.__setitem__)
+    return captured[point]
 
 
 def exchanged(

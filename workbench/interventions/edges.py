@@ -1,4 +1,4 @@
-"""Edges cut out of an attention pattern: a query may not read a key, and the model computes on without it."""
+"""`cut_edges`: ablation of edges of the attention pattern, so that a query may not read a key."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def cutting(
 
 
 def _by_layer(model: TransformerBridge, layer: int | None, head: int | None) -> dict[int, list[int]]:
-    """The heads of each layer that are meant; None is every one."""
+    """Layer -> heads, of one layer and head; None stands for every one."""
     own = list(range(model.cfg.n_heads)) if head is None else [head]
     return {at: own for at in (range(model.cfg.n_layers) if layer is None else [layer])}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Edit(Protocol):
-    """What every kind of edit offers. A position that is None stands for every one."""
+    """What every kind of edit of one input offers. A position that is None stands for every position."""
 
     def in_words(self, task: Task) -> str:
         """What is edited, for people."""
@@ -31,7 +31,7 @@ class Edit(Protocol):
         """
 
     def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
-        """How it is done to the input that was seen.
+        """The hooks that make the edit on the captured input.
 
         Raises:
             ValueError: if the model or the input has no such place or token.

@@ -1,4 +1,4 @@
-"""Which heads an edit is made in."""
+"""Heads as (layer, head): grouped by layer, and checked against a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Head = tuple[int, int]
 
 def in_layers(heads: Sequence[Head]) -> dict[int, list[int]]:
     """Heads by their layer, each once: `[(0, 1), (0, 3), (2, 0)]` is `{0: [1, 3], 2: [0]}`."""
-    found: dict[int, list[int]] = {}
+    by_layer: dict[int, list[int]] = {}
     for layer, head in sorted(set(heads)):
-        found.setdefault(layer, []).append(head)
-    return found
+        by_layer.setdefault(layer, []).append(head)
+    return by_layer
 
 
 def check_head(model: TransformerBridge, layer: int | None, head: int | None) -> None:

@@ -62,17 +62,12 @@ def outcomes(
 ) -> Measurement:
     """Whether each example's answer becomes what the claim predicts, and whether it changes at all.
 
-    Tested are answers that are right before the edit and for which another one is predicted. A tie is no answer, so
-    that it is never right nor as claimed, and counts as changed: in doubt against the claim, and 0 or 1 all the same.
+    An answer is tested if it is right before the edit and another one is predicted. A tie counts as changed only.
 
     Args:
-        model: the hooked model.
-        subject: its facts.
-        tokens: what it runs on.
-        question: the answer of each example.
-        edits: name (`claimed`, …, `elsewhere`) -> edit.
-        name, caption: of the measurement.
-        edited: where, in words, if not the whole residual.
+        model, subject, tokens: the hooked model, its facts, and what it runs on.
+        question, edits: the answer of each example; name (`claimed`, …, `elsewhere`) -> edit.
+        name, caption, edited: of the measurement; `edited` says where, in words, if not in the whole residual.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """
@@ -81,15 +76,16 @@ def outcomes(
     for i, edit in enumerate(edits.values()):
         after = answers(model, tokens, question.position, edit)
         tested = edit.span.any(-1) & (before == question.answer) & (edit.predicted != before)
-        for o, outcome in enumerate((after == edit.predicted, after != before)):
-            values[i, o] = torch.where(tested, outcome.double(), torch.nan).numpy()
+        became = torch.stack([after == edit.predicted, after != before]).double()  # in the order of OUTCOMES
+        values[i] = torch.where(tested, became, torch.nan).numpy()
+    settings = {"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}}
+    settings |= {} if edited is None else {"edited": edited}
     return Measurement(
         name=name,
         values=values,
         dims=("edit", "outcome", "example"),
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",
-        settings={"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}}
-        | ({} if edited is None else {"edited": edited}),
+        settings=settings,
         caption=f"{caption} Over answers that are right before the edit, one an example.",
     )

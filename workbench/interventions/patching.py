@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Patch:
-    """A position holds what a position of another input holds there.
+    """A position gets the activation that a position of another input has at the same hook point.
 
     Attributes:
         point: one of `points(subject)`.

@@ -1,4 +1,4 @@
-"""What is edited, drawn at random: an allowed option of each example, and spans of single positions."""
+"""Drawing what is edited: an allowed option of each example at random, and spans of a single position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def at_position(values: Tensor, position: Int[Tensor, " batch"]) -> Tensor:
-    """One position of each example: `[batch, pos, …]` to `[batch, …]`."""
+    """The values at one position of each example: `[batch, pos, …]` to `[batch, …]`."""
     rows = torch.arange(len(position), device=values.device)
     return values[rows, position.to(values.device)]
 
@@ -18,7 +18,7 @@ def at_position(values: Tensor, position: Int[Tensor, " batch"]) -> Tensor:
 def single_position(
     position: Int[Tensor, " batch"], n_pos: int, where: Bool[Tensor, " batch"]
 ) -> Bool[Tensor, "batch pos"]:
-    """A span of one position an example, none where `where` is false."""
+    """A mask with one true position in each example, and none where `where` is false."""
     return (torch.arange(n_pos) == position[:, None]) & where[:, None]
 
 
@@ -31,14 +31,14 @@ def choose_one(
 
 
 def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
-    """Which of n token ids are among these."""
-    found = torch.zeros(n, dtype=torch.bool)
-    found[ids] = True
-    return found
+    """A mask over n token ids that is true for these."""
+    mask = torch.zeros(n, dtype=torch.bool)
+    mask[ids] = True
+    return mask
 
 
 def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
-    """The options of each row without some of its tokens."""
+    """The allowed options of each row without these tokens."""
     options = torch.arange(allowed.shape[1])
     for excluded in tokens:
         allowed = allowed & (options != excluded[:, None])
@@ -48,9 +48,15 @@ def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " bat
 def two_other_tokens(
     ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
 ) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
-    """For each example two of these ids, of n tokens, that differ from what is taken and from each other.
+    """Two random tokens of each example, among these ids, that differ from the tokens taken and from each other.
 
-    Each with whether there is one: an example may have too few.
+    Args:
+        ids: the tokens to draw from, of a vocabulary of n.
+        n: the size of the vocabulary.
+        taken: tokens of each example that are not drawn.
+        generator: the only source of chance.
+
+    Returns each token with whether there is one: an example may have too few.
     """
     others = excluding(token_mask(ids, n)[None], *taken)
     third, there = choose_one(others, generator)

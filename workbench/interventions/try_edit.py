@@ -1,4 +1,4 @@
-"""One input run twice, as it is and under an edit: what is answered before and after, and how sure of what is right."""
+"""`try_edit`: one input run twice, without and with an edit; its answers and their probabilities before and after."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Edited:
 
     @cached_property
     def answers(self) -> Measurement:
-        """The log-probability of what is right, labelled by what is said: dims `when`, `position`.
+        """The log-probability of the right answer, labelled by the model's answer: dims `when`, `position`.
 
         NaN where nothing is asked. Where a set is, it is the mean over the set's members (as in the loss), and the
         label is how many of them are found among as many of the likeliest tokens.
@@ -80,7 +80,7 @@ class Edited:
         return self.edit.in_words(self.before.subject.task)
 
     def verdict(self) -> str:
-        """What became of the answers, in one line: how many changed, and the one that the edit does most to."""
+        """What became of the answers, in one line: how many changed, and the answer that changed most."""
         n, changed = int(self.scored.sum()), int(self.changed.sum())
         if not n:
             return "this input asks for no answer"
@@ -94,7 +94,7 @@ class Edited:
 
     @cached_property
     def most(self) -> int | None:
-        """The position whose answer the edit does most to, among those that change where any does; None without one."""
+        """The position whose answer the edit changes most; None where nothing is scored."""
         if not self.scored.any():
             return None
         log_right = self.answers.values
@@ -104,16 +104,16 @@ class Edited:
         return int(np.argmax(np.where(among, np.abs(np.diff(np.exp(log_right), axis=0)[0]), -1)))
 
     def _most(self) -> str:
-        """What becomes of that answer."""
-        at, said = self.most, self.answers.labels
-        assert at is not None and said is not None
+        """What becomes of the answer at that position, in words."""
+        at, answers = self.most, self.answers.labels
+        assert at is not None and answers is not None
         if self.before.batch.targets.ndim == 3:
-            return f"of the set asked for at position {at}, {said[0, at]} found before, {said[1, at]} after"
+            return f"of the set asked for at position {at}, {answers[0, at]} found before, {answers[1, at]} after"
         was, now = np.exp(self.answers.values[:, at])
         felt = abs(now - was) >= FELT
         moves = f"{'falls' if now < was else 'rises'} from {was:.0%} to {now:.0%}"
         if self.changed.any():
-            instead = f"position {at} says “{said[1, at]}” in place of “{said[0, at]}”"
+            instead = f"position {at} says “{answers[1, at]}” in place of “{answers[0, at]}”"
             return f"{instead}, and the right answer {moves}" if felt else instead
         moved = f"the right answer at position {at} {moves}"
         return moved if felt else "no right answer becomes more or less likely by half a percentage point"
@@ -148,6 +148,6 @@ def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
         words = named(logits, run.subject.task.words)
         return log_share.gather(-1, targets[:, None])[:, 0].numpy(), words
     size = targets.sum(-1)
-    found = (on_top(logits, size) * targets).sum(-1)
+    n_right = (on_top(logits, size) * targets).sum(-1)
     mean = torch.where(targets, log_share, 0.0).sum(-1) / size
-    return mean.numpy(), [f"{a:.3g} of {b}" for a, b in zip(found.tolist(), size.tolist(), strict=True)]
+    return mean.numpy(), [f"{a:.3g} of {b}" for a, b in zip(n_right.tolist(), size.tolist(), strict=True)]

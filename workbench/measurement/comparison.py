@@ -1,4 +1,4 @@
-"""Measurements of several runs held against each other: over seeds, and in pairs, example by example."""
+"""Comparing runs: the mean over seeds, and the difference of two runs, paired example by example or over seeds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
 
 
 def paired(first: Measurement, second: Measurement) -> Measurement:
-    """Second less first, example by example: both have the dim `example`, over the same examples.
+    """The difference of two measurements of the same examples, second less first, example by example.
 
     Its mean has the interval of the mean difference, which is narrower than the intervals of the two where the same
     examples are hard for both.
@@ -56,7 +56,7 @@ def paired(first: Measurement, second: Measurement) -> Measurement:
 
 
 def difference(first: Measurement, second: Measurement, *, same_examples: bool) -> Measurement:
-    """Second less first on average, with its 95 % interval, wherever both were measured.
+    """The mean difference of two measurements, second less first, with its 95 % interval.
 
     Over the same examples they are paired (see `paired`); else the interval is put together from those of the two
     means (`intervals.apart`), and n is the smaller of the two.
@@ -71,15 +71,15 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
     """
     first, second = _in_common(first, second)
     if same_examples:
-        found = paired(first, second).mean("example")
+        result = paired(first, second).mean("example")
     else:
         one, other = first.mean("example"), second.mean("example")
         assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
         assert one.n is not None and other.n is not None
         low, high = intervals.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
         values, n = other.values - one.values, np.minimum(one.n, other.n)
-        found = _less(one, other, values=values, low=low, high=high, n=n)
-    return replace(found, settings={**found.settings, "paired": same_examples})
+        result = _less(one, other, values=values, low=low, high=high, n=n)
+    return replace(result, settings={**result.settings, "paired": same_examples})
 
 
 def difference_by_group(
@@ -125,7 +125,7 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
     interval, the number of examples that both have a value for, and as `effect` the mean difference over the root of
     the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
     """
-    found: list[pd.DataFrame] = []
+    tables: list[pd.DataFrame] = []
     for name in first:
         if name not in second or not _alike(first[name], second[name]):
             continue
@@ -139,12 +139,12 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
         effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
         columns = {"n": summary.n, "effect": effect, "p": p_values.sign_flip(values)}
         table = _rows(name, summary, centres, columns)
-        found.append(_adjusted(table[table["n"] > 0]))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
+        tables.append(_adjusted(table[table["n"] > 0]))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
 
 def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Measurement]) -> pd.DataFrame:
-    """Two groups of several seeds each, compared with the seed as what is counted: one row for each value of both.
+    """Two groups of seeds compared, counting seeds and not examples: one row for each value that both have.
 
     So the difference is between two ways of making a model, as far as these seeds go. `p` is from sharing out the
     seeds anew (`p_values.relabelled`), `p_holm` adjusted within a measure. Intervals: of shares, from those of the
@@ -156,7 +156,7 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
 
     Returns a table with the columns `OVER_SEEDS`.
     """
-    found: list[pd.DataFrame] = []
+    tables: list[pd.DataFrame] = []
     for name, one in first.items():
         other = second.get(name)
         if other is None or one.each is None or other.each is None or not _alike(one, other):
@@ -167,8 +167,8 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
         summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
         columns = {"n_first": one.n, "n_second": other.n, "p": p_values.relabelled(one.each, other.each)}
         table = _rows(name, summary, [one.values, other.values], columns)
-        found.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(OVER_SEEDS))
+        tables.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(OVER_SEEDS))
 
 
 def _apart_over_seeds(
@@ -199,7 +199,7 @@ def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
-    """The difference of two, which says what it is."""
+    """A measurement of the difference of two, named as such."""
     models = f"{second.settings.get('model')} less {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
     name, units = f"{first.name}: difference", difference_in(first.units)
@@ -207,7 +207,7 @@ def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measuremen
 
 
 def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:
-    """Both at the labels that both have, of every dim but `example`."""
+    """Both measurements reduced to the labels that they share, in every dim but `example`."""
     if (first.dims, first.units) != (second.dims, second.units):
         raise _not_comparable(first, second, "they differ in their dims or units")
     for dim in first.dims:

@@ -1,4 +1,4 @@
-"""Models with fresh weights as a control: several draws, their range, and how far a further one might lie.
+"""Several models with fresh weights as a control: their mean and range, and how far a further one might lie.
 
 One untrained model is one draw: over eight seeds the score of one claim went from .15 to .74, while the interval over
 examples of each was a few points wide. What a claim has to exceed is the spread over models, not over examples.
@@ -53,7 +53,7 @@ def over_draws(draws: Measurement) -> Measurement:
 
 
 def rates_by_group(scores: Measurement, groups: Sequence[Hashable], dim: str) -> Measurement:
-    """`by_group`; of several models with fresh weights their mean and range in each group.
+    """`by_group`, and for scores of several models with fresh weights their mean and range in each group.
 
     Args:
         scores: per example; perhaps with the dim `draw`.
@@ -68,7 +68,7 @@ def rates_by_group(scores: Measurement, groups: Sequence[Hashable], dim: str) ->
 
 
 def limit(values: Float[np.ndarray, " draw"], places: int = 1) -> float:
-    """What a further model with fresh weights exceeds at any of these places in at most `ALPHA` of cases.
+    """The limit that a further model with fresh weights exceeds, at any of the places, in at most `ALPHA` of cases.
 
     The upper end of a prediction interval (mean + t s √(1 + 1/k), Student's t with k − 1 degrees of freedom, `ALPHA`
     divided by the places), or the largest draw where that is higher. It takes draws to be about normal.

@@ -77,13 +77,13 @@ class Measurement:
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
-        """The arrays of the shape of `values` that are there."""
+        """The columns of the table: the arrays of the shape of `values` that are not None."""
         columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}
         return {name: np.asarray(array) for name, array in columns.items() if array is not None}
 
     @property
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that are there, by the fields that hold them: what a part of the measurement has its part of."""
+        """Field name -> array, for every array field that is not None: what is cut where a part is taken."""
         names = ("values", "low", "high", "n", "labels", "each")
         return {name: np.asarray(array) for name in names if (array := getattr(self, name)) is not None}
 
@@ -117,7 +117,7 @@ class Measurement:
         return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
 
     def select(self, **where: Any) -> Measurement:
-        """The part at one label of each named dim; those dims go, and the choice joins the settings.
+        """The part at one label of each named dim: these dims are dropped, and the labels are added to the settings.
 
         Raises:
             ValueError: if there is no such dim or label; the message says what exists.
@@ -208,5 +208,5 @@ class Measurement:
         (folder / f"{stem}.json").write_text(text, encoding="utf-8")
 
     def save_parquet(self, folder: Path, stem: str) -> None:
-        """Write `stem.parquet` into `folder`: for what has a row for every example."""
+        """Write `stem.parquet` alone into `folder`: for tables with a row for every example."""
         self.frame().to_parquet(folder / f"{stem}.parquet", index=False)

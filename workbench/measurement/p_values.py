@@ -44,11 +44,11 @@ def sign_flip(differences: np.ndarray) -> np.ndarray:
 
 def _as_far(rows: np.ndarray, total: np.ndarray, signs: np.ndarray) -> np.ndarray:
     """How many of the flipped sums are as far from 0 as each row's own."""
-    found = np.zeros(len(rows), dtype=int)
+    counts = np.zeros(len(rows), dtype=int)
     far = np.abs(total) - 1e-12 * np.abs(rows).sum(-1)  # what rounding does to equal sums is no difference
     for part in parts(len(rows), signs.shape[-1]):
-        found[part] = (np.abs(rows[part] @ signs) >= far[part, None]).sum(-1)
-    return found
+        counts[part] = (np.abs(rows[part] @ signs) >= far[part, None]).sum(-1)
+    return counts
 
 
 def _tail(sizes: np.ndarray, counted: np.ndarray, total: np.ndarray) -> np.ndarray:

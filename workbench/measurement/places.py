@@ -7,7 +7,7 @@ from typing import Any
 
 
 def point_name(point: Any) -> str:
-    """A residual's hook name for an axis: `blocks.1.hook_resid_mid` is `1 · mid`, what enters layer 0 the embedding."""
+    """A hook name as an axis label: `1 · mid` for `blocks.1.hook_resid_mid`, `embedding` for what enters layer 0."""
     text = str(point)
     if text == "blocks.0.hook_resid_pre":
         return "embedding"

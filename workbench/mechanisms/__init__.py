@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 
 class Mechanism(Protocol):
-    """What every mechanism module offers; the first line of its docstring is the claim."""
+    """What every mechanism module offers; the first line of its docstring is the claim.
+
+    A mechanism may also have `suggested_edits(seen)`: edits of one input, by name, that show on it what the causal test
+    shows on many (`mechanisms.suggestions`).
+    """
 
     __doc__: str | None
 
     @property
     def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """The nulls beside its score, as those of an instrument."""
+        """The controls beside its score: names in `measurement.controls.CONTROLS`."""
 
     def why_not(self, subject: Subject) -> str | None:
         """Why the claim cannot be tested on this model, in one line; None if it can."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench import interventions
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLS", "causal", "needs", "score", "why_not"]
 
 CONTROLS = ("mismatched", "untrained")
+CAUSAL_CAPTION = (
+    "Whether a digit of the product moves by the difference of the carries once its residual is moved from the mean of "
+    "one to that of the other (claimed) or is that of an example with the other (residual), and whether as long a step "
+    "in a random direction leaves it alone (elsewhere)."
+)
 
 needs = projection.needs
 
@@ -78,7 +83,7 @@ def nearness(
 
 
 def by_place(values: Tensor, truth: Truth) -> Tensor:
-    """What stands at the positions that predict the product's digits: `[batch, pos, …]` to `[batch, place, …]`."""
+    """The values at the positions that predict the product's digits: `[batch, pos, …]` to `[batch, place, …]`."""
     return values[truth.labels["digit"] >= 0].unflatten(0, (len(values), -1))
 
 
@@ -115,33 +120,36 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     own, right = carries[rows, place], digits[rows, place]
 
     means = means_of_the_other_half(by_place(residual.float(), truth), carries)[rows % 2, place]
-    known = ~means.isnan().any(-1)
-    other, has_other = interventions.choose_one(
-        interventions.excluding(known & known.gather(1, own[:, None]), own), generator
-    )
+    other, has_other = _another_carry(means, own, generator)
     change = (means[rows, other] - means[rows, own])[:, None].nan_to_num()
     aside = torch.nn.functional.normalize(torch.randn(change.shape, generator=generator), dim=-1)
-
-    column = (digits - carries) % 10
-    is_twin = (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])
-    twin, has_twin = interventions.choose_one(is_twin, generator)
-    here = interventions.single_position(position, n_pos, there & has_other)
     moved = (right + other - own) % 10
+    twin, has_twin = interventions.choose_one(_same_column_but_for_the_carry(digits, carries, place), generator)
+
+    here = interventions.single_position(position, n_pos, there & has_other)
+    with_twin = interventions.single_position(position, n_pos, there & has_twin)
     edits = {
         "claimed": SpanEdit(point, here, residual + change, moved),
-        "residual": SpanEdit(
-            point, interventions.single_position(position, n_pos, there & has_twin), residual[twin], digits[twin, place]
-        ),
+        "residual": SpanEdit(point, with_twin, residual[twin], digits[twin, place]),
         "elsewhere": SpanEdit(point, here, residual + aside * change.norm(dim=-1, keepdim=True), moved),
     }
-    return interventions.outcomes(
-        model,
-        subject,
-        tokens,
-        Question(position, right),
-        edits,
-        name="Carry",
-        caption="Whether a digit of the product moves by the difference of the carries once its residual is moved from "
-        "the mean of one to that of the other (claimed) or is that of an example with the other (residual), and "
-        "whether as long a step in a random direction leaves it alone (elsewhere).",
-    )
+    question = Question(position, right)
+    return interventions.outcomes(model, subject, tokens, question, edits, name="Carry", caption=CAUSAL_CAPTION)
+
+
+def _another_carry(
+    means: Float[Tensor, "batch carry d_model"], own: Int[Tensor, " batch"], generator: torch.Generator
+) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """A carry other than each example's own, drawn among those that have a mean; the own one must have a mean too."""
+    known = ~means.isnan().any(-1)
+    allowed = known & known.gather(1, own[:, None])
+    return interventions.choose_one(interventions.excluding(allowed, own), generator)
+
+
+def _same_column_but_for_the_carry(
+    digits: Int[Tensor, "batch place"], carries: Int[Tensor, "batch place"], place: Int[Tensor, " batch"]
+) -> Bool[Tensor, "batch other"]:
+    """Which examples have, at each example's place, an equal column modulo 10 and another carry into it."""
+    rows, column = torch.arange(len(digits)), (digits - carries) % 10
+    own = carries[rows, place]
+    return (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])

@@ -6,7 +6,9 @@ resolvent), and the query's own position is left aside, since the residual strea
 hops that several layers make together, nor what is read: a token that names the next position lets a model stop one
 position short of the root. Control: the chains of another example (`mismatched`), fresh weights (`untrained`) and
 attention drawn at random (`random_graph`). Causal test: without the edge of hop h in that head, exactly the answers
-that rest on it are lost.
+that rest on it are lost. In the pointer chain's reading `chain` every ancestor's token names the next one, so a trained
+model can do with one edge less than the hops it answers: the first ancestor beyond the cut is then kept, and nothing is
+as claimed.
 """
 
 from __future__ import annotations
@@ -89,6 +91,11 @@ def picked_out(
 
 
 EDITS = ("claimed", "elsewhere")
+CAUSAL_CAPTION = (
+    "Claimed: the edge of hop h on a query's chain is cut; elsewhere: a gold edge of another chain. As claimed: "
+    "exactly the answers that rest on the edge are lost; changed: the share of the query's that are. It shows that the "
+    "edge is needed, not what is read over it."
+)
 
 
 def causal(
@@ -103,38 +110,25 @@ def causal(
     """What becomes of one query's answers when a gold edge is cut: dims `edit`, `outcome`, `hop`, `example`.
 
     Edits: `claimed`, the edge of hop h on the query's chain, from its (h−1)-th ancestor to its h-th; `elsewhere`, a
-    gold edge between two earlier positions that is not on its chain, and so is attended to as much. Outcomes: `as
-    claimed`, 1 where every answer of the query that rests on the edge of hop h is lost while no answer of any position
-    is lost that does not rest on it; `changed`, the share of the query's answers resting on it that are lost. Only
-    answers that were right before are tested; NaN where an example has none. `knockout_by_hop` has the rates behind it.
-
-    In the pointer chain's reading `chain` every ancestor's token names the next one, so a trained model can do with one
-    edge less than the hops it answers: the first ancestor beyond the cut is then kept, and nothing is as claimed.
+    gold edge between two earlier positions off its chain. Outcomes: `as claimed`, 1 where all the query's answers that
+    need the edge are lost, and no other answer; `changed`, the share of them that are lost. Only right answers count.
 
     Args:
-        model: the hooked model.
-        subject: its facts.
-        batch: sequences of its task.
+        model, subject, batch: the hooked model, its facts, and sequences of its task.
         generator: draws a query for each hop and example, and the edge elsewhere.
-        heads: where to cut: (layer, head) of each; None for every head of every layer.
-        hops: which, by default those of the task, at most 8.
+        heads, hops: where to cut, (layer, head) of each or None for all; and which, by default the task's, at most 8.
 
     Raises:
-        ValueError: as `workbench.interventions.cut_edges`, or if `hops` are not whole numbers from 1.
+        ValueError: as `cut_edges`, or if `hops` are not whole numbers from 1.
     """
     truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
     before = Answers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
         claimed = Knockout.draw(truth, before, hop, generator)
-        needed = claimed.needed(before)
-        asked = torch.arange(batch.tokens.shape[1]) == claimed.query[:, None]
-        tested = before.right & needed & asked[..., None]
         for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
-            lost = before.right & ~Answers.of(cut.run(model, batch, heads), batch, truth).right
-            changed, spared = share(lost, tested), ~(lost & ~needed).flatten(1).any(-1)
-            outcomes = torch.stack([((changed == 1) & spared).double(), changed])
-            values[e, :, h] = torch.where(cut.made, outcomes, torch.nan).numpy()
+            after = Answers.of(cut.run(model, batch, heads), batch, truth)
+            values[e, :, h] = _outcomes(claimed, cut, before, after).numpy()
     return Measurement(
         name="Chain following: knockout by hop",
         values=values,
@@ -142,7 +136,14 @@ def causal(
         coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
         units="share",
         settings={"model": subject.name, "edited": where_in_words(heads)},
-        caption=f"Cut in {where_in_words(heads)}. Claimed: the edge of hop h on a query's chain is cut; elsewhere: a "
-        "gold edge of another chain. As claimed: exactly the answers that rest on the edge are lost; changed: the "
-        "share of the query's that are. It shows that the edge is needed, not what is read over it.",
+        caption=f"Cut in {where_in_words(heads)}. {CAUSAL_CAPTION}",
     )
+
+
+def _outcomes(claimed: Knockout, cut: Knockout, before: Answers, after: Answers) -> Float[Tensor, "outcome batch"]:
+    """What became of the answers that rest on the claimed edge once an edge was cut, in the order of `OUTCOMES`."""
+    lost, needed = before.right & ~after.right, claimed.needed(before)
+    of_query = torch.arange(before.right.shape[1]) == claimed.query[:, None]
+    changed = share(lost, before.right & needed & of_query[..., None])
+    spared = ~(lost & ~needed).flatten(1).any(-1)  # nothing else was lost
+    return torch.where(cut.made, torch.stack([((changed == 1) & spared).double(), changed]), torch.nan)

@@ -11,6 +11,7 @@ tokens of another example (`mismatched`), and an untrained model.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.successor import at_outputs
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
 
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 CONTROLS = ("mismatched", "untrained")
+CAUSAL_CAPTION = (
+    "Whether an output follows the multiset once an input's encoder coordinate is exchanged for another token's "
+    "(claimed) or its whole residual for that of the other token (residual), and whether replacing an input below it "
+    "by another leaves it alone (elsewhere)."
+)
 
 
 def needs(subject: Subject) -> list[str]:
@@ -55,8 +62,8 @@ def score(capture: Capture) -> Measurement:
     points = needs(capture.subject)
     shares = []
     for point in points:
-        found = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
-        shares.append(((hit(found, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
+        on_basis = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
+        shares.append(((hit(on_basis, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
     return Measurement(
         name="Copy before the delimiter",
         values=np.stack(shares),
@@ -81,45 +88,70 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
 
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
-    point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
-    before, labels = inputs(truth), truth.labels
+    n_pos, d_vocab, labels = tokens.shape[1], len(subject.encoder), truth.labels
     position, there = interventions.choose_one(_single_successors(tokens, truth), generator)
-    own, following = (
-        interventions.at_position(labels[name], position).clamp(min=0) for name in ("identity", "successor")
-    )
-    symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], len(subject.encoder))[None]
+    own, following = at_outputs(labels, position)
+    symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], d_vocab)[None]
+    successor = _replaced_successor(tokens, inputs(truth), own, following, symbols, generator)
+    below = _replaced_below(tokens, inputs(truth), own, symbols, generator)
 
-    source = (before & (tokens == following[:, None])).long().argmax(-1)
-    other, has_other = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
-    replaced = tokens.scatter(1, source[:, None], other[:, None])
-    larger = torch.where(before & (replaced > own[:, None]), replaced, len(subject.encoder)).amin(-1)
+    # What must follow once the successor is another symbol; an example in which nothing larger is left is not tested.
+    larger = torch.where(inputs(truth) & (successor.tokens > own[:, None]), successor.tokens, d_vocab).amin(-1)
+    here = interventions.single_position(successor.position, n_pos, there & successor.there & (larger < d_vocab))
+    elsewhere = interventions.single_position(below.position, n_pos, there & below.there)
+
+    point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     residual = interventions.activation(model, tokens, point)
-    here = interventions.single_position(source, tokens.shape[1], there & has_other & (larger < len(subject.encoder)))
-
-    below, has_below = interventions.choose_one(before & (tokens < own[:, None]), generator)
-    smaller = symbols & (torch.arange(symbols.shape[1]) < own[:, None])
-    another, has_another = interventions.choose_one(
-        interventions.excluding(smaller, interventions.at_position(tokens, below)), generator
-    )
-    unrelated = tokens.scatter(1, below[:, None], another[:, None])
-    there_too = interventions.single_position(below, tokens.shape[1], there & has_below & has_another)
+    exchanged = interventions.exchanged(residual, subject.encoder, following, successor.symbol)
     edits = {
-        "claimed": SpanEdit(point, here, interventions.exchanged(residual, subject.encoder, following, other), larger),
-        "residual": SpanEdit(point, here, interventions.activation(model, replaced, point), larger),
-        "elsewhere": SpanEdit(point, there_too, interventions.activation(model, unrelated, point), larger),
+        "claimed": SpanEdit(point, here, exchanged, larger),
+        "residual": SpanEdit(point, here, interventions.activation(model, successor.tokens, point), larger),
+        "elsewhere": SpanEdit(point, elsewhere, interventions.activation(model, below.tokens, point), larger),
     }
-    return interventions.outcomes(
-        model,
-        subject,
-        tokens,
-        Question(position, following),
-        edits,
-        name="Copy before the delimiter",
-        caption="Whether an output follows the multiset once an input's encoder coordinate is exchanged for another "
-        "token's (claimed) or its whole residual for that of the other token (residual), and whether replacing an "
-        "input below it by another leaves it alone (elsewhere).",
-    )
+    question, name = Question(position, following), "Copy before the delimiter"
+    return interventions.outcomes(model, subject, tokens, question, edits, name=name, caption=CAUSAL_CAPTION)
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """One input symbol of each example replaced by another.
+
+    Attributes:
+        position: where; any place in an example without one to replace.
+        symbol: what stands there instead.
+        there: whether the example has such an input and such a symbol.
+        tokens: the sequences with the symbol replaced.
+    """
+
+    position: Int[Tensor, " batch"]
+    symbol: Int[Tensor, " batch"]
+    there: Bool[Tensor, " batch"]
+    tokens: Int[Tensor, "batch pos"]
+
+    @staticmethod
+    def of(tokens: Tensor, position: Tensor, symbol: Tensor, there: Tensor) -> _Replaced:
+        return _Replaced(position, symbol, there, tokens.scatter(1, position[:, None], symbol[:, None]))
+
+
+def _replaced_successor(
+    tokens: Tensor, before: Tensor, own: Tensor, following: Tensor, symbols: Tensor, generator: torch.Generator
+) -> _Replaced:
+    """The single input that should follow becomes any other symbol but the output token itself."""
+    position = (before & (tokens == following[:, None])).long().argmax(-1)
+    symbol, there = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
+    return _Replaced.of(tokens, position, symbol, there)
+
+
+def _replaced_below(
+    tokens: Tensor, before: Tensor, own: Tensor, symbols: Tensor, generator: torch.Generator
+) -> _Replaced:
+    """An input smaller than the output token becomes another smaller symbol, which changes nothing that follows."""
+    position, has_below = interventions.choose_one(before & (tokens < own[:, None]), generator)
+    smaller = symbols & (torch.arange(symbols.shape[1]) < own[:, None])
+    here = interventions.at_position(tokens, position)
+    symbol, has_another = interventions.choose_one(interventions.excluding(smaller, here), generator)
+    return _Replaced.of(tokens, position, symbol, has_below & has_another)
 
 
 def _single_successors(tokens: Int[Tensor, "batch pos"], truth: Truth) -> Bool[Tensor, "batch pos"]:

@@ -12,7 +12,8 @@ itself; for it the claim is stronger than what the task needs. Control: the answ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 CONTROLS = ("mismatched", "untrained")
+CAUSAL_CAPTION = (
+    "Whether an object in the answer becomes another one if {reader} finds that one in the clause that last changed "
+    "the box (claimed), in the whole text, or in every other clause (elsewhere)."
+)
 
 needs = attention_graph.needs
 
@@ -100,58 +105,71 @@ def causal(
 ) -> Measurement:
     """Whether an object in the answer becomes another one where the state of its box is made to hold that one.
 
-    The text is told once more with another object for one object of the answer, throughout. It is the next or the
-    previous one in the alphabet of objects, and nowhere in the text, so that everything else stays in its place. Edits
-    of what some heads read of their layer's `hook_resid_pre`, or of that of the last layer: `claimed` takes the gold
-    clause from that run; `whole text` takes all of it, which is the most that they could read; `elsewhere` takes every
-    clause but the gold one.
+    The text is told once more with another object in the place of one object of the answer. Edits of what some heads
+    read of their layer's `hook_resid_pre`, or of that of the last layer: `claimed` takes the gold clause from that run;
+    `whole text` takes all of it, which is the most that they could read; `elsewhere` every clause but the gold one.
 
     Args:
-        model: the hooked model.
-        subject: its facts.
-        batch: sequences of its task.
+        model, subject, batch: the hooked model, its facts, and sequences of its task.
         generator: draws the answers that are tested, and the other objects.
         heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     tokens = batch.tokens
+    told = _retold(subject, tokens, generator)
+    residual = cache(lambda layer: interventions.activation(model, told.tokens, f"blocks.{layer}.hook_resid_pre"))
+
+    def of_layer(layer: int, where: Bool[Tensor, "batch pos"]) -> SpanEdit:
+        """The residual of the other telling at these positions."""
+        return SpanEdit(f"blocks.{layer}.hook_resid_pre", where, residual(layer), told.other)
+
+    spans = {"claimed": told.text & told.gold, "whole text": told.text, "elsewhere": told.text & ~told.gold}
+    read = partial(interventions.read_by, heads=heads, n_layers=subject.n_layers)
+    edits = {name: read(partial(of_layer, where=span)) for name, span in spans.items()}
+    question, reader = Question(told.position, told.named), "the last layer" if heads is None else where_in_words(heads)
+    caption = CAUSAL_CAPTION.format(reader=reader)
+    return interventions.outcomes(
+        model, subject, tokens, question, edits, name="Entity state", caption=caption, edited=reader
+    )
+
+
+@dataclass(frozen=True)
+class _Retold:
+    """Each text told once more with another object in the place of one object of the answer, throughout.
+
+    It is the next or the previous object in the alphabet, and nowhere in the text, so that all else stays in its place.
+
+    Attributes:
+        position: the answer's position that predicts the object.
+        named, other: the object, and what it becomes.
+        tokens: the retold text.
+        text: the positions of all clauses; none in an example that allows no other object.
+        gold: the positions of the clause that last changed the box.
+    """
+
+    position: Int[Tensor, " batch"]
+    named: Int[Tensor, " batch"]
+    other: Int[Tensor, " batch"]
+    tokens: Int[Tensor, "batch pos"]
+    text: Bool[Tensor, "batch pos"]
+    gold: Bool[Tensor, "batch pos"]
+
+
+def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _Retold:
+    """Draw an object of each answer and the one that takes its place."""
     truth = subject.task.truth(tokens)
     clause, gold = truth.labels["clause"], gold_clauses(truth)
-    following = tokens.roll(-1, dims=1)
+    following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
     free = _free_neighbours(tokens, subject.task.vocabulary.words)
-    rows = torch.arange(len(tokens))[:, None]
     position, there = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
     named = interventions.at_position(following, position)
     side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
-    other = named + 2 * side - 1
+    other = named + 2 * side - 1  # the object before it in the alphabet, or the one after
     text = (clause >= 0) & (there & has_side)[:, None]
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
     of_gold = clause == interventions.at_position(gold, position)[:, None]
-    values = cache(lambda layer: interventions.activation(model, retold, f"blocks.{layer}.hook_resid_pre"))
-
-    def taken(where: Bool[Tensor, "batch pos"]) -> SpanEdit | interventions.ReadBy:
-        def of_layer(layer: int) -> SpanEdit:
-            return SpanEdit(f"blocks.{layer}.hook_resid_pre", where, values(layer), other)
-
-        return interventions.read_by(of_layer, heads, subject.n_layers)
-
-    reader = "the last layer" if heads is None else where_in_words(heads)
-    return interventions.outcomes(
-        model,
-        subject,
-        tokens,
-        Question(position, named),
-        {
-            "claimed": taken(text & of_gold),
-            "whole text": taken(text),
-            "elsewhere": taken(text & ~of_gold),
-        },
-        name="Entity state",
-        caption=f"Whether an object in the answer becomes another one if {reader} finds that one in the clause that "
-        "last changed the box (claimed), in the whole text, or in every other clause (elsewhere).",
-        edited=reader,
-    )
+    return _Retold(position, named, other, retold, text, of_gold)
 
 
 def _free_neighbours(tokens: Int[Tensor, "batch pos"], words: tuple[str, ...]) -> Bool[Tensor, "batch token side"]:

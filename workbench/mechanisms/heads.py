@@ -1,8 +1,8 @@
-"""Sets of heads: which heads an edit is made in, and the smallest set of them without which the answers are lost.
+"""Needed heads: the smallest set of heads without which the answers are lost.
 
-A head that does what is claimed need not be the one that the answers come by: it may write nothing (a decoy), do a part
-of the work (split heads), or have others that do the same (backup heads). One head's test cannot tell these apart; the
-smallest set whose edit loses the answers can.
+A head that does what is claimed need not be the one that the answers depend on: it may write nothing (a decoy), do a
+part of the work (split heads), or have others that do the same (backup heads). A test of one head cannot tell these
+apart; the smallest set of heads whose edit loses the answers can.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST_LOST = 0.1  # of the right answers: an edit that changes fewer shows no ne
 
 @dataclass(frozen=True)
 class NeededHeads:
-    """The heads that the answers come by, as far as a claim's edit can tell.
+    """The heads that the answers depend on, as far as a claim's edit can tell.
 
     Attributes:
         heads: (layer, head) of each, in order; none where the edit loses no answers even in every head.
@@ -44,24 +44,27 @@ def lost(test: Measurement) -> float:
 
 
 def smallest_set(effect: Callable[[Sequence[Head]], float], weakest_first: Sequence[Head]) -> tuple[Head, ...]:
-    """The heads that are left when all are dropped without which the edit in the rest still loses the answers.
+    """The smallest set of heads in which the edit still loses the answers, found by leaving heads out.
 
-    Heads are dropped in halves, quarters, …, at last one by one, the weakest first. What is left loses at least `KEPT`
-    of what all heads lose, and no head of it can be dropped by itself. Of two sets that do, the one with the stronger
-    heads is found. Dropping begins with everything cut, so that heads which can stand in for each other are all found.
+    The edit in the set loses at least `KEPT` of what it loses in all heads, and no head of the set can be left out by
+    itself. Where two sets would do, the result is the one with the stronger heads. The search starts from the edit in
+    all heads, so that heads which can replace each other are all in the set.
 
     Args:
         effect: the share of answers lost when the edit is made in these heads.
-        weakest_first: every head, in the order in which they are tried.
+        weakest_first: every head, in the order in which they are left out.
 
     Returns the set; empty where the edit in every head loses less than `LEAST_LOST`, or cannot be tested.
     """
+    # The edit in all heads: if it loses nothing, no set does.
     kept = list(weakest_first)
     everything = effect(kept)
     if not everything >= LEAST_LOST:  # NaN too
         return ()
+    # Leave out half of the heads at once, then quarters, …, at last single heads.
     size = max(1, len(kept) // 2)
     while True:
+        # One pass over the heads, the weakest first: what is not missed stays out.
         start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]

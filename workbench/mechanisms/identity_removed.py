@@ -16,9 +16,10 @@ import torch
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.successor import at_outputs, first_with_another_next
 from workbench.tasks import Batch
 from workbench.util.ties import hit, on_top
 
@@ -75,9 +76,7 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
     position, there = interventions.choose_one(differs, generator)
-    own, following = (
-        interventions.at_position(labels[name], position).clamp(min=0) for name in ("identity", "successor")
-    )
+    own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, _), (fourth, has_fourth) = interventions.two_other_tokens(
         symbols, len(subject.decoder), (own, following), generator
@@ -101,3 +100,13 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
         "(claimed) or writes nothing (ablated), and whether exchanging two that are neither leaves it alone "
         "(elsewhere).",
     )
+
+
+def suggested_edits(seen: Capture) -> dict[str, Edit]:
+    """The causal test's exchange on one input: what the last MLP writes takes out the next token, not the own one."""
+    position = first_with_another_next(seen.truth)
+    if position is None:
+        return {}
+    own, following = (int(seen.truth.labels[name][0, position]) for name in ("identity", "successor"))
+    write = f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out"
+    return {"let the last MLP remove the wrong token": Exchange(write, own, following, position)}

@@ -16,7 +16,7 @@ import torch
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.tasks import Batch
@@ -44,8 +44,8 @@ def score(capture: Capture) -> Measurement:
     Dim `example`.
     """
     minimum = capture.truth.labels["minimum"]
-    found = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
-    holds = hit(found, minimum).amax(-1).double()
+    on_basis = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    holds = hit(on_basis, minimum).amax(-1).double()
     return Measurement(
         name="Minimum at the delimiter",
         values=torch.where((minimum >= 0).any(-1), holds, torch.nan).numpy(),
@@ -71,18 +71,21 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
     there = minimum >= 0
     different = (minimum[:, None] != minimum) & there[:, None] & there
-    other, found = interventions.choose_one(different, generator)
+    other, has_other = interventions.choose_one(different, generator)
     twin, has_twin = interventions.choose_one(different & (delimiter[:, None] == delimiter), generator)
     before, has_before = interventions.choose_one(torch.arange(n_pos) < delimiter[:, None], generator)
     residual = interventions.activation(model, batch.tokens, POINT)
     pointed = interventions.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
     change = interventions.at_position(pointed - residual, delimiter)[:, None]
-    at_delimiter = interventions.single_position(delimiter, n_pos, found)
+    at_delimiter = interventions.single_position(delimiter, n_pos, has_other)
     edits = {
         "claimed": SpanEdit(POINT, at_delimiter, pointed, minimum[other]),
         "residual": SpanEdit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
         "elsewhere": SpanEdit(
-            POINT, interventions.single_position(before, n_pos, found & has_before), residual + change, minimum[other]
+            POINT,
+            interventions.single_position(before, n_pos, has_other & has_before),
+            residual + change,
+            minimum[other],
         ),
     }
     return interventions.outcomes(
@@ -96,3 +99,21 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
         "basis (claimed), the minimum of the example whose residual it is given (residual), and whether the same "
         "change before the delimiter leaves it alone (elsewhere).",
     )
+
+
+def suggested_edits(seen: Capture) -> dict[str, Edit]:
+    """The causal test's exchange on one input: of its smallest symbol and its largest."""
+    place = delimiter_and_symbols(seen)
+    if place is None or len(place[1]) < 2:
+        return {}
+    delimiter, symbols = place
+    smallest = int(seen.truth.labels["minimum"][0, delimiter])
+    return {"exchange the minimum and another": Exchange(POINT, smallest, symbols[-1], delimiter)}
+
+
+def delimiter_and_symbols(seen: Capture) -> tuple[int, list[int]] | None:
+    """The delimiter's position in a single sequence, and the symbols before it, smallest first; None without one."""
+    if "minimum" not in seen.truth.labels or not (delimiter := seen.truth.labels["minimum"][0] >= 0).any():
+        return None
+    position = int(delimiter.long().argmax())
+    return position, sorted(set(seen.batch.tokens[0, :position].tolist()))

@@ -11,18 +11,20 @@ Control: an untrained model. (Other examples have the same columns, so that `mis
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head, Question, SpanEdit
+from workbench.instruments.residual import projection
+from workbench.interventions import Edit, Head, Patch, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 CONTROLS = ("untrained",)
+CAUSAL_CAPTION = (
+    "Whether a digit of the product changes by what an operand digit adds to its column that {reader} finds replaced "
+    "(claimed), and whether replacing a digit that enters only higher columns leaves it alone (elsewhere)."
+)
 
 needs = attention_graph.needs
 
@@ -82,58 +88,81 @@ def causal(
 ) -> Measurement:
     """Whether a product's digit changes by what a replaced operand digit adds to its column.
 
-    Of each example one place k below the number of digits is tested, which is the lowest that digit k of an operand
-    enters, so that no carry changes before it. Edits of what some heads read of their layer's `hook_resid_pre`, or of
-    that of the last layer: `claimed` takes the position of digit k from a run with another digit there; `elsewhere`
-    that of a higher digit, which must not matter.
+    Of each example one place k of the product is tested. Edits of what some heads read of their layer's
+    `hook_resid_pre`, or of that of the last layer: `claimed` takes the position of an operand's digit k from a run with
+    another digit there; `elsewhere` that of a higher digit, which must not matter.
 
     Args:
-        model: the hooked model.
-        subject: its facts.
-        batch: sequences of its task.
+        model, subject, batch: the hooked model, its facts, and sequences of its task.
         generator: draws the places that are tested, and the other digits.
         heads: (layer, head) of those that read the edit; None for all that reads the last layer's input.
 
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
+    tokens, n_pos = batch.tokens, batch.tokens.shape[1]
+    test = _replaced_digits(subject, tokens, generator)
+    here = interventions.single_position(test.source, n_pos, test.there)
+    elsewhere = interventions.single_position(test.higher, n_pos, test.there & test.has_higher)
+    runs = {"claimed": (test.replaced, here), "elsewhere": (test.unrelated, elsewhere)}
+
+    @cache
+    def taken(name: str, layer: int) -> SpanEdit:
+        """The residual of a run with another digit, at the position of that digit."""
+        point, (replaced, span) = f"blocks.{layer}.hook_resid_pre", runs[name]
+        return SpanEdit(point, span, interventions.activation(model, replaced, point), test.predicted)
+
+    edits = {name: interventions.read_by(partial(taken, name), heads, subject.n_layers) for name in runs}
+    question, reader = Question(test.position, test.right), "the last layer" if heads is None else where_in_words(heads)
+    caption = CAUSAL_CAPTION.format(reader=reader)
+    return interventions.outcomes(
+        model, subject, tokens, question, edits, name="Partial products", caption=caption, edited=reader
+    )
+
+
+@dataclass(frozen=True)
+class _ReplacedDigits:
+    """One digit of the product of each example, and operand digits that are replaced.
+
+    The place k of the product is below the number of digits: it is the lowest that digit k of an operand enters, so
+    that no carry changes before it.
+
+    Attributes:
+        position, there: where the product's digit is predicted, and whether the example has one to test.
+        right, predicted: the digit, and what it must become.
+        source, replaced: the position of the operand digit that enters it, and the sequence with another digit there.
+        higher, has_higher, unrelated: the same of a digit that enters only higher columns.
+    """
+
+    position: Int[Tensor, " batch"]
+    there: Bool[Tensor, " batch"]
+    right: Int[Tensor, " batch"]
+    predicted: Int[Tensor, " batch"]
+    source: Int[Tensor, " batch"]
+    replaced: Int[Tensor, "batch pos"]
+    higher: Int[Tensor, " batch"]
+    has_higher: Bool[Tensor, " batch"]
+    unrelated: Int[Tensor, "batch pos"]
+
+
+def _replaced_digits(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _ReplacedDigits:
+    """Draw what is tested, and the digits that replace others."""
     assert isinstance(subject.task, Multiplication)
-    tokens, d = batch.tokens, subject.task.digits
-    digit = subject.task.truth(tokens).labels["digit"]
+    d, digit = subject.task.digits, subject.task.truth(tokens).labels["digit"]
     position, there = interventions.choose_one((digit >= 0) & (digit < d), generator)
     place = interventions.at_position(digit, position).clamp(min=0)
+
+    # Digit k of one operand enters column k times the lowest digit of the other, its partner.
     operand = torch.randint(0, 2, place.shape, generator=generator)
     source, partner = operand * (d + 1) + place, (1 - operand) * (d + 1)
     replaced = _with_another_digit(tokens, source, generator)
     right = interventions.at_position(tokens.roll(-1, dims=1), position)
     added = interventions.at_position(replaced, source) - interventions.at_position(tokens, source)
     predicted = (right + added * interventions.at_position(tokens, partner)) % 10
-    higher, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
-    unrelated = operand * (d + 1) + higher
-    n_pos = tokens.shape[1]
-    runs = {"claimed": replaced, "elsewhere": _with_another_digit(tokens, unrelated, generator)}
-    spans = {
-        "claimed": interventions.single_position(source, n_pos, there),
-        "elsewhere": interventions.single_position(unrelated, n_pos, there & has_higher),
-    }
 
-    @cache
-    def taken(name: str, layer: int) -> SpanEdit:
-        point = f"blocks.{layer}.hook_resid_pre"
-        return SpanEdit(point, spans[name], interventions.activation(model, runs[name], point), predicted)
-
-    reader = "the last layer" if heads is None else where_in_words(heads)
-    return interventions.outcomes(
-        model,
-        subject,
-        tokens,
-        Question(position, right),
-        {name: interventions.read_by(partial(taken, name), heads, subject.n_layers) for name in runs},
-        name="Partial products",
-        caption=f"Whether a digit of the product changes by what an operand digit adds to its column that {reader} "
-        "finds replaced (claimed), and whether replacing a digit that enters only higher columns leaves it alone "
-        "(elsewhere).",
-        edited=reader,
-    )
+    above, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
+    higher = operand * (d + 1) + above
+    unrelated = _with_another_digit(tokens, higher, generator)
+    return _ReplacedDigits(position, there, right, predicted, source, replaced, higher, has_higher, unrelated)
 
 
 def _with_another_digit(
@@ -145,3 +174,11 @@ def _with_another_digit(
         interventions.excluding(digits, interventions.at_position(tokens, position)), generator
     )
     return tokens.scatter(1, position[:, None], drawn[:, None])
+
+
+def suggested_edits(seen: Capture) -> dict[str, Edit]:
+    """Another lowest digit of the first operand, in what the last layer reads."""
+    subject, other = seen.subject, seen.batch.tokens[0].clone()
+    other[0] = (other[0] + 1) % 10  # operands are written lowest digit first, and digits are their own token ids
+    point = projection.from_embedding(subject)[2 * subject.n_layers - 2]
+    return {"replace a digit in the last layer's input": Patch(point, subject.task.question(other), position=0)}

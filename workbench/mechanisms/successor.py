@@ -10,17 +10,21 @@ untrained model.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.tasks import Batch
+from workbench.mechanisms.minimum import delimiter_and_symbols
+from workbench.tasks import Batch, Truth
 from workbench.util.ties import exactly
 
 if TYPE_CHECKING:
@@ -42,12 +46,12 @@ def why_not(subject: Subject) -> str | None:
 def score(capture: Capture) -> Measurement:
     """Share of output positions but the last at which it holds (NaN where there is none): dim `example`."""
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
-    found = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
-    pair = torch.zeros_like(found, dtype=torch.bool)  # one token where the two are equal
+    on_basis = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    pair = torch.zeros_like(on_basis, dtype=torch.bool)  # one token where the two are equal
     for token in (own, following):
         pair.scatter_(-1, token.clamp(min=0)[..., None], True)
     scored = following >= 0
-    share = ((exactly(found, pair) * scored).sum(-1) / scored.sum(-1)).double()
+    share = ((exactly(on_basis, pair) * scored).sum(-1) / scored.sum(-1)).double()
     return Measurement(
         name="Identity + successor at the outputs",
         values=share.numpy(),
@@ -70,9 +74,7 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
     """
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     position, there = interventions.choose_one(labels["successor"] >= 0, generator)
-    own, following = (
-        interventions.at_position(labels[name], position).clamp(min=0) for name in ("identity", "successor")
-    )
+    own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, has_third), (fourth, has_fourth) = interventions.two_other_tokens(
         symbols, len(subject.decoder), (own, following), generator
@@ -96,3 +98,30 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
         caption="Whether a third token follows once its decoder coordinate and that of the next one are exchanged "
         "(claimed), and whether exchanging two that are neither leaves the answer alone (elsewhere).",
     )
+
+
+def at_outputs(
+    labels: Mapping[str, Int[Tensor, "batch pos"]], position: Int[Tensor, " batch"]
+) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """The token at one output position of each example, and the next sorted one; 0 where there is none."""
+    own, following = (interventions.at_position(labels[name], position) for name in ("identity", "successor"))
+    return own.clamp(min=0), following.clamp(min=0)
+
+
+def suggested_edits(seen: Capture) -> dict[str, Edit]:
+    """The causal test's exchange on one input: of the next token and the largest symbol that takes no part."""
+    place, position = delimiter_and_symbols(seen), first_with_another_next(seen.truth)
+    if place is None or position is None:
+        return {}
+    own, following = (int(seen.truth.labels[name][0, position]) for name in ("identity", "successor"))
+    others = [symbol for symbol in place[1] if symbol not in (own, following)]
+    if not others:
+        return {}
+    return {"exchange the next token and another": Exchange(POINT, following, others[-1], position)}
+
+
+def first_with_another_next(truth: Truth) -> int | None:
+    """The first position of a single sequence whose next sorted token is another than its own; None without one."""
+    own, following = truth.labels["identity"][0], truth.labels["successor"][0]
+    positions = ((following >= 0) & (following != own)).nonzero()[:, 0].tolist()
+    return positions[0] if positions else None

@@ -1,4 +1,4 @@
-"""Edits worth trying on an input: those that the task's truth and mechanisms point at, and those of one head."""
+"""Suggested edits of one input: of a chosen head, of the task's true edges, and of what its mechanisms claim."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph
-from workbench.instruments.residual import projection
-from workbench.interventions import CutEdge, Edit, Exchange, Patch, RemoveHead, RemoveWrite
-from workbench.mechanisms import identity_removed, minimum, partial_product, successor
+from workbench.interventions import CutEdge, Edit, RemoveHead, RemoveWrite
+from workbench.mechanisms import MECHANISMS
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
 
-POOL = 64  # held-out inputs that another one is looked for among
+POOL = 64  # held-out inputs among which another one is looked for
 
 
 def suggestions(seen: Capture, layer: int, head: int) -> dict[str, Edit]:
-    """Edits of one input, by what they are called; as many as the input allows.
+    """Edits that are worth trying on one input, each under a short name for a button.
+
+    Every mechanism that applies to the model and has `suggested_edits` adds its own.
 
     Args:
-        seen: the input, with its patterns and its truth (`workbench.see`), of a single sequence.
-        layer, head: whose strongest edge is cut, and which is removed.
+        seen: a single sequence, with the attention patterns and the truth (`workbench.see`).
+        layer, head: the head whose strongest edge is cut, and which is removed.
 
     Raises:
         ValueError: if there is no such layer or head.
     """
-    found: dict[str, Edit] = {}
+    edits: dict[str, Edit] = {}
     edge = strongest_edge(seen, layer, head)
     if edge is not None:
-        found["cut this head's strongest edge"] = CutEdge(*edge, layer, head)
-    found["remove this head"] = RemoveHead(layer, head)
-    found |= _of_the_truth(seen) | _of_sorting(seen) | _of_multiplication(seen)
-    found["silence the last MLP"] = RemoveWrite(f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out")
-    return found
+        edits["cut this head's strongest edge"] = CutEdge(*edge, layer, head)
+    edits["remove this head"] = RemoveHead(layer, head)
+    edits |= _of_the_truth(seen)
+    for mechanism in MECHANISMS.values():
+        if hasattr(mechanism, "suggested_edits") and mechanism.why_not(seen.subject) is None:
+            edits |= mechanism.suggested_edits(seen)
+    edits["silence the last MLP"] = RemoveWrite(f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out")
+    return edits
 
 
 def strongest_edge(seen: Capture, layer: int, head: int, query: int | None = None) -> tuple[int, int] | None:
-    """The query and key of the largest entry of a head's pattern, a position's own left out; None where there is none.
+    """The query and the key of the largest entry of a head's pattern; a position's attention to itself does not count.
 
     Args:
-        seen: with the patterns, of a single sequence.
-        layer, head: whose.
-        query: the one whose edges count; by default all that are asked for an answer, if any is.
+        seen: a single sequence, with the attention patterns.
+        layer, head: the head.
+        query: the position whose edges count; by default every scored position, or if none is scored every position.
+
+    Returns None where no such position has an earlier one to attend to.
 
     Raises:
         ValueError: if there is no such layer, head or position.
@@ -66,7 +72,8 @@ def strongest_edge(seen: Capture, layer: int, head: int, query: int | None = Non
 def another(seen: Capture) -> str:
     """Another held-out input to patch from, in the task's own words.
 
-    Of 64 one whose length is nearest to this one's, if there is one with another first answer.
+    It is drawn from 64 held-out inputs: of those whose length is nearest to this input's length, one whose first answer
+    differs, if there is one.
     """
     task, own = seen.subject.task, seen.batch
     pool = task.sample(POOL, generator(0, "another input"), split="test")
@@ -84,7 +91,11 @@ def _first_answer(batch: Batch, row: int) -> Tensor:
 
 
 def _of_the_truth(seen: Capture) -> dict[str, Edit]:
-    """The true edge under the last answer that has one; one of several keys only where none has a single one."""
+    """A cut of the true edge that the last answer needs.
+
+    It is the last position that is scored and has a gold edge of one hop. Positions with a single such edge come first:
+    where there are several edges, cutting one of them may change nothing.
+    """
     scored = seen.batch.loss_mask[0].tolist()
     keys: dict[int, list[int]] = {}
     for hop, query, key in attention_graph.gold_edges(seen, 0):
@@ -92,39 +103,5 @@ def _of_the_truth(seen: Capture) -> dict[str, Edit]:
             keys.setdefault(query, []).append(key)
     if not keys:
         return {}
-    query = max(keys, key=lambda query: (len(keys[query]) == 1, query))
+    query = max(keys, key=lambda query: (len(keys[query]) == 1, query))  # single edges first, then the latest
     return {"cut a true edge of the last answer": CutEdge(query, keys[query][0])}
-
-
-def _of_sorting(seen: Capture) -> dict[str, Edit]:
-    """What the causal tests of sorting exchange, here with the largest symbol of the input that takes no part."""
-    subject, labels, found = seen.subject, seen.truth.labels, dict[str, Edit]()
-    if minimum.why_not(subject) is not None or not (labels["minimum"] >= 0).any():
-        return found
-    delimiter = int(labels["minimum"][0].argmax())
-    smallest, symbols = int(labels["minimum"][0, delimiter]), sorted(set(seen.batch.tokens[0, :delimiter].tolist()))
-    if len(symbols) > 1:
-        found["exchange the minimum and another"] = Exchange(minimum.POINT, smallest, symbols[-1], delimiter)
-    own, following = labels["identity"][0].tolist(), labels["successor"][0].tolist()
-    differs = [i for i, (a, b) in enumerate(zip(own, following, strict=True)) if b >= 0 and a != b]
-    if not differs:
-        return found
-    at = differs[0]
-    others = [symbol for symbol in symbols if symbol not in (own[at], following[at])]
-    if successor.why_not(subject) is None and others:
-        found["exchange the next token and another"] = Exchange(successor.POINT, following[at], others[-1], at)
-    if identity_removed.why_not(subject) is None:
-        write = f"blocks.{subject.n_layers - 1}.hook_mlp_out"
-        found["let the last MLP remove the wrong token"] = Exchange(write, own[at], following[at], at)
-    return found
-
-
-def _of_multiplication(seen: Capture) -> dict[str, Edit]:
-    """Another lowest digit of the first operand, in what the last layer reads."""
-    subject = seen.subject
-    if partial_product.why_not(subject) is not None:
-        return {}
-    first, second = subject.task.question(seen.batch.tokens[0]).split(" * ")
-    other = f"{first[:-1]}{(int(first[-1]) + 1) % 10} * {second}"
-    point = projection.from_embedding(subject)[2 * subject.n_layers - 2]
-    return {"replace a digit in the last layer's input": Patch(point, other, position=0)}

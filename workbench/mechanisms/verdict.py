@@ -1,8 +1,8 @@
-"""What may be said of a claim: whether it holds beyond its controls, and whether the answers need what is claimed.
+"""Verdicts on a claim: whether it holds beyond its controls, and whether the answers need what is claimed.
 
-Two questions, and two answers, at each place where a claim is read (a point, a hop). A claim that a model which knows
-nothing fulfils as often tells nothing, however often it holds. An edit that turns answers as claimed shows that they
-depend on what was edited; where it does the same in models that know nothing, it tells nothing of this one.
+There are two verdicts at each place where a claim is read (a point, a hop). A claim that holds as often in an untrained
+model tells nothing, however often it holds. An edit that changes answers as claimed shows that they depend on what was
+edited; where the same edit does the same in untrained models, it tells nothing about this one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Holds(Enum):
 
     BEYOND = "holds beyond its controls"
     NO_MORE = "tells nothing: no more than a control"
-    UNCONTROLLED = "not told: no control was measured"
-    TOO_FEW = f"not told: fewer than {LEAST_FOR_A_VERDICT} examples or seeds"
+    UNCONTROLLED = "undecided: no control was measured"
+    TOO_FEW = f"undecided: fewer than {LEAST_FOR_A_VERDICT} examples or seeds"
 
 
 class Needed(Enum):
-    """What the causal test says, with its words."""
+    """Whether the answers need what is claimed, by the causal test; with its words."""
 
     AS_CLAIMED = "needed"
     LOST = "needed, though not as claimed"
     AS_ANY = "tells nothing: in models that know nothing the edit does as much"
     NOT_NEEDED = "not needed"
-    NOT_TOLD = "not told whether needed"
-    TOO_FEW = f"not told whether needed: fewer than {LEAST_FOR_A_VERDICT} right answers to edit"
+    NOT_TOLD = "undecided whether needed"
+    TOO_FEW = f"undecided whether needed: fewer than {LEAST_FOR_A_VERDICT} right answers to edit"
     UNTESTED = "no causal test was made"
 
 
@@ -62,7 +62,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Tested:
-    """What a causal test found at one place.
+    """The numbers of a causal test at one place.
 
     Attributes:
         as_claimed: share of answers that became what the claim predicts of the claimed edit.
@@ -82,7 +82,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What may be said of a claim at one place.
+    """The verdicts on a claim at one place.
 
     Attributes:
         place: dim -> label, of where the claim is read; empty where there is one place only.
@@ -121,7 +121,7 @@ def verdicts(
         causal: the causal test averaged over examples: dims `edit`, `outcome`, and perhaps some of `rate`'s.
         causal_draws: the same of each model with fresh weights: the dim `draw` first.
     """
-    found = []
+    results = []
     places = [dict(zip(rate.dims, labels, strict=True)) for labels in _labels(rate)]
     for place in places:
         own = rate.select(**place)
@@ -132,17 +132,17 @@ def verdicts(
         test, nulls = (None if m is None else _at(m, place) for m in (causal, causal_draws))
         needed = _needed(test, nulls)
         numbers = None if test is None or needed is Needed.TOO_FEW else _tested(test, nulls)
-        found.append(Verdict(place, _holds(own, strongest), needed, float(own.values), strongest, numbers))
-    return found
+        results.append(Verdict(place, _holds(own, strongest), needed, float(own.values), strongest, numbers))
+    return results
 
 
-def strongest_control(rate: Measurement, found: Sequence[Verdict]) -> Measurement:
-    """At each place where a claim is read its strongest control: the value with its low and high; labels name it.
+def strongest_control(rate: Measurement, verdicts: Sequence[Verdict]) -> Measurement:
+    """The strongest control at each place where a claim is read: its value, low and high; `labels` name it.
 
-    NaN, and no name, where there is none.
+    NaN and no name where a place has no control.
     """
     nothing = Control("", *[float("nan")] * 4)
-    controls = [nothing if one.strongest is None else one.strongest for one in found]
+    controls = [nothing if one.strongest is None else one.strongest for one in verdicts]
     columns = {
         key: np.array([getattr(one, key) for one in controls]).reshape(rate.values.shape)
         for key in ("value", "low", "high", "null")
@@ -189,7 +189,7 @@ def _holds(own: Measurement, strongest: Control | None) -> Holds:
 
 
 def _at(m: Measurement, place: Mapping[str, Any]) -> Measurement | None:
-    """A measurement at those labels of a place that it has dims for; None where it has not the label."""
+    """The measurement at one place, in the dims that it has; None where it does not have the label."""
     where = {dim: label for dim, label in place.items() if dim in m.dims}
     if any(label not in m.coords[dim] for dim, label in where.items()):
         return None
@@ -197,7 +197,12 @@ def _at(m: Measurement, place: Mapping[str, Any]) -> Measurement | None:
 
 
 def _needed(test: Measurement | None, nulls: Measurement | None) -> Needed:
-    """What a causal test says at one place: dims `edit`, `outcome`; of models with fresh weights `draw` first."""
+    """The verdict of a causal test at one place.
+
+    Args:
+        test: dims `edit`, `outcome`.
+        nulls: the same of models with fresh weights, the dim `draw` first.
+    """
     if test is None:
         return Needed.UNTESTED
     claimed = {outcome: test.select(edit="claimed", outcome=outcome) for outcome in ("as claimed", "changed")}
@@ -221,7 +226,7 @@ def _needed(test: Measurement | None, nulls: Measurement | None) -> Needed:
 
 
 def _limit_of(nulls: Measurement | None, outcome: str) -> float:
-    """What the claimed edit does to answers of models with fresh weights at most; −∞ where too few can be tested.
+    """The most that the claimed edit does to answers of models with fresh weights; −∞ where too few can be tested.
 
     Models with few right answers, which are right by chance, also count together: then the high end of their interval.
     """

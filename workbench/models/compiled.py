@@ -1,4 +1,4 @@
-"""Models whose weights are written, not learned: what every instrument and mechanism must find is known of them.
+"""Compiled models: weights written by hand, so that what every instrument and mechanism must find is known.
 
 `sorter` is the depth-two sorter of Theorem 5.1 (Task hinting and tempered softmax), with its slips mended; `chaser` is
 one layer of ChaCAL that follows pointers to the end of their chain. Both are ordinary `Decoder`s.
@@ -33,7 +33,7 @@ def sorter(
     form: Literal["plain", "layernorm"] = "plain",
     pad: bool = False,
 ) -> Decoder:
-    """The depth-two sorter: `x_1 … x_n ⊥` is continued by the same symbols in order, for any of them, exactly.
+    """The depth-two sorter, in float32: `x_1 … x_n ⊥` is continued by the same symbols in order, exactly.
 
     Tokens 0 … q−1 are the symbols in order, q is ⊥. The residual has three blocks of V = q + 1 coordinates: E (the
     token), T (what was seen before ⊥), D (what to put out). Two heads a layer:
@@ -44,10 +44,6 @@ def sorter(
       head 1: an output reads the next larger symbol into D. The two largest in D are now the token itself and the next
       one. Its MLP takes the token itself out of D, which leaves it there only while copies are left.
 
-    Unlike the paper (Appendix A): values are written where its text says they are read; the count keeps its
-    denominator, so it is written n_ctx times as large: one copy of n symbols is 1/(2n − 1) of a row or more, and then
-    counts for more than the next symbol's 1/2; scores are not divided by √d_head.
-
     Args:
         q: number of symbols.
         rotate_seed: turn the residual's basis by a random rotation of this seed: the same function, and nothing along
@@ -57,8 +53,6 @@ def sorter(
             opposite sign, so that centring changes nothing, and lengths are known where a threshold depends on them.
         pad: have a token for padding, q + 1, of which nothing is said or read.
 
-    Returns the decoder, in float32.
-
     Raises:
         ValueError: if q is below 2 or n_ctx not within 3 … 512.
     """
@@ -67,47 +61,65 @@ def sorter(
     if not 3 <= n_ctx <= 512:
         raise ValueError(f"the sorter is exact for an n_ctx from 3 to 512, not {n_ctx}")
     V, layernorm = q + 1, form == "layernorm"
-    model = Decoder(
-        DecoderConfig(
-            n_layers=2,
-            d_model=3 * V * (2 if layernorm else 1),
-            n_heads=2,
-            d_head=V,
-            d_mlp=q,
-            d_vocab=V + pad,
-            n_ctx=n_ctx,
-            attention={"variant": "tempered", "beta": BETA, "n": "position"},
-            positions="none",
-            activation="relu",
-            norm="layernorm" if layernorm else "none",
-        )
+    model = Decoder(_sorter_shape(q, n_ctx, layernorm=layernorm, pad=pad))
+    _write_sorter(Writer(model, Blocks(V, rotation(3 * V, rotate_seed), doubled=layernorm)), q, n_ctx)
+    return model.eval()
+
+
+def _sorter_shape(q: int, n_ctx: int, *, layernorm: bool, pad: bool) -> DecoderConfig:
+    V = q + 1
+    return DecoderConfig(
+        n_layers=2,
+        d_model=3 * V * (2 if layernorm else 1),
+        n_heads=2,
+        d_head=V,
+        d_mlp=q,
+        d_vocab=V + pad,
+        n_ctx=n_ctx,
+        attention={"variant": "tempered", "beta": BETA, "n": "position"},
+        positions="none",
+        activation="relu",
+        norm="layernorm" if layernorm else "none",
     )
-    blocks = Blocks(V, rotation(3 * V, rotate_seed), doubled=layernorm)
-    E, T, D = blocks.coordinates
-    symbols, delimiter = torch.arange(q), q
+
+
+@torch.no_grad()
+def _write_sorter(write: Writer, q: int, n_ctx: int) -> None:
+    """The sorter's weights, part by part as `sorter` describes them.
+
+    Unlike the paper (Appendix A): values are written where its text says they are read; the count keeps its
+    denominator, so it is written n_ctx times as large: one copy of n symbols is 1/(2n − 1) of a row or more, and then
+    counts for more than the next symbol's 1/2; scores are not divided by √d_head.
+    """
+    E, T, D = write.blocks.coordinates
+    V, symbols, delimiter = q + 1, torch.arange(q), q
     eye = torch.eye(V, dtype=torch.float64)
     only_symbols, own = eye.clone(), OWN * eye
     only_symbols[delimiter, delimiter] = 0
     ranks = (q - torch.arange(V, dtype=torch.float64)).masked_fill(torch.arange(V) == delimiter, 0)  # smallest, highest
 
-    with torch.no_grad():
-        write = Writer(model, blocks)
-        write.embedding(E)
-        write.unembedding(D)
-        first_own = own.clone()
-        first_own[delimiter, symbols] = DELIMITER  # [what is looked for, by whom]
-        smallest = own.clone()
-        smallest[:, delimiter] = ranks
-        write.head(0, 0, query=first_own @ E, key=E, reads=E, writes=T)
-        write.head(0, 1, query=smallest @ E, key=E, reads=only_symbols @ E, writes=D)
-        # Behind ⊥ both E_b and T_⊥ are 1, elsewhere at most one of them: 2 · 2 − 3 = 1, 2 · 1 − 3 < 0
-        write.mlp(0, reads=2 * (E[symbols] + T[delimiter]), threshold=3.0, writes=-T[symbols] - T[delimiter])
-        larger = ranks[:, None] * (torch.arange(V)[:, None] > torch.arange(V)[None, :])
-        larger[delimiter, delimiter] = COPIES
-        write.head(1, 0, query=COPIES * E, key=E, reads=only_symbols @ T, writes=n_ctx * D)
-        write.head(1, 1, query=larger @ E, key=E, reads=only_symbols @ E, writes=NEXT * D)
-        write.mlp(1, reads=-T[symbols], threshold=0.0, writes=-D[symbols])
-    return model.eval()
+    write.embedding(E)
+    write.unembedding(D)
+
+    # Layer 0, head 0: a symbol looks for its copies, and more for ⊥. Rows are what is looked for, columns by whom.
+    first_own = own.clone()
+    first_own[delimiter, symbols] = DELIMITER
+    write.head(0, 0, query=first_own @ E, key=E, reads=E, writes=T)
+    # Layer 0, head 1: ⊥ looks for the smallest symbol.
+    smallest = own.clone()
+    smallest[:, delimiter] = ranks
+    write.head(0, 1, query=smallest @ E, key=E, reads=only_symbols @ E, writes=D)
+    # MLP 0: behind ⊥ both E_b and T_⊥ are 1, elsewhere at most one of them: 2 · 2 − 3 = 1, 2 · 1 − 3 < 0
+    write.mlp(0, reads=2 * (E[symbols] + T[delimiter]), threshold=3.0, writes=-T[symbols] - T[delimiter])
+
+    # Layer 1, head 0: copies in the input less copies in the output.
+    write.head(1, 0, query=COPIES * E, key=E, reads=only_symbols @ T, writes=n_ctx * D)
+    # Layer 1, head 1: an output looks for larger symbols, most of all for the next one.
+    larger = ranks[:, None] * (torch.arange(V)[:, None] > torch.arange(V)[None, :])
+    larger[delimiter, delimiter] = COPIES
+    write.head(1, 1, query=larger @ E, key=E, reads=only_symbols @ E, writes=NEXT * D)
+    # MLP 1: no copies left, so the token itself is taken out.
+    write.mlp(1, reads=-T[symbols], threshold=0.0, writes=-D[symbols])
 
 
 def chaser(
@@ -141,35 +153,42 @@ def chaser(
         raise ValueError(f"the chaser needs n to be at least 2 whole blocks of k, not n={n}, k={k}")
     if not 0 < gamma < 1:
         raise ValueError(f"the chaser follows chains by 0 < gamma < 1, not {gamma}")
-    model = Decoder(
-        DecoderConfig(
-            n_layers=1,
-            d_model=3 * n,
-            n_heads=1,
-            d_head=n,
-            d_mlp=1,
-            d_vocab=n,
-            n_ctx=n,
-            attention={"variant": "chacal", "gamma": gamma},
-            norm="none",
-            activation="relu",
-        )
-    )
-    blocks = Blocks(n, rotation(3 * n, rotate_seed), doubled=False)
-    token, position, out = blocks.coordinates
-    first = (torch.arange(n) < k).double().diag()
-    with torch.no_grad():
-        write = Writer(model, blocks)
-        write.embedding(token)
-        write.positions(position)
-        query = SHARP * (token + 2 * first @ position)  # twice, so that it outweighs whatever the token says
-        if reading == "chain":
-            write.head(0, 0, query=query, key=position, reads=position, writes=out)
-            write.unembedding(out)
-        else:
-            write.head(0, 0, query=query, key=position, reads=token - position / gamma, writes=out)
-            write.unembedding(out + (1 - gamma) / gamma * token)
+    model = Decoder(_chaser_shape(n, gamma))
+    _write_chaser(Writer(model, Blocks(n, rotation(3 * n, rotate_seed), doubled=False)), n, k, gamma, reading)
     return model.eval()
+
+
+def _chaser_shape(n: int, gamma: float) -> DecoderConfig:
+    return DecoderConfig(
+        n_layers=1,
+        d_model=3 * n,
+        n_heads=1,
+        d_head=n,
+        d_mlp=1,
+        d_vocab=n,
+        n_ctx=n,
+        attention={"variant": "chacal", "gamma": gamma},
+        norm="none",
+        activation="relu",
+    )
+
+
+@torch.no_grad()
+def _write_chaser(write: Writer, n: int, k: int, gamma: float, reading: Literal["chain", "root"]) -> None:
+    """The chaser's weights, as `chaser` describes them."""
+    token, position, out = write.blocks.coordinates
+    write.embedding(token)
+    write.positions(position)
+    # A token looks for the position that it names, a position of the first block for itself: with twice the weight, so
+    # that this outweighs whatever the token says.
+    first = (torch.arange(n) < k).double().diag()
+    query = SHARP * (token + 2 * first @ position)
+    if reading == "chain":
+        write.head(0, 0, query=query, key=position, reads=position, writes=out)
+        write.unembedding(out)
+    else:
+        write.head(0, 0, query=query, key=position, reads=token - position / gamma, writes=out)
+        write.unembedding(out + (1 - gamma) / gamma * token)
 
 
 def rotation(d: int, seed: int | None) -> Float[Tensor, "d d"]:
@@ -202,15 +221,15 @@ class Blocks:
         return first, second, third
 
     def written(self, directions: Float[Tensor, "n all"]) -> Float[Tensor, "n d_model"]:
-        """Directions as what writes them to the residual holds them."""
+        """Directions as rows of a weight that writes to the residual."""
         return torch.cat([directions, -directions], dim=-1) if self.doubled else directions
 
     def read(self, directions: Float[Tensor, "n all"]) -> Float[Tensor, "n d_model"]:
-        """Directions as what reads them holds them: the coordinate, not twice it."""
+        """Directions as rows of a weight that reads from the residual: halved where coordinates are there twice."""
         return self.written(directions) / (2 if self.doubled else 1)
 
     def norm_scale(self, squares: float, eps: float = 1e-5) -> float:
-        """What a layer norm multiplies a residual by whose coordinates' squares sum to this."""
+        """The factor of a layer norm for a residual whose coordinates' squares have this sum."""
         return (squares / len(self.basis) + eps) ** -0.5 if self.doubled else 1.0
 
 
@@ -220,11 +239,12 @@ SQUARES_BEFORE_ATTENTION = (1.0, 3.0)
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes a decoder's weights in terms of directions, `[n, 3 size]`, in float64."""
+    """Writes a decoder's weights in terms of directions, `[n, 3 size]`, in float64; all others become 0."""
 
     model: Decoder
     blocks: Blocks
 
+    @torch.no_grad()
     def __post_init__(self) -> None:
         for name, parameter in self.model.named_parameters():
             if not name.endswith(("beta", "ln1.weight", "ln2.weight", "final_norm.weight")):
@@ -261,6 +281,6 @@ class Writer:
         mlp.fc_out.weight.copy_(self.blocks.written(writes).T)
 
     def _layer(self, layer: int) -> Layer:
-        found = self.model.layers[layer]
-        assert isinstance(found, Layer)
-        return found
+        own = self.model.layers[layer]
+        assert isinstance(own, Layer)
+        return own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast, overload
 
 import torch
@@ -14,41 +13,11 @@ from torch import Tensor, nn
 
 from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
+from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
-
-
-@dataclass
-class Cache:
-    """What a decoder keeps of the tokens it has read, so that each further one costs one row of attention.
-
-    Position i of a sequence is always in slot i, so the causal mask alone hides what other sequences have in their
-    slots when prompts differ in length.
-
-    Attributes:
-        keys: each layer's keys, `[batch, head, slot, d_head]`.
-        memory: what each layer's variant reads instead of values, `[batch, head, slot, d_memory]`.
-        length: tokens read; a tensor `[batch]` where that differs between sequences.
-        longest: the largest of them.
-    """
-
-    keys: list[Float[Tensor, "batch head slot d_head"]]
-    memory: list[Float[Tensor, "batch head slot d_memory"]]
-    length: int | Int[Tensor, " batch"] = 0
-    longest: int = 0
-
-    @property
-    def at(self) -> Int[Tensor, " batch"] | None:
-        """Where each sequence's next token goes, if not in the same slot."""
-        return None if isinstance(self.length, int) else self.length
-
-    def positions(self, n_new: int) -> Int[Tensor, "*batch new"]:
-        """The next tokens' positions."""
-        if isinstance(self.length, int):
-            return torch.arange(self.length, self.length + n_new, device=self.keys[0].device)
-        return self.length.unsqueeze(-1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -189,7 +158,7 @@ class Decoder(nn.Module):
 
     @property
     def activation_names(self) -> list[str]:
-        """What `forward` can keep."""
+        """The names of the activations that `forward` can keep."""
         points = ("resid_pre", "resid_mid", "resid_post")
         layers = [f"blocks.{i}.hook_{point}" for i in range(self.config.n_layers) for point in points]
         return [*layers, "ln_final.hook_out"]
@@ -197,7 +166,7 @@ class Decoder(nn.Module):
     def walk(
         self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None
     ) -> Iterator[tuple[str, Float[Tensor, "batch pos d_model"]]]:
-        """Each named activation when it is computed, in order; who stops asking stops the forward pass.
+        """Yield each named activation when it is computed, in order; the forward pass stops where the iteration does.
 
         Raises:
             ValueError: if the tokens do not fit the vocabulary or the context.
@@ -240,7 +209,7 @@ class Decoder(nn.Module):
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.d_vocab - 1}")
 
     def cache(self, batch: int, n_ctx: int | None = None) -> Cache:
-        """Room to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
+        """An empty cache to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
         n_slots = self.config.n_ctx if n_ctx is None else n_ctx
         weight, d_head = self.token_embedding.weight, self.config.d_head
         assert d_head is not None

@@ -117,8 +117,8 @@ def _differ(bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Flo
 def differs_in_double(model: Decoder) -> bool:
     """Whether the two paths differ in float64 too.
 
-    In less, sharp attention (weights written by hand, scores in the thousands) can be off by rounding alone, which is
-    no other model.
+    In float32 sharp attention (weights written by hand, scores in the thousands) can differ by rounding alone; that
+    does not make it another model.
     """
     device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
     bare = copy.deepcopy(model).eval().to(device, torch.float64)
@@ -147,7 +147,7 @@ class ExplicitLayer(nn.Module):
 
 
 class ExplicitDecoder(nn.Module):
-    """`Decoder` with such layers and without extra heads, taking the decoder's own modules."""
+    """A `Decoder` made of `ExplicitLayer`s, from the decoder's own modules and without its extra heads."""
 
     def __init__(self, model: Decoder) -> None:
         super().__init__()
@@ -201,18 +201,18 @@ class ExplicitAttentionBridge(AttentionBridge):
         return self.hook_out(self._compute_per_head_result(z, self.config.n_heads, self.config.d_head))
 
     def own_pattern(self, q: Tensor, k: Tensor) -> Float[Tensor, "batch head query key"]:
-        """The variant's own pattern, with the scores that it asks itself for going through their hook point.
+        """The variant's own pattern, its scores passed through their hook point on the way.
 
         Of a variant whose pattern comes from elsewhere there are no scores to see: the hook point gets NaN.
 
         Raises:
             ValueError: if such scores are edited, which would change nothing.
         """
-        variant, asked = self.variant, False
+        variant, scored = self.variant, False
 
         def hooked_scores(*given: Any, **named: Any) -> Tensor:
-            nonlocal asked
-            asked = True
+            nonlocal scored
+            scored = True
             return self.hook_attn_scores(type(variant).scores(variant, *given, **named))
 
         variant.scores = hooked_scores  # type: ignore[method-assign]
@@ -220,7 +220,7 @@ class ExplicitAttentionBridge(AttentionBridge):
             pattern = variant.pattern(q, k)
         finally:
             del variant.scores
-        if not asked:
+        if not scored:
             nothing = torch.full_like(pattern, torch.nan)
             place, version = nothing.data_ptr(), nothing._version
             if self.hook_attn_scores(nothing).data_ptr() != place or nothing._version != version:
@@ -231,7 +231,7 @@ class ExplicitAttentionBridge(AttentionBridge):
         return pattern
 
     def _queries_keys_values(self, x: Tensor) -> list[Float[Tensor, "batch head pos d_head"]]:
-        """From the normed residual; or, if asked to, from copies of the residual, one per head, that can be edited."""
+        """Projections of the normed residual; or, by TransformerLens's flags, of a copy for each head, to be edited."""
         n_heads, d_head = self.config.n_heads, self.config.d_head
         linears = (self.q, self.k, self.v)
         if not (self.config.use_split_qkv_input or self.config.use_attn_in):
@@ -249,7 +249,7 @@ class ExplicitAttentionBridge(AttentionBridge):
 
 
 class Adapter(ArchitectureAdapter):
-    """Where TransformerLens finds the parts of an `ExplicitDecoder`."""
+    """The adapter that tells TransformerLens where the parts of an `ExplicitDecoder` are."""
 
     supports_kv_cache = False
     supports_hf_output_attentions = False

@@ -25,7 +25,7 @@ class HookedDecoder(TransformerBridge):
         fold_value_biases: bool = True,
         refactor_factored_attn_matrices: bool = False,
     ) -> None:
-        """What TransformerLens does under these names, for `enable_compatibility_mode`, where it is exact.
+        """TransformerLens's processing of weights under these names (`enable_compatibility_mode`), where it is exact.
 
         TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
         d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
@@ -49,26 +49,38 @@ class HookedDecoder(TransformerBridge):
             unembed.weight = nn.Parameter(unembed.weight.clone())
         has_norm = self.cfg.normalization_type is not None
         if fold_ln and has_norm:
-            for block in self.blocks:
-                fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
-                fold_norm(block.ln2, [getattr(block.mlp, "in")])
-            if unembed.bias is None:
-                unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
-            fold_norm(self.ln_final, [unembed])
+            self._fold_norms(unembed)
         if fold_value_biases:  # after LayerNorm's own biases have gone there
-            for block in self.blocks:
-                if block.attn.variant.passes_constants:
-                    block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
-                    block.attn.v.bias.zero_()
+            self._fold_value_biases()
         if center_writing_weights and has_norm:
-            tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
-            for table in tables:
-                table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
-            for block in self.blocks:
-                centre_output(block.attn.o)
-                centre_output(block.mlp.out)
+            self._centre_what_is_written()
         if center_unembed:
             centre_output(unembed)
+
+    def _fold_norms(self, unembed: nn.Linear) -> None:
+        """Every norm's scale and bias into the maps that read what it gives."""
+        for block in self.blocks:
+            fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
+            fold_norm(block.ln2, [getattr(block.mlp, "in")])
+        if unembed.bias is None:
+            unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
+        fold_norm(self.ln_final, [unembed])
+
+    def _fold_value_biases(self) -> None:
+        """Value biases into the output bias, where attention passes constants on."""
+        for block in self.blocks:
+            if block.attn.variant.passes_constants:
+                block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
+                block.attn.v.bias.zero_()
+
+    def _centre_what_is_written(self) -> None:
+        """The mean over the residual's dims out of all that is written to it, which its norms take out anyway."""
+        tables = [self.embed, self.pos_embed] if hasattr(self, "pos_embed") else [self.embed]
+        for table in tables:
+            table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
+        for block in self.blocks:
+            centre_output(block.attn.o)
+            centre_output(block.mlp.out)
 
     # Our models have no tokenizer: what asks for words says so, and what takes token ids too goes on.
     to_tokens, to_string, to_str_tokens, to_single_token, to_single_str_token, hf_generate = map(with_ids_alone, ALWAYS)
@@ -80,7 +92,7 @@ class HookedDecoder(TransformerBridge):
 
 
 def check_constants(model: HookedDecoder) -> None:
-    """Raise ValueError if a variant says that it passes constants, and the rows of what it applies do not sum to 1."""
+    """Raise ValueError if a variant says that it passes constants on, but rows of its mixing matrix do not sum to 1."""
     claimed = [block.attn for block in model.blocks if block.attn.variant.passes_constants]
     if not claimed:
         return

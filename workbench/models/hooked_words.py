@@ -13,11 +13,11 @@ NO_TOKENIZER = (
     "or task.vocabulary.encode(words); task.words(ids) are the words of ids"
 )
 ALWAYS = ("to_tokens", "to_string", "to_str_tokens", "to_single_token", "to_single_str_token", "hf_generate")
-"""What is about words whatever is given."""
+"""Methods that always need a tokenizer."""
 OF_WORDS = ("forward", "run_with_cache", "get_token_position", "tokens_to_residual_directions")
-"""What takes token ids too."""
+"""Methods that take token ids in place of words."""
 GENERATING = ("generate", "generate_stream")
-"""The same, and stops at an end of text, which without a tokenizer is none unless its id is given."""
+"""Methods that take token ids too, and stop at an end-of-text token: without a tokenizer only if its id is given."""
 
 
 def with_ids_alone(name: str) -> Callable[..., Any]:
@@ -25,7 +25,7 @@ def with_ids_alone(name: str) -> Callable[..., Any]:
     method = getattr(TransformerBridge, name)
 
     @wraps(method)
-    def asked(self: Any, *given: Any, **named: Any) -> Any:
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
         if self.tokenizer is None:
             if name in ALWAYS or any(map(is_words, (*given[:2], named.get("input")))):
                 raise ValueError(NO_TOKENIZER)
@@ -35,7 +35,7 @@ def with_ids_alone(name: str) -> Callable[..., Any]:
                 named.setdefault("stop_at_eos", False)
         return method(self, *given, **named)
 
-    return asked
+    return checked
 
 
 def is_words(given: Any) -> bool:

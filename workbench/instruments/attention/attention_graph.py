@@ -60,7 +60,7 @@ def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batc
 def mass_on(
     matrix: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
 ) -> Float[Tensor, "head batch"]:
-    """Each row's mass on gold keys, averaged over the queries that have any; NaN for an example without."""
+    """Each row's mass on gold keys, averaged over the queries that have gold keys; NaN for an example without any."""
     gold = gold.to(matrix.device)
     mass = torch.where(gold[:, None], matrix, 0.0).sum(-1)
     queries = gold.any(-1)[:, None]
@@ -136,16 +136,16 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
     names = position_names(capture, example)
     length = len(names)
     A = pattern(capture, layer)[example : example + 1]
-    found = {"pattern": A[0, head]}
+    by_name = {"pattern": A[0, head]}
     for hop in range(2, n_hops + 1):
-        found[power_name(hop)] = torch.linalg.matrix_power(unit_rows(A[0, head]), hop)
+        by_name[power_name(hop)] = torch.linalg.matrix_power(unit_rows(A[0, head]), hop)
     mixing = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
-    found["resolvent"] = mixing[0, head]
+    by_name["resolvent"] = mixing[0, head]
     return Measurement(
         name=f"Attention of layer {layer}, head {head}",
-        values=np.stack([matrix[:length, :length].cpu().numpy() for matrix in found.values()]),
+        values=np.stack([matrix[:length, :length].cpu().numpy() for matrix in by_name.values()]),
         dims=("matrix", "query", "key"),
-        coords={"matrix": list(found), "query": names, "key": names},
+        coords={"matrix": list(by_name), "query": names, "key": names},
         units="share",
         settings={"model": capture.subject.name, "layer": layer, "head": head, "example": example},
         caption="How much of each key's value a query reads: by the pattern in one step, by its powers in as many, by "

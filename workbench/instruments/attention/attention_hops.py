@@ -1,7 +1,7 @@
 """Attention hop by hop: the share of A^h's mass that lies on the gold edges h hops away.
 
 Shows: whether following a head's pattern h times leads to the true h-th ancestor (ChaCAL, §3: A^h holds the paths of
-length h). Does not show: that the layer really takes h steps (only ChaCAL does, within one layer), or what is read.
+length h). Does not show: that the layer really takes h steps (its variant says whether it does), or what is read.
 Control: the same score against the gold edges of other examples (`mismatched`).
 """
 
@@ -53,5 +53,5 @@ def measure(capture: Capture, *, n_hops: int | None = None) -> Measurement:
         units="share",
         settings={"model": capture.subject.name, "n_hops": len(hops)},
         caption="Share of the mass of A^h on the true ancestor h hops away, over queries that have one. It follows "
-        "one head's pattern h times; only ChaCAL applies those powers within a layer.",
+        "one head's pattern h times, whether the layer itself takes several steps or one.",
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
 from workbench.measurement import Measurement
+from workbench.models.attention import Attention
 
 __all__ = ["CONTROLS", "MEASURES", "measure", "needs", "why_not"]
 
@@ -44,7 +45,7 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     attention to itself is no edge, but counts as a step where a layer reads it. Reach and path length are means over
     all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `gini`, no
     attention to earlier ones; path length also where a layer's variant does not say by how many steps it reads, which
-    the settings then tell under `not told`. Units differ by measure: see `MEASURES`.
+    the settings then tell under `undefined`. Units differ by measure: see `MEASURES`.
 
     Args:
         capture: with every layer's pattern.
@@ -58,48 +59,45 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     tokens = capture.batch.tokens
     real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
     layers = range(capture.subject.n_layers)
-    by_layer, silent = [], {}
-    for layer, attention in zip(layers, capture.subject.attention, strict=True):
-        A = pattern(capture, layer).cpu()
-        A = torch.where((real[:, :, None] & real[:, None, :])[:, None], A, 0.0).double()
-        shares = unit_rows(A)
-        received = shares.tril(-1).sum(-2)
-        later = real.clone()
-        later[:, 0] = False
-        steps = torch.full_like(A[..., 0], torch.nan)
-        if attention.why_no_steps:
-            silent[f"path length, layer {layer}"] = attention.why_no_steps
-        else:
-            steps = attention.path_length(A)
-        found = [
-            mean_over(reach(shares, threshold), later[:, None]),
-            received.amax(-1) / received.sum(-1),
-            gini(received, real),
-            mean_over(steps, later[:, None] & steps.isfinite()),
-        ]
-        by_layer.append(torch.stack(found).transpose(1, 2).numpy())
-    values = np.stack(by_layer, axis=1)
+    variants = capture.subject.attention
+    values = np.stack([_of_layer(pattern(capture, i).cpu(), variants[i], real, threshold) for i in layers], axis=1)
+    silent = {i: variants[i].why_no_steps for i in layers if variants[i].why_no_steps}
+    heads, examples = range(values.shape[2]), range(len(tokens))
     return Measurement(
         name="Graph measures",
         values=values,
         dims=("measure", "layer", "head", "example"),
-        coords={
-            "measure": list(MEASURES),
-            "layer": layers,
-            "head": range(values.shape[2]),
-            "example": range(len(tokens)),
-        },
+        coords={"measure": list(MEASURES), "layer": layers, "head": heads, "example": examples},
         units="see measure",
         settings={"model": capture.subject.name, "threshold": threshold, "units": MEASURES}
-        | ({"not told": silent} if silent else {}),
+        | ({"undefined": {"path length": silent}} if silent else {}),
         caption="Reach: share of earlier positions reached over edges of at least the threshold. Largest key: share of "
         "all attention to earlier positions that one key receives; gini: how unequally keys receive it. Path length: "
         "mean number of steps behind what is read. None of them says whether the edges are right.",
     )
 
 
+def _of_layer(
+    A: Float[Tensor, "batch head query key"], attention: Attention, real: Bool[Tensor, "batch pos"], threshold: float
+) -> Float[np.ndarray, "measure head batch"]:
+    """The measures of one layer's heads, in the order of `MEASURES`."""
+    A = torch.where((real[:, :, None] & real[:, None, :])[:, None], A, 0.0).double()
+    later = real.clone()
+    later[:, 0] = False  # the first position has no earlier one to reach
+    shares = unit_rows(A)
+    received = shares.tril(-1).sum(-2)
+    steps = torch.full_like(A[..., 0], torch.nan) if attention.why_no_steps else attention.path_length(A)
+    measures = [
+        mean_over(reach(shares, threshold), later[:, None]),
+        received.amax(-1) / received.sum(-1),
+        gini(received, real),
+        mean_over(steps, later[:, None] & steps.isfinite()),
+    ]
+    return torch.stack(measures).transpose(1, 2).numpy()
+
+
 def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
-    """Of each position, the share of earlier ones reached along edges of at least the threshold; 0 for the first.
+    """The share of earlier positions that each position reaches along edges of at least the threshold; 0 for the first.
 
     (I − B/2)⁻¹ with B the edges as 0 and 1 is Σ_h (B/2)^h, positive exactly where there is a path: sums of positive
     numbers that stay within float64 (paths of n steps weigh 2⁻ⁿ, and (3/2)ⁿ bounds the sum) for n up to 1000.

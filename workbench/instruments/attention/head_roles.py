@@ -56,8 +56,8 @@ def measure(capture: Capture) -> Measurement:
     by_layer = []
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()
-        found = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": recall(A, gold)}
-        by_layer.append(torch.stack([found[role].double() for role in ROLES]).numpy())
+        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": recall(A, gold)}
+        by_layer.append(torch.stack([by_role[role].double() for role in ROLES]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(
         name="Head roles",
@@ -98,5 +98,5 @@ def recall(
     """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""
     future = torch.ones(A.shape[-2:], dtype=torch.bool).triu(1)  # 0 too, but no key: never level with one
     m = gold.sum(-1)[:, None].expand(A.shape[:-1])
-    found = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]
-    return (found.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)
+    hits = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]
+    return (hits.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)

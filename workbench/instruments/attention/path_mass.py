@@ -48,16 +48,8 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         ValueError: if n_hops is negative or γ not in [0, 1).
     """
     n_hops = hops_told_apart(capture, n_hops)
-    edges = first_edges(capture.truth)
-    layers = range(capture.subject.n_layers)
-    by_layer = []
-    for layer in layers:
-        if gamma is None:
-            matrix = attention_graph.resolvent(capture, layer)
-        else:
-            matrix = resolvent(attention_graph.pattern(capture, layer), gamma, unit=True)
-        by_layer.append(shares(matrix, edges, n_hops))
-    values = np.stack(by_layer)
+    edges, layers = first_edges(capture.truth), range(capture.subject.n_layers)
+    values = np.stack([shares(_mixing(capture, layer, gamma), edges, n_hops) for layer in layers])
     return Measurement(
         name="Path mass by hop",
         values=values,
@@ -75,6 +67,13 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
     )
 
 
+def _mixing(capture: Capture, layer: int, gamma: float | None) -> Float[Tensor, "batch head query key"]:
+    """What a layer applies to its values, or its pattern's resolvent at a given γ; rows sum to 1."""
+    if gamma is None:
+        return attention_graph.resolvent(capture, layer)
+    return resolvent(attention_graph.pattern(capture, layer), gamma, unit=True)
+
+
 def best_head(selection: Measurement) -> tuple[int, int]:
     """The layer and head with the most mass on the gold chain, on average over the examples.
 
@@ -86,7 +85,7 @@ def best_head(selection: Measurement) -> tuple[int, int]:
 
 
 def hops_told_apart(capture: Capture, n_hops: int | None) -> int:
-    """As many hops as asked for, or as the truth has. Raises ValueError if that is negative."""
+    """The number of hops to tell apart: `n_hops`, or by default all of the truth. Raises ValueError if negative."""
     if n_hops is not None and n_hops < 0:
         raise ValueError(f"n_hops must not be negative, and is {n_hops}")
     return capture.truth.n_hops if n_hops is None else n_hops
@@ -105,34 +104,40 @@ def first_edges(truth: Truth) -> Int[Tensor, "edge 4"]:
 
 
 def _distinct(rows: Int[Tensor, "row column"]) -> tuple[Int[Tensor, "distinct column"], Int[Tensor, " row"]]:
-    """Each row once, in order, and which of them each row is: `unique(dim=0)`, many times faster, of small numbers."""
+    """Each row once, in order, and the index of each row among them.
+
+    It is `unique(dim=0)` for rows of small numbers, and many times faster: each row becomes one number, as digits do.
+    """
     sizes = (rows.amax(0) + 1).tolist() if len(rows) else [1] * rows.shape[1]
     code = torch.zeros(len(rows), dtype=torch.long)
     for column, size in zip(rows.unbind(-1), sizes, strict=True):
         code = code * size + column
-    found, place = code.unique(return_inverse=True)
+    distinct, place = code.unique(return_inverse=True)
     columns = []
     for size in reversed(sizes):
-        columns.append(found % size)
-        found = found // size
+        columns.append(distinct % size)
+        distinct = distinct // size
     return torch.stack(columns[::-1], dim=-1), place
 
 
 def shares(
     matrix: Float[Tensor, "batch head query key"], edges: Int[Tensor, "edge 4"], n_hops: int
 ) -> Float[np.ndarray, "head hop batch"]:
-    """How rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without such."""
-    matrix = matrix.cpu().double()
+    """How the rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without any."""
+    matrix = matrix.cpu().double()  # sums over many keys
     batch, n_heads = matrix.shape[:2]
     example, hop, query, key = edges.unbind(-1)
+    # The mass on the gold keys of each hop; hops beyond the last one told apart share a slot.
     slot = hop.clamp(max=n_hops + 1) - 1
     by_hop = torch.zeros(batch, n_hops + 1, n_heads, dtype=torch.float64)
     by_hop.index_put_((example, slot), matrix[example, :, query, key], accumulate=True)
-    asked, place = _distinct(edges[:, [0, 2]])[0].unbind(-1)
+    # Of every query with a gold edge, the mass on itself and the mass in all.
+    example, query = _distinct(edges[:, [0, 2]])[0].unbind(-1)
     own, total = torch.zeros(2, batch, n_heads, dtype=torch.float64)
-    own.index_add_(0, asked, matrix[asked, :, place, place])
-    total.index_add_(0, asked, matrix[asked, :, place].sum(-1))
+    own.index_add_(0, example, matrix[example, :, query, query])
+    total.index_add_(0, example, matrix[example, :, query].sum(-1))
     chain = by_hop.sum(1)
     rest = torch.stack([chain, own, total - chain - own], dim=1)
-    n_queries = torch.bincount(asked, minlength=batch)
+    # Means over these queries.
+    n_queries = torch.bincount(example, minlength=batch)
     return (torch.cat([by_hop, rest], dim=1) / n_queries[:, None, None]).permute(2, 1, 0).numpy()

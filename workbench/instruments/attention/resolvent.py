@@ -1,8 +1,8 @@
-"""The resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §3, Eq. 5 and 7).
+"""Resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §3, Eq. 5 and 7).
 
 With A a pattern and A_s the same without its diagonal, Eq. 5 is the series Σ_h (1−γ) γ^(h−1) A A_s^(h−1): its h-th term
 holds the paths of h steps. γ = 0 leaves the pattern. What a layer of a model really applies is
-`attention_graph.resolvent`; this one asks what another γ, or a standard layer's pattern, would reach.
+`attention_graph.resolvent`; here is what its pattern would reach at another γ, or a standard layer's pattern at any.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: fl
 
 
 def chacal(gamma: float, form: str = "eq5") -> ChacalAttention:
-    """The variant with these settings. Raises ValueError as `resolvent` does."""
+    """A ChaCAL layer with this γ and form. Raises ValueError as `resolvent` does."""
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must be in [0, 1) for the series to converge, not {gamma}")
     lookup(FORMS, form, "form of the resolvent")

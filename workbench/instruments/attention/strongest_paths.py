@@ -1,4 +1,4 @@
-"""Strongest paths: by which ways most of what a query gets from a key comes, within one layer and across layers.
+"""Strongest paths: the paths over which most of what a query gets from a key comes, within one layer and across layers.
 
 Shows: the paths with the largest product of edge weights, exactly. Within one pattern a path takes any number of steps
 (what ChaCAL adds up); across layers one step a layer, through one head or straight up the residual stream, and the
@@ -39,7 +39,7 @@ class Path:
     heads: tuple[int | None, ...] = ()
     weight: float = 1.0
 
-    def on(self, key: int, edge: float, layer: int = 0, head: int | None = None, factor: float = 1.0) -> Path:
+    def extended(self, key: int, edge: float, layer: int = 0, head: int | None = None, factor: float = 1.0) -> Path:
         """The same path with one more edge."""
         return Path(
             (*self.positions, key),
@@ -98,22 +98,14 @@ def within_layer(
         ValueError: if the positions are not in the pattern, the key is not before the query, or a number is out of
             range.
     """
-    _check(A.shape[-1], query, key, most)
-    if query == key:
-        raise ValueError(f"a path within a layer leads to an earlier position, not from {query} to itself")
-    if longest is not None and longest < 1:
-        raise ValueError(f"longest must be at least 1, not {longest}")
-    if not 0 < gamma <= 1:
-        raise ValueError(f"gamma must be in (0, 1], not {gamma}")
+    _check_within(A, query, key, most, longest, gamma)
     edges = A.detach().cpu().double().tril(-1).numpy()
     steps = min(longest or query, query - key)
-    to_go = [np.where(np.arange(len(edges)) == key, 1.0, 0.0)]  # best product in at most 0, 1, 2, … steps
-    for _ in range(steps):
-        to_go.append(np.maximum(to_go[-1], gamma * (edges * to_go[-1]).max(-1)))
+    to_go = _best_within(edges, key, gamma, steps)
 
     def onward(path: Path) -> Iterator[Path]:
         here, factor = edges[path.positions[-1]], gamma if path.weights else 1.0
-        return (path.on(int(j), float(here[j]), factor=factor) for j in np.flatnonzero(here))
+        return (path.extended(int(j), float(here[j]), factor=factor) for j in np.flatnonzero(here))
 
     def bound(path: Path) -> float:
         return path.weight * float(to_go[steps - len(path.weights)][path.positions[-1]])
@@ -131,13 +123,12 @@ def across_layers(
 ) -> list[Path]:
     """The strongest paths from a position's output to an input, one edge a layer, through any head or the residual.
 
-    A head's edge weighs (1 − residual) / n_heads times its attention, the residual's `residual`: so the weights of all
-    paths sum to the rollout of mean heads. With one averaged pattern a layer, `[1, query, key]`, heads are not told
-    apart.
+    A head's edge weighs (1 − residual) / n_heads times its attention, the residual's edge `residual`: so the weights of
+    all paths sum to the rollout of mean heads. With one averaged pattern a layer, `[1, query, key]`, all heads are one.
 
     Args:
-        layers: what each layer applies to its values on one example, first layer first: patterns, or for ChaCAL
-            resolvents with rows that sum to 1 (`attention_graph.resolvent`).
+        layers: what each layer applies to its values on one example, first layer first, rows summing to 1: patterns, or
+            `attention_graph.resolvent`.
         query, key: the positions of output and input.
         most: how many paths at most.
         residual: share of every layer's output that comes straight from its input, in [0, 1].
@@ -145,30 +136,39 @@ def across_layers(
     Returns the paths, strongest first; fewer than `most` where there are no more of positive weight.
 
     Raises:
-        ValueError: if there is no layer, the positions are not in the patterns, the key is after the query, or a number
-            is out of range.
+        ValueError: if there is no layer, the key is after the query or outside, or a number is out of range.
     """
-    if not len(layers):
-        raise ValueError("there is no layer to find paths through")
-    _check(layers[0].shape[-1], query, key, most)
-    if not 0 <= residual <= 1:
-        raise ValueError(f"the residual's share must be in [0, 1], not {residual}")
+    _check_across(layers, query, key, most, residual)
     graphs = [(1 - residual) / len(A) * A.detach().cpu().double().numpy() for A in layers]
-    to_go = [np.where(np.arange(graphs[0].shape[-1]) == key, 1.0, 0.0)]  # best product through the first 0, 1, … layers
-    for graph in graphs:
-        to_go.append(np.maximum(residual * to_go[-1], (graph.max(0) * to_go[-1]).max(-1)))
+    to_go = _best_across(graphs, key, residual)
 
     def onward(path: Path) -> Iterator[Path]:
         layer, here = len(graphs) - 1 - len(path.weights), path.positions[-1]
         if residual:
-            yield path.on(here, residual, layer)
+            yield path.extended(here, residual, layer)
         for head, j in np.argwhere(graphs[layer][:, here]):
-            yield path.on(int(j), float(graphs[layer][head, here, j]), layer, int(head))
+            yield path.extended(int(j), float(graphs[layer][head, here, j]), layer, int(head))
 
     def bound(path: Path) -> float:
         return path.weight * float(to_go[len(graphs) - len(path.weights)][path.positions[-1]])
 
     return _best_first(Path((query,)), onward, bound, lambda path: len(path.weights) == len(graphs), most)
+
+
+def _best_within(edges: Float[np.ndarray, "query key"], key: int, gamma: float, steps: int) -> list[np.ndarray]:
+    """From each position, the best product of a path to the key in at most 0, 1, 2, … steps."""
+    to_go = [np.where(np.arange(len(edges)) == key, 1.0, 0.0)]
+    for _ in range(steps):
+        to_go.append(np.maximum(to_go[-1], gamma * (edges * to_go[-1]).max(-1)))
+    return to_go
+
+
+def _best_across(graphs: Sequence[Float[np.ndarray, "head query key"]], key: int, residual: float) -> list[np.ndarray]:
+    """From each position, the best product of a path to the key through the first 0, 1, 2, … layers."""
+    to_go = [np.where(np.arange(graphs[0].shape[-1]) == key, 1.0, 0.0)]
+    for graph in graphs:
+        to_go.append(np.maximum(residual * to_go[-1], (graph.max(0) * to_go[-1]).max(-1)))
+    return to_go
 
 
 def _best_first(
@@ -178,24 +178,44 @@ def _best_first(
     arrived: Callable[[Path], bool],
     most: int,
 ) -> list[Path]:
-    """Paths in order of their weight.
+    """Paths in the order of their weight, by best-first search.
 
-    Since `bound` is exactly the best that can become of a path, the first to arrive is the strongest, the second the
-    next, and no path is followed that is weaker than all of them.
+    Since `bound` is exactly the best weight that a path can still reach, the first path to arrive is the strongest, the
+    second the next strongest, and no path is followed that is weaker than all of them.
     """
-    order = count()  # of equals the first found
+    order = count()  # of paths with equal bounds the one seen first comes first
     waiting = [(-bound(start), next(order), start)]
-    found: list[Path] = []
-    while waiting and len(found) < most:
+    arrivals: list[Path] = []
+    while waiting and len(arrivals) < most:
+        # Take the path that can still become the strongest.
         _, _, path = heappop(waiting)
         if path.weights and arrived(path):
-            found.append(path)
+            arrivals.append(path)
             continue
+        # Extend it by every edge from which the key can be reached.
         for longer in onward(path):
             best = bound(longer)
             if best > 0:
                 heappush(waiting, (-best, next(order), longer))
-    return found
+    return arrivals
+
+
+def _check_within(A: Tensor, query: int, key: int, most: int, longest: int | None, gamma: float) -> None:
+    _check(A.shape[-1], query, key, most)
+    if query == key:
+        raise ValueError(f"a path within a layer leads to an earlier position, not from {query} to itself")
+    if longest is not None and longest < 1:
+        raise ValueError(f"longest must be at least 1, not {longest}")
+    if not 0 < gamma <= 1:
+        raise ValueError(f"gamma must be in (0, 1], not {gamma}")
+
+
+def _check_across(layers: Sequence[Tensor], query: int, key: int, most: int, residual: float) -> None:
+    if not len(layers):
+        raise ValueError("there is no layer to find paths through")
+    _check(layers[0].shape[-1], query, key, most)
+    if not 0 <= residual <= 1:
+        raise ValueError(f"the residual's share must be in [0, 1], not {residual}")
 
 
 def _check(n_pos: int, query: int, key: int, most: int) -> None:

@@ -11,7 +11,7 @@ measured on the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class TunedLens:
 
     @classmethod
     def load(cls, path: str | Path) -> TunedLens:
-        """What `save` wrote. Raises ValueError, in one line, if the file is no lens, or not as it was written."""
+        """Read a lens that `save` wrote. Raises ValueError, in one line, if the file is no lens or is damaged."""
         tensors, words = load_tensors(Path(path))
         if words.get("kind") != KIND:
             raise ValueError(f"{path} is no tuned lens")
@@ -101,23 +101,20 @@ def train_lens(
 ) -> TunedLens:
     """Train a lens, on sequences of the training side of a task's split, until its loss stands still.
 
-    Each translator begins as the identity. All are trained at once by Adam, on new sequences at every step, at their
-    scored positions; the lens is the mean of the weights over the last half of the steps, which takes the noise of
-    single steps out. After 100, 200, 400, … steps it is tried on 256 sequences apart: the loss stands still when the
-    last doubling lowered it at no point by more than the share `still` (or by 0.001 nats, which is nothing). So
-    training as long again would be worth no more than that.
+    All translators are trained at once, on new sequences at every step, at their scored positions; the lens is the mean
+    of the weights over the last half of the steps, which takes the noise of single steps out. The model is not changed,
+    and the same seed gives the same lens.
 
     Unlike Belrose et al., who train on every position with SGD: a task leaves the output at unscored positions to
     chance; and residuals are whitened first (their covariance made the identity), without which the directions of
-    little variance take thousands of steps. The model is not changed, and the same seed gives the same lens.
+    little variance take thousands of steps.
 
     Args:
         model: the decoder, not its hooked copy.
         task: what it was trained on.
         most_steps: no step after so many, still or not; the settings then say `converged: False`.
-        still: the share.
-        batch_size: sequences at each step.
-        learning_rate: of Adam, on whitened residuals.
+        still: the share by which a doubling of the steps may lower a loss that stands still.
+        batch_size, learning_rate: sequences at each step, and Adam's rate on whitened residuals.
         seed: of the sequences drawn.
         points: hook names of residuals; by default the embedding and those after each attention and MLP, but the last,
             which decodes to the output itself.
@@ -130,26 +127,51 @@ def train_lens(
     subject = Subject.of(model, task, "")
     points = tuple(from_embedding(subject)[:-1] if points is None else points)
     apart = _scored(model, task, points, TRIED, generator(seed, "tuned lens", "apart"))
-    training = _Training(subject, apart[0], learning_rate)
-    draws = generator(seed, "tuned lens")
+    training, draws = _Training(subject, apart[0], learning_rate), generator(seed, "tuned lens")
+
+    def step() -> None:
+        training.step(*_scored(model, task, points, batch_size, draws))
+
+    settings: dict[str, Any] = {
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+        "split": "train",
+    }
+    settings |= _train_until_still(training, step, apart, points, most_steps=most_steps, still=still)
+    return TunedLens(points, *training.translators(), settings)
+
+
+def _train_until_still(
+    training: _Training,
+    step: Callable[[], None],
+    apart: tuple[Tensor, Tensor],
+    points: Sequence[str],
+    *,
+    most_steps: int,
+    still: float,
+) -> dict[str, Any]:
+    """Train in rounds, each as long as all before it together, and return how it went.
+
+    After 100, 200, 400, … steps the lens is tried on the sequences `apart`. The loss stands still when the last round
+    lowered it at no point by more than the share `still` (or by 0.001 nats, which is nothing): training as long again
+    would be worth no more than that.
+    """
     before, losses, steps, converged = training.loss(*apart), [], 0, False
     while steps < most_steps and not converged:
         for _ in range(min(max(steps, FIRST), most_steps - steps)):
-            training.step(*_scored(model, task, points, batch_size, draws))
+            step()
             steps += 1
         after = training.end_of_round(*apart)
         losses.append({"step": steps, **dict(zip(points, after.tolist(), strict=True))})
         gain = before - after
         converged = steps >= 2 * FIRST and bool(((gain <= still * before) | (gain <= NOTHING)).all())
         before = after
-    weight, bias = training.translators()
-    settings = {"steps": steps, "most_steps": most_steps, "converged": converged, "still": still, "losses": losses}
-    settings |= {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed, "split": "train"}
-    return TunedLens(points, weight, bias, settings)
+    return {"steps": steps, "most_steps": most_steps, "converged": converged, "still": still, "losses": losses}
 
 
 class _Training:
-    """Translators in training, on whitened residuals z: x ↦ x + z V + c, with z = (x − mean) R."""
+    """Translators in training, on whitened residuals z: x ↦ x + z V + c, with z = (x − mean) R; first the identity."""
 
     def __init__(self, subject: Subject, x: Float[Tensor, "point n d_model"], learning_rate: float) -> None:
         self.subject = subject
@@ -182,12 +204,12 @@ class _Training:
 
     @torch.no_grad()
     def loss(self, x: Float[Tensor, "point n d_model"], final: Float[Tensor, "n token"]) -> Float[Tensor, " point"]:
-        """Of the mean weights of the last round, at each point."""
+        """The loss at each point, with the mean weights of the last round."""
         return self._losses(x, final, self.mean_V, self.mean_c)
 
     @torch.no_grad()
     def end_of_round(self, x: Tensor, final: Tensor) -> Float[Tensor, " point"]:
-        """Take the mean over this round's steps for the lens, but where the one before was better; the loss of it."""
+        """Make the mean weights of this round the lens, at each point where they are better; return the lens's loss."""
         old, kept = self.loss(x, final), (self.mean_V, self.mean_c)
         self.mean_V, self.mean_c = self.sum_V / self.n, self.sum_c / self.n
         better = (self.loss(x, final) < old)[:, None, None]
@@ -199,7 +221,7 @@ class _Training:
 
     @torch.no_grad()
     def translators(self) -> tuple[Float[Tensor, "point d_model d_model"], Float[Tensor, "point d_model"]]:
-        """Of the residual as it is: weight and bias."""
+        """Weight and bias of the translators, for residuals that are not whitened."""
         weight = self.whiten @ self.mean_V
         return weight, (self.mean_c - self.mean @ weight)[:, 0]
 
@@ -219,7 +241,7 @@ def _scored(
 
 
 def fit(model: Decoder, subject: Subject, seed: int) -> dict[str, Any]:
-    """The settings of `measure` that have to be trained for a model first: its lens."""
+    """The settings of `measure` that need training first: a lens for this model."""
     return {"lens": train_lens(model, subject.task, most_steps=MOST_STEPS, seed=seed)}
 
 

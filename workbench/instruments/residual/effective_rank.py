@@ -79,22 +79,15 @@ def measure(
         ValueError: if a setting is unknown, or a point was not captured.
     """
     points = needs(capture.subject) if points is None else list(points)
-    values = per_sequence(
-        capture, points, positions, lambda z: effective_rank(z, of=of, centre=centre, unit_rows=unit_rows)
-    )
+    rows = {"centre": centre, "unit_rows": unit_rows}
+    values = per_sequence(capture, points, positions, lambda z: effective_rank(z, of=of, **rows))
     return Measurement(
         name="Effective rank",
         values=values,
         dims=("layer", "example"),
         coords={"layer": points, "example": range(values.shape[-1])},
         units="directions",
-        settings={
-            "model": capture.subject.name,
-            "of": of,
-            "centre": centre,
-            "unit_rows": unit_rows,
-            "positions": positions,
-        },
+        settings={"model": capture.subject.name, "of": of, **rows, "positions": positions},
         caption=f"Exponential of the entropy of the {of.replace('_', ' ')} of one sequence's tokens, before the final "
         "norm. It counts directions, not what they mean; a large mean or a shorter sequence lowers it.",
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.entropy_stream import EntropyStream
-from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
 from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
 from workbench.measurement import Measurement
@@ -45,41 +45,29 @@ def measure(
 ) -> Measurement:
     """Matrix entropy of every example at every residual point, before the final norm: dims `layer`, `example`.
 
-    Over the real tokens of a sequence only; padding is left out. NaN where a sequence has no token in the range.
+    Over the real tokens of a sequence; NaN where it has none in the range.
 
     Args:
         capture: activations `[batch, pos, d]` of the points.
         alpha, centre, unit_rows, normalise, kernel, bandwidth: as for `matrix_entropy`.
-        positions: `"all"`; `"input"`, before the first scored position; `"output"`, from there on; or a slice
-            `(start, stop)` of the real tokens.
+        positions: `"all"`; `"input"`, before the first scored one; `"output"`, from there on; or a slice (start, stop).
         points: hook names, by default those of `needs`.
 
     Raises:
         ValueError: if a setting is unknown, or a point was not captured.
     """
     points = needs(capture.subject) if points is None else list(points)
-    conventions: dict[str, Any] = {
-        "alpha": alpha,
-        "centre": centre,
-        "unit_rows": unit_rows,
-        "normalise": normalise,
-        "kernel": kernel,
-        "bandwidth": bandwidth,
-    }
-    values = per_sequence(capture, points, positions, lambda z: matrix_entropy(z, **conventions))
-    matrix = "Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix"
+    rows = {"alpha": alpha, "centre": centre, "unit_rows": unit_rows, "normalise": normalise}
+    how: dict[str, Any] = {**rows, "kernel": kernel, "bandwidth": bandwidth}
+    values = per_sequence(capture, points, positions, lambda z: matrix_entropy(z, **how))
+    how["bandwidth"] = None if kernel == "linear" else bandwidth
     return Measurement(
         name="Matrix entropy",
         values=values,
         dims=("layer", "example"),
         coords={"layer": points, "example": range(values.shape[-1])},
         units="nats" if normalise is None else f"share of {normalise.replace('_', ' ')}",
-        settings={
-            "model": capture.subject.name,
-            **conventions,
-            "bandwidth": None if kernel == "linear" else bandwidth,
-            "positions": positions,
-        },
-        caption=f"Entropy of the spectrum of {matrix} over one sequence's tokens, before the final norm. It counts "
-        "directions, not what they mean; a large mean or a longer sequence moves it too.",
+        settings={"model": capture.subject.name, **how, "positions": positions},
+        caption=f"Entropy of the spectrum of {matrix_in_words(kernel)} over one sequence's tokens, before the final "
+        "norm. It counts directions, not what they mean; a large mean or a longer sequence moves it too.",
     )

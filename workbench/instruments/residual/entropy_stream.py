@@ -36,7 +36,7 @@ class EntropyStream:
 
     @torch.no_grad()
     def add(self, z: Float[Tensor, "*batch d"]) -> EntropyStream:
-        """Take in more vectors.
+        """Add vectors.
 
         Raises:
             ValueError: if they are not finite, or not as wide as those before.
@@ -58,7 +58,7 @@ class EntropyStream:
         return self
 
     def merge(self, other: EntropyStream) -> EntropyStream:
-        """Take in what another stream, of another process for example, has seen."""
+        """Add what another stream has seen, for example that of another process."""
         if other.n:
             self._merge(other.n, other.mean, other._scatter)
         return self

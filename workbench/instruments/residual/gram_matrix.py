@@ -1,4 +1,4 @@
-"""From a sequence's representations to the matrix whose spectrum is read: rows prepared, then Z Zᵀ or a kernel."""
+"""Gram matrices Z Zᵀ of a sequence's representations, and kernel matrices: the matrices whose spectrum is read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def check_kernel(kernel: str, bandwidth: float | str) -> None:
         raise ValueError(f"the bandwidth must be 'median' or a positive number, not {bandwidth!r}")
 
 
+def matrix_in_words(kernel: Kernel) -> str:
+    """The matrix whose spectrum is read, for captions."""
+    return "Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix"
+
+
 def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
-    """The same up to a factor, where squares would over- or underflow in `dtype`.
+    """The representations, scaled by a factor where their squares would over- or underflow in `dtype`.
 
     Raises:
         ValueError: if z holds NaN or infinity.
@@ -38,7 +43,7 @@ def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "
 
 
 def prepare(z: Float[Tensor, "n pos d"], centre: bool, unit_rows: bool, dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
-    """Rows centred, then scaled to length 1, as asked."""
+    """Rows centred if `centre`, then scaled to length 1 if `unit_rows`."""
     if centre:
         z = z.double()
         total = z.detach().square().sum(dim=(-2, -1), keepdim=True)
@@ -81,6 +86,10 @@ def kernel_matrix(
     `gaussian` is exp(−‖x−y‖₂² / 2σ²), `laplacian` exp(−‖x−y‖₂ / σ), which like the Gaussian does not depend on the
     residual's basis, and `laplacian_l1` exp(−‖x−y‖₁ / σ), which does. Both are called Laplacian: scikit-learn's is the
     latter with γ = 1/σ; representation-itl has them as elliptical and factorised, with √2 σ for our σ.
+
+    Unlike Z Zᵀ, it sees differences between rows alone: centring changes nothing unless unit rows follow, and with the
+    median as bandwidth the scale of the differences changes nothing either, so that tokens drawn together around a
+    common vector do not count as collapsed.
     """
     if bandwidth == "median" or unit_rows:  # else a factor would change the result
         z = in_range(z, torch.float64)

@@ -1,4 +1,4 @@
-"""A measure of one matrix, taken over every sequence of a capture: its real tokens, or a range of them."""
+"""`per_sequence`: a measure of one matrix for every sequence of a capture, over its real tokens or a range of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def residual_points(subject: Subject) -> list[str]:
 
 
 def spans(capture: Capture, positions: Positions) -> Int[Tensor, "example 2"]:
-    """Where the range starts and where it ends (left out) in each example, padding never being within.
+    """The first position of the range in each example, and the one after its last; padding is never in it.
 
     Args:
         capture: the examples.

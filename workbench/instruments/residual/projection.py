@@ -73,7 +73,7 @@ def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"
 
 
 def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
-    """The share of the largest singular value up to which another one is rounding, and its direction counts as none.
+    """The share of the largest singular value below which another one is rounding, and its direction not counted.
 
     In the weights' own precision; in single precision for half-precision weights, whose own would count most as none.
     """
@@ -85,7 +85,7 @@ def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
 def inner_products(
     subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model, as it is, on one of its bases: what edits of the residual exchange."""
+    """Inner products of a residual with one of the model's bases, before any norm: what edits of it exchange."""
     return project(residual, basis(subject, basis_name))
 
 
@@ -98,7 +98,7 @@ def components(
     how: How = "raw",
     final_norm: bool = True,
 ) -> Float[Tensor, "*batch token"]:
-    """A residual of this model on one of its bases: on the decoder basis as the model reads its last one.
+    """Components of a residual on one of the model's bases; on the decoder basis as the model reads its last residual.
 
     Args:
         subject: the model's facts.
@@ -142,9 +142,9 @@ def measure(
     values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
     for b, name in enumerate(BASES):
         for p, point in enumerate(points):
-            found = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
+            parts = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
             for w, (expected, scored) in enumerate(wanted.values()):
-                values[w, b, p] = ((hit(found, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
+                values[w, b, p] = ((hit(parts, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
     return Measurement(
         name="Top token of the residual",
         values=values,
@@ -175,6 +175,11 @@ def sequence(capture: Capture, example: int) -> list[str]:
     return task.words(tokens[example, : int(task.lengths(tokens[example : example + 1])[0])])
 
 
+def labelled(words: Sequence[str]) -> list[str]:
+    """Words of a sequence as labels of its positions: `position:word`."""
+    return [f"{i}:{word}" for i, word in enumerate(words)]
+
+
 def top_tokens(
     capture: Capture,
     *,
@@ -186,9 +191,8 @@ def top_tokens(
 ) -> Measurement:
     """One example's largest components at every point and position, on both bases, best first.
 
-    Dims `basis`, `point` (hook name), `position` (labelled `position:word`), `rank` (from 1); `labels` hold the words
-    of the tokens. Covers the example's real tokens; points are hook names, by default those of `needs`; `how` and
-    `final_norm` are those of `components`.
+    Dims `basis`, `point` (hook name), `position` (`position:word`), `rank` (from 1); `labels` are the tokens'
+    words. Points are hook names, by default those of `needs`; `how` and `final_norm` are those of `components`.
 
     Raises:
         ValueError: if there is no such example, or `top` is not within the vocabulary.
@@ -197,26 +201,19 @@ def top_tokens(
     if not 1 <= top <= len(subject.encoder):
         raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
     points = needs(subject) if points is None else list(points)
-
-    def best(name: str, point: str) -> tuple[Tensor, Tensor]:
-        residual = capture[point][example, : len(words)]
-        found = components(subject, residual, name, how=how, final_norm=final_norm).topk(top)
-        return found.values, found.indices
-
-    cells = [best(name, point) for name in BASES for point in points]
+    cells = [
+        components(subject, capture[point][example, : len(words)], name, how=how, final_norm=final_norm).topk(top)
+        for name in BASES
+        for point in points
+    ]
     shape = (len(BASES), len(points), len(words), top)
-    ids = torch.stack([indices for _, indices in cells]).view(shape).cpu()
-    values = torch.stack([value for value, _ in cells]).view(shape)
+    ids = torch.stack([cell.indices for cell in cells]).view(shape).cpu()
+    values = torch.stack([cell.values for cell in cells]).view(shape).cpu()
     return Measurement(
         name="Residual on both bases",
-        values=values.cpu().double().numpy(),
+        values=values.double().numpy(),
         dims=("basis", "point", "position", "rank"),
-        coords={
-            "basis": BASES,
-            "point": points,
-            "position": [f"{i}:{word}" for i, word in enumerate(words)],
-            "rank": range(1, top + 1),
-        },
+        coords={"basis": BASES, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
         labels=np.array(subject.task.words(ids.flatten())).reshape(shape),

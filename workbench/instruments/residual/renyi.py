@@ -1,4 +1,4 @@
-"""Rényi entropies of a matrix's spectrum, by products where these suffice and by eigenvalues where not."""
+"""Rényi entropy of a matrix's spectrum: the formula, by matrix products where these suffice, else by eigenvalues."""
 
 from __future__ import annotations
 
@@ -36,24 +36,34 @@ def matrix_entropy(
     from 2 to 8: those need no spectrum, and K keeps the input's precision (at least float32). Returned in the input's
     precision (at least float32); differentiable. A zero matrix, or what centring leaves of equal rows, has entropy 0.
 
-    With the linear kernel the scale of z changes nothing. The others see differences between rows alone: centring
-    changes nothing unless unit rows follow, and with the median as bandwidth the scale of the differences changes
-    nothing either, so that tokens drawn together around a common vector do not count as collapsed.
-
     Args:
         z: representations, `[..., pos, d]`, one row per token.
         alpha: order α > 0; 1 is the von Neumann entropy −Σ p log p, `math.inf` is −log max p.
-        centre: subtract the mean row first.
-        unit_rows: then scale each row to length 1 (a zero row stays zero).
+        centre, unit_rows: subtract the mean row first; then scale each row to length 1 (a zero row stays zero).
         normalise: divide by the logarithm of pos (`"log_t"`), of d (`"log_d"`) or of the smaller (`"log_min"`, whose
             result lies in [0, 1]). None leaves nats. Only `"log_t"` goes with a kernel that is not linear.
         kernel: `"linear"`, K = Z Zᵀ; or `"gaussian"`, `"laplacian"`, `"laplacian_l1"`; see `kernel_matrix`.
         bandwidth: σ of a kernel that is not linear, in units of z; or the median distance between the sequence's rows.
 
     Raises:
-        ValueError: if α ≤ 0, z has fewer than two axes or values that are not finite, or another setting is unknown
-            or does not go with the kernel.
+        ValueError: if z or α is out of range, or a setting is unknown or does not go with the kernel.
     """
+    _check(z, alpha, normalise, kernel, bandwidth)
+    single, by_products = torch.promote_types(z.dtype, torch.float32), alpha in range(2, LARGEST_POWER + 1)
+
+    def of_part(part: Tensor) -> Tensor:
+        if kernel == "linear":
+            lower = gram(part, centre, unit_rows, single if by_products else torch.float64)
+        else:
+            lower = kernel_matrix(part, centre, unit_rows, kernel, bandwidth)
+        return power_entropy(lower, int(alpha)) if by_products else gram_entropy(lower, alpha)
+
+    entropy = torch.cat([of_part(part) for part in parts(z.reshape(-1, *z.shape[-2:]))])
+    return (entropy / log_size(normalise, *z.shape[-2:])).view(z.shape[:-2]).to(single)
+
+
+def _check(z: Tensor, alpha: float, normalise: str | None, kernel: str, bandwidth: float | str) -> None:
+    """Raise ValueError unless these go together, as `matrix_entropy` says."""
     check_order(alpha, normalise)
     check_kernel(kernel, bandwidth)
     if kernel != "linear" and normalise in ("log_d", "log_min"):
@@ -62,21 +72,10 @@ def matrix_entropy(
         raise ValueError(f"matrix entropy needs [..., pos, d], not the shape {list(z.shape)}")
     if not z.is_floating_point() or 0 in z.shape[-2:]:
         raise ValueError(f"matrix entropy needs real numbers and at least one row, not {z.dtype} {list(z.shape)}")
-    single = torch.promote_types(z.dtype, torch.float32)
-    by_products = alpha in range(2, LARGEST_POWER + 1)
-    found = []
-    for part in parts(z.reshape(-1, *z.shape[-2:])):
-        if kernel == "linear":
-            lower = gram(part, centre, unit_rows, single if by_products else torch.float64)
-        else:
-            lower = kernel_matrix(part, centre, unit_rows, kernel, bandwidth)
-        found.append(power_entropy(lower, int(alpha)) if by_products else gram_entropy(lower, alpha))
-    entropy = torch.cat(found) / log_size(normalise, *z.shape[-2:])
-    return entropy.view(z.shape[:-2]).to(single)
 
 
 def parts(z: Float[Tensor, "n pos d"]) -> tuple[Tensor, ...]:
-    """On a CPU, as many sequences at a time as its cache holds; each operation then finds its input there."""
+    """The sequences in parts that fit a CPU's cache, where each operation then finds its input; else all at once."""
     return z.split(max(1, CACHED // z[0].numel())) if z.device.type == "cpu" and len(z) else (z,)
 
 
@@ -89,24 +88,30 @@ def check_order(alpha: float, normalise: str | None) -> None:
 
 
 def log_size(normalise: str | None, n_pos: int, d: int) -> float:
-    """What the entropy is divided by; of one direction, whose entropy is 0, by 1."""
+    """The number that the entropy is divided by; 1 where there is one direction only, whose entropy is 0."""
     size = {None: math.e, "log_t": n_pos, "log_d": d, "log_min": min(n_pos, d)}[normalise]
     return math.log(size) if size > 1 else 1.0
 
 
 def power_entropy(lower: Float[Tensor, "*batch n n"], order: int) -> Float[Tensor, "*batch"]:
-    """Rényi entropy of integer order α ≥ 2 of a Gram matrix, given its lower half: from tr K^α, without a spectrum."""
+    """Rényi entropy of integer order α ≥ 2 of a Gram matrix, given its lower half: from tr K^α, without a spectrum.
+
+    S_α = log(tr K^α / (tr K)^α) / (1 − α). For a symmetric F, tr F² is the sum of the squares of F's entries; so
+    K^(α/2) suffices for an even α, and for an odd one K^((α−1)/2) and one more product.
+    """
     trace = lower.diagonal(dim1=-2, dim2=-1).sum(-1, dtype=torch.float64)
     empty = trace == 0
     scale = torch.where(empty, 1.0, trace)
     factor = lower
     if order > 2:
+        # The power of K / tr K, both halves filled in: the trace is then scaled out already.
         scaled = lower.tril() / scale[..., None, None].to(lower.dtype)
         scaled = scaled + scaled.tril(-1).mT
         factor, scale = torch.linalg.matrix_power(scaled, order // 2), torch.ones_like(scale)
         if order % 2:  # tr K^α = Σ of the products of two symmetric factors
             power_sum = (factor * (factor @ scaled)).sum(dim=(-2, -1), dtype=torch.float64)
             return torch.where(empty, 1.0, power_sum).log() / (1 - order)
+    # tr F² from the lower half alone: every entry twice, but the diagonal once.
     diagonal = _squares(factor.diagonal(dim1=-2, dim2=-1), dim=-1)
     power_sum = (2 * _squares(factor.tril(), dim=(-2, -1)) - diagonal) / scale**2
     return torch.where(empty, 1.0, power_sum).log() / (1 - order)
@@ -127,7 +132,7 @@ def spectrum_shares(lower: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch
     trace = lower.diagonal(dim1=-2, dim2=-1).sum(-1)
     empty = trace == 0
     p = eigenvalues(lower) / torch.where(empty, 1.0, trace)[..., None]
-    p = torch.where(p > ZERO, p, 0.0)
+    p = torch.where(p > ZERO, p, 0.0)  # rounding, which may be negative
     point = torch.zeros_like(p)
     point[..., -1] = 1.0
     return torch.where(empty[..., None], point, p)
@@ -141,13 +146,13 @@ def eigenvalues(lower: Float[Tensor, "n size size"]) -> Float[Tensor, "n size"]:
     """
     if lower.requires_grad or lower.device.type != "cpu" or lower.shape[-1] < 96:
         return torch.linalg.eigvalsh(lower, UPLO="L")
-    found = lower.new_empty(lower.shape[:-1])
-    for matrix, into in zip(lower.numpy(), found, strict=True):  # LAPACK sees rows as columns, so the upper half
+    every = lower.new_empty(lower.shape[:-1])
+    for matrix, into in zip(lower.numpy(), every, strict=True):  # LAPACK sees rows as columns, so the upper half
         _, diagonal, beside, _, failed = lapack.dsytrd(matrix.T, lower=0, overwrite_a=True)
         values, failed_too = lapack.dsterf(diagonal, beside, overwrite_d=True, overwrite_e=True)
         assert not failed and not failed_too, "the tridiagonal QR did not converge"
         into.copy_(torch.from_numpy(values))
-    return found
+    return every
 
 
 def spectrum_entropy(p: Float[Tensor, "*batch n"], alpha: float) -> Float[Tensor, "*batch"]:

@@ -9,6 +9,7 @@ Control: an untrained model of the same shape on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -52,10 +53,10 @@ def spectrum(
     else:
         lower = kernel_matrix(z, centre, unit_rows, kernel, bandwidth)
     shares = spectrum_shares(lower).sort(-1, descending=True).values[:, :top]
-    found = shares.new_full((len(z), top), torch.nan)
-    found[:, : z.shape[-2]] = 0.0  # those of K = Z Zᵀ that the smaller ZᵀZ has not
-    found[:, : shares.shape[-1]] = shares
-    return found
+    padded = shares.new_full((len(z), top), torch.nan)
+    padded[:, : z.shape[-2]] = 0.0  # eigenvalues of K = Z Zᵀ that the smaller ZᵀZ does not have
+    padded[:, : shares.shape[-1]] = shares
+    return padded
 
 
 def measure(
@@ -74,7 +75,6 @@ def measure(
     Over the real tokens of a sequence, before the final norm; NaN beyond their number.
 
     Args:
-        capture: activations `[batch, pos, d]` of the points.
         top: how many eigenvalues.
         centre, unit_rows, kernel, bandwidth: as for `matrix_entropy`.
         positions: `"all"`, `"input"`, `"output"` or a slice `(start, stop)`, as for `entropy.measure`.
@@ -86,25 +86,16 @@ def measure(
     if top < 1:
         raise ValueError(f"the spectrum needs top of at least 1, not {top}")
     points = needs(capture.subject) if points is None else list(points)
-
-    def largest(z: Tensor) -> Tensor:
-        return spectrum(z, top, centre=centre, unit_rows=unit_rows, kernel=kernel, bandwidth=bandwidth)
-
-    values = per_sequence(capture, points, positions, largest, each=(top,))
+    how: dict[str, Any] = {"centre": centre, "unit_rows": unit_rows, "kernel": kernel, "bandwidth": bandwidth}
+    values = per_sequence(capture, points, positions, lambda z: spectrum(z, top, **how), each=(top,))
+    how["bandwidth"] = None if kernel == "linear" else bandwidth
     return Measurement(
         name="Spectrum",
         values=values,
         dims=("layer", "rank", "example"),
         coords={"layer": points, "rank": range(1, top + 1), "example": range(values.shape[-1])},
         units="share of the trace",
-        settings={
-            "model": capture.subject.name,
-            "centre": centre,
-            "unit_rows": unit_rows,
-            "kernel": kernel,
-            "bandwidth": None if kernel == "linear" else bandwidth,
-            "positions": positions,
-        },
+        settings={"model": capture.subject.name, **how, "positions": positions},
         caption="Eigenvalues over their sum, largest first, of one sequence's tokens, before the final norm. They say "
         "how the tokens spread, not along which directions; uncentred, the first is mostly the mean.",
     )

@@ -1,4 +1,4 @@
-"""Trajectories: how strongly one position's residual points at chosen tokens, from the embedding to the last layer.
+"""Trajectory: how strongly one position's residual points at chosen tokens, from the embedding to the last layer.
 
 Shows: at which layer a token's direction arrives, grows or is taken away, on both bases, by value or by rank among the
 whole vocabulary. Does not show: what wrote it (attention and MLP are told apart by the points only), or that the
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture
@@ -50,43 +51,50 @@ def trajectory(
     Raises:
         ValueError: if there is no such example, position, token or point.
     """
-    words = sequence(capture, example)
+    subject, words = capture.subject, sequence(capture, example)
     if not 0 <= position < len(words):
         raise ValueError(f"there is no position {position}; example {example} has {len(words)} tokens")
-    subject = capture.subject
     points = from_embedding(subject) if points is None else list(points)
-
-    def at(point: str, name: str) -> Tensor:
-        normed = final_norm and not point.endswith(WRITES)
-        return components(subject, capture[point][example, position], name, how=how, final_norm=normed)
-
-    every = torch.stack([torch.stack([at(point, name) for point in points]) for name in BASES])
+    every = _every_token(capture, example, position, points, how, final_norm)
     roles = _roles(capture, example, position)
-    first, second = every.topk(min(2, every.shape[-1])).values[..., [0, -1]].unbind(-1)
-    top = every.argmax(-1)[first > second].tolist()  # none is on top of a zero vector
-    ids = list(dict.fromkeys([*roles.values(), *top] if tokens is None else map(int, tokens)))
-    unknown = [token for token in ids if not 0 <= token < len(subject.encoder)]
-    if unknown:
-        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{len(subject.encoder) - 1}")
-    settings: dict[str, Any] = {
-        "model": subject.name,
-        "example": example,
-        "position": position,
-        "input": words,
-        "roles": dict(zip(roles, subject.task.words(torch.tensor(list(roles.values()))), strict=True)),
-        "how": how,
-        "final_norm": final_norm,
-    }
+    ids = list(dict.fromkeys([*roles.values(), *_on_top(every)] if tokens is None else map(int, tokens)))
+    _check_tokens(ids, len(subject.encoder))
+    role_words = dict(zip(roles, subject.task.words(torch.tensor(list(roles.values()))), strict=True))
+    place: dict[str, Any] = {"example": example, "position": position, "input": words, "roles": role_words}
     return Measurement(
         name="Residual on chosen tokens",
         values=every[:, :, ids].cpu().double().numpy(),
         dims=("basis", "point", "token"),
         coords={"basis": BASES, "point": points, "token": subject.task.words(torch.tensor(ids))},
         units=UNITS[how],
-        settings=settings,
+        settings={"model": subject.name, **place, "how": how, "final_norm": final_norm},
         caption=f"The residual's {UNITS[how]} with the vectors of these tokens, read as input (encoder) and as output "
         f"(decoder){AS_READ if final_norm else ''}. Large does not mean used.",
     )
+
+
+def _every_token(
+    capture: Capture, example: int, position: int, points: Sequence[str], how: How, final_norm: bool
+) -> Float[Tensor, "basis point token"]:
+    """The components of one position's residual, or of what is written to it, on every token."""
+
+    def at(point: str, basis: str) -> Tensor:
+        normed = final_norm and not point.endswith(WRITES)
+        return components(capture.subject, capture[point][example, position], basis, how=how, final_norm=normed)
+
+    return torch.stack([torch.stack([at(point, basis) for point in points]) for basis in BASES])
+
+
+def _on_top(every: Float[Tensor, "basis point token"]) -> list[int]:
+    """The token with the largest component at each point, on each basis; none where several have it (a zero vector)."""
+    first, second = every.topk(min(2, every.shape[-1])).values[..., [0, -1]].unbind(-1)
+    return every.argmax(-1)[first > second].tolist()
+
+
+def _check_tokens(ids: Sequence[int], d_vocab: int) -> None:
+    unknown = [token for token in ids if not 0 <= token < d_vocab]
+    if unknown:
+        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{d_vocab - 1}")
 
 
 def ranks(
@@ -99,11 +107,11 @@ def ranks(
     chosen = trajectory(capture, example, position, tokens=tokens, **settings)
     every = trajectory(capture, example, position, tokens=range(len(capture.subject.encoder)), **settings)
     own = chosen.values[:, :, :, None]
-    larger, level = (sign(every.values[:, :, None, :], own).sum(-1) for sign in (np.greater, np.equal))
+    larger, equal = (compare(every.values[:, :, None, :], own).sum(-1) for compare in (np.greater, np.equal))
     return replace(
         chosen,
         name="Rank of chosen tokens",
-        values=1.0 + larger + (level - 1) / 2,
+        values=1.0 + larger + (equal - 1) / 2,
         units="rank",
         caption=f"Rank of these tokens' {chosen.units} with the residual among the whole vocabulary, 1 for the "
         "largest; equal ones share the mean of their ranks. A high rank does not mean used.",
@@ -111,7 +119,7 @@ def ranks(
 
 
 def _roles(capture: Capture, example: int, position: int) -> dict[str, int]:
-    """Role -> token id, of the tokens that mean something at this position."""
+    """Role -> token id: the position's own token, its target, and those that the truth's labels name there."""
     batch, truth = capture.batch, capture.truth
     roles = {"own": int(batch.tokens[example, position])}
     if batch.targets.ndim == 2 and batch.loss_mask[example, position]:

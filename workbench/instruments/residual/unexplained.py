@@ -83,7 +83,7 @@ def measure(capture: Capture, *, final_norm: bool = False, points: Sequence[str]
         settings={
             "model": subject.name,
             "final_norm": final_norm,
-            "rank": {name: found.shape[1] for name, found in columns.items()},
+            "rank": {name: own.shape[1] for name, own in columns.items()},
             "d_model": subject.encoder.shape[1],
         },
         caption="Share of the residual's squared norm outside the span of the basis, averaged over positions. A basis "

@@ -46,7 +46,7 @@ def basis_overlap(subject: Subject) -> Measurement:
     """
     encoder, decoder = directions(subject.encoder), directions(subject.decoder)
     same = (encoder * decoder).sum(-1).abs()
-    found = [
+    overlaps = [
         _mean_of_others(encoder, encoder),
         _mean_of_others(decoder, decoder),
         (float(same.nanmean()), int((~same.isnan()).sum())),
@@ -55,12 +55,12 @@ def basis_overlap(subject: Subject) -> Measurement:
     ]
     return Measurement(
         name="Overlap of the bases",
-        values=np.array([mean for mean, _ in found]),
+        values=np.array([mean for mean, _ in overlaps]),
         dims=("pair",),
         coords={"pair": PAIRS},
         units="mean |cosine|",
         settings={"model": subject.name, "d_vocab": len(encoder), "d_model": encoder.shape[1]},
-        n=np.array([n for _, n in found]),
+        n=np.array([n for _, n in overlaps]),
         caption="Mean |cosine| between the vectors of two tokens, within a basis and across the two, beside that of "
         "random directions. It says nothing of what the residual holds.",
     )

@@ -1,4 +1,4 @@
-"""Controls: what a number is held against. A new control is one file and one entry in `CONTROLS`."""
+"""Controls: what a measured number is compared with. A new control is one file and one entry in `CONTROLS`."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from workbench.capture import Capture
 
 @dataclass(frozen=True)
 class Control:
-    """Something that is measured in the same way, and in which what is claimed is not there.
+    """A control: what an instrument measures where the thing that it looks for is absent.
 
     Attributes:
-        words: what legends and captions call it.
-        short: the same for narrow columns.
-        of_capture: changes a capture in the one thing that is claimed of it, and leaves the rest; None where the
-            measure is taken on other models in place of the run's own.
+        words: its name in legends and captions.
+        short: its name in narrow columns.
+        of_capture: takes a capture and returns it with that one thing replaced at random, and the rest as it was; None
+            for a control that is measured on other models (`untrained`).
     """
 
     words: str

@@ -16,9 +16,9 @@ from workbench.tasks import Batch, Truth
 def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
     """The same activations and logits, each beside the tokens and truth of another example of equal length.
 
-    What an instrument or mechanism scores on this it owes to the positions and the task, not to having worked out the
-    example at hand. Examples are paired in a random cycle within each length, so none keeps its own truth; an example
-    alone in its length is left out.
+    A score on this comes from the positions and the task, not from what the model worked out about the example at
+    hand. Examples are paired in a random cycle within each length, so none keeps its own truth; an example that has no
+    other of its length is left out.
     """
     lengths = capture.subject.task.lengths(capture.batch.tokens)
     order = torch.randperm(len(lengths), generator=generator)

@@ -18,8 +18,8 @@ Rows = Literal["drawn", "permuted"]
 def random_graph(capture: Capture, generator: torch.Generator, rows: Rows = "drawn") -> Capture:
     """The same capture with each attention pattern replaced by a random causal graph.
 
-    What an instrument scores on this is worth nothing: it comes from the shape of causal attention alone, and for a
-    variant that adds up paths from adding them up.
+    A score on this comes from the shape of causal attention alone, and for a variant that adds up paths from adding
+    them up: it is the chance level.
 
     Args:
         capture: with the attention patterns to replace.
@@ -42,7 +42,7 @@ def random_graph(capture: Capture, generator: torch.Generator, rows: Rows = "dra
 def _drawn(
     A: Float[Tensor, "batch head query key"], generator: torch.Generator
 ) -> Float[Tensor, "batch head query key"]:
-    """Exponential draws over their sum are a flat Dirichlet."""
+    """Random rows: exponential draws over their sum, which are a flat Dirichlet."""
     draws = torch.empty(A.shape, dtype=torch.float64).exponential_(generator=generator).tril()
     return (draws / draws.sum(-1, keepdim=True)).to(A)
 

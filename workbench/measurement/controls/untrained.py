@@ -1,4 +1,4 @@
-"""Models that know nothing: what an instrument or mechanism finds in one of these, it does not owe to training."""
+"""The control `untrained`: models with fresh or shuffled weights. What is found in these is not owed to training."""
 
 from __future__ import annotations
 

@@ -42,6 +42,6 @@ def spread_of(values: np.ndarray) -> np.ndarray:
 
 
 def parts(n: int, each: int) -> list[slice]:
-    """Slices of n rows, of each of which so many numbers are held at once."""
+    """Slices of n rows so that at most `AT_ONCE` numbers are in memory, each row needing `each` of them."""
     step = max(1, AT_ONCE // each)
     return [slice(start, start + step) for start in range(0, n, step)]

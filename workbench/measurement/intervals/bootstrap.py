@@ -34,7 +34,7 @@ def bootstrap(values: np.ndarray) -> Interval:
 
 
 def _studentised(rows: np.ndarray) -> Interval:
-    """Of rows without gaps."""
+    """The studentised bootstrap of rows without NaN, `[row, value]`."""
     n = rows.shape[-1]
     counts = _resamples(n)
     centre = rows.mean(-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The one slot in which models differ: how queries and keys become a pattern, and how a pattern reads values."""
+"""The base class of attention variants: how queries and keys become a pattern, and how a pattern reads values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def query_positions(q: Tensor, k: Tensor, at: Int[Tensor, " batch"] | None = Non
 
 
 def remember(memory: Float[Tensor, "batch head pos d"], new: Tensor, at: Int[Tensor, " batch"] | None) -> None:
-    """Write the new positions' rows, the last ones or one of each sequence."""
+    """Write the new positions' rows into memory: the last rows, or at `at` one row of each sequence."""
     if at is None:
         memory[..., memory.shape[-2] - new.shape[-2] :, :] = new
     else:
@@ -76,7 +76,7 @@ class Attention(nn.Module):
         k: Float[Tensor, "batch head key d_head"],
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query d_head"]:
-        """Queries as the scores take them, which may depend on their positions: here as they are."""
+        """Queries scaled for the scores, which may depend on their positions; by default unchanged."""
         return q
 
     def scores(
@@ -96,7 +96,7 @@ class Attention(nn.Module):
         k: Float[Tensor, "batch head key d_head"],
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
-        """The attention pattern: here softmax of the scores, each row a distribution over the keys up to its query.
+        """The attention pattern: by default softmax of the scores, each row a distribution over keys up to its query.
 
         A variant may have another, whose rows need not sum to 1. Inspection takes its pattern from here; scores that
         come from `self.scores` can be edited there, others cannot.
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         return self.read(self.pattern(q, k), v)
 
     def memory_width(self, d_head: int) -> int:
-        """Numbers that decoding keeps of a position and head, beside its key: here those of the value.
+        """How many numbers decoding keeps for each position and head beside the key: by default those of the value.
 
         A variant with a `read` of its own, and no `extend`, keeps the query too.
         """
@@ -176,12 +176,12 @@ class Attention(nn.Module):
 
     @property
     def takes_one_step(self) -> bool:
-        """Whether what is read is the pattern times the values: whether `read` is the one above."""
+        """Whether the layer reads the pattern times the values: whether the variant leaves `read` as it is here."""
         return type(self).read is Attention.read
 
     @property
     def why_no_steps(self) -> str | None:
-        """None, or why it is not known what this variant reads by how many steps of its pattern.
+        """Why the steps of this variant are not known, in one line; None if they are.
 
         It cannot be found out from outside: a `read` that squares each entry of the pattern takes one step, and one
         that multiplies the pattern with itself takes two.
@@ -199,7 +199,7 @@ class Attention(nn.Module):
         return None
 
     def _overridden_at(self, method: str) -> int:
-        """How many classes up a method is written: 0 for the variant's own."""
+        """How many classes above the variant's own a method is defined: 0 for the variant's own class."""
         return next(up for up, kind in enumerate(type(self).__mro__) if method in vars(kind))
 
     def step_terms(self, pattern: Float[Tensor, "*batch query key"]) -> Iterator[Float[Tensor, "*batch query key"]]:

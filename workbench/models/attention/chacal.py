@@ -63,13 +63,15 @@ class ChacalAttention(base.Attention):
     def _solve(self, A: Tensor, rhs: Tensor) -> Tensor:
         """X with (I − γ A_s) X = rhs."""
         s, looks_ahead = self.settings, bool(A.triu(1).any())
+        # Causal and without its diagonal, −γ A_s is below the diagonal: the unit diagonal need not be written out.
         if not s.diagonal and not looks_ahead:
             return torch.linalg.solve_triangular(-s.gamma * A, rhs, upper=False, unitriangular=True)
+        # Otherwise the system is written out: triangular with a diagonal of its own, or, if edited to look ahead, full.
         solve = torch.linalg.solve if looks_ahead else partial(torch.linalg.solve_triangular, upper=False)
         return solve(self._system(A), rhs)
 
     def _inner(self, A: Tensor) -> Tensor:
-        """A_s: what is inside the inverse."""
+        """A_s, the pattern inside the inverse: without its diagonal, unless the settings keep it."""
         return A if self.settings.diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
 
     def _system(self, A: Tensor) -> Tensor:
@@ -92,7 +94,7 @@ class ChacalAttention(base.Attention):
         return torch.linalg.solve(self._system(A), self.mixing_matrix(A), left=self.settings.form == "eq7")
 
     def path_length(self, pattern: Tensor) -> Tensor:
-        """As above, of row sums alone: solves for one vector."""
+        """The mean number of steps behind each query, from row sums alone: each solve is for one vector."""
         A = _single(pattern)
         ones, system = torch.ones_like(A[..., :1]), self._system(A)
         if self.settings.form == "eq5":
@@ -138,7 +140,7 @@ class ChacalAttention(base.Attention):
 
 
 def _single(pattern: Tensor) -> Tensor:
-    """In float32 or better: there is no half-precision solve."""
+    """The pattern in float32 or better: there is no half-precision solve."""
     return pattern.to(torch.promote_types(pattern.dtype, torch.float32))
 
 

@@ -14,7 +14,7 @@ Form = Literal["eq5", "eq7"]
 
 
 class Shape(NamedTuple):
-    """What decides the layer beside its tensors."""
+    """The settings of a layer, and how many rows a block has."""
 
     gamma: float
     form: Form
@@ -94,7 +94,7 @@ def _spans(first: int, n_pos: int, block: int) -> list[tuple[int, int]]:
 
 
 class _Room:
-    """One buffer for every block's rows over the keys: memory asked for afresh costs more than what is done in it."""
+    """One buffer for every block's rows over the keys: allocating it anew costs more than the work done in it."""
 
     def __init__(self, q: Tensor, k: Tensor, block: int) -> None:
         self.n, n_rows = len(q), min(block, q.shape[1])
@@ -139,16 +139,20 @@ def _solve_rows(
     y = v.new_empty(*q.shape[:2], v.shape[-1])
     for start, end in _spans(first, n_pos, shape.block):
         rows = slice(start - first, end - first)
+        # The block's rows of the pattern, over all keys up to its last row.
         A = _pattern(q[:, rows], k[:, :end], room)
+        # What earlier blocks give, read as standard attention reads values; then the block's own triangular system.
         inner, carried = A[:, :, start:], A[:, :, :start] @ solved[:, :start]
         inverse = _inverse(inner, shape)
         if inverses is not None:
             inverses[:, start:end, : end - start] = inverse
         if shape.form == "eq5":
+            # W = (I − γ A_s)⁻¹ (V + γ carried), Y = (1 − γ) (carried + A W)
             rhs = torch.add(v[:, start - first_v : end - first_v], carried, alpha=gamma)
             solved[:, start:end] = w = inverse @ rhs
             y[:, rows] = torch.baddbmm(carried, inner, w, beta=1 - gamma, alpha=1 - gamma)
         else:
+            # Y = (I − γ A_s)⁻¹ ((1 − γ) A V + γ carried)
             rhs = torch.baddbmm(carried, A, v[:, :end], beta=gamma, alpha=1 - gamma)
             solved[:, start:end] = y[:, rows] = inverse @ rhs
     return y
@@ -176,11 +180,13 @@ def _backward(
     pending = dv if eq5 else torch.zeros_like(v)  # what later rows have passed down to each position
     read = solved if eq5 else torch.lerp(v, y, gamma)
     scale = q.shape[-1] ** -0.5
-    room, other_room = _Room(q, k, shape.block), _Room(q, k, shape.block)
+    room, room_for_gradient = _Room(q, k, shape.block), _Room(q, k, shape.block)
     for start, end in reversed(_spans(0, n_pos, shape.block)):
+        # The block's rows of the pattern once more: they were not kept.
         A = _pattern(q[:, start:end], k[:, :end], room)
         inner, grad = A[:, :, start:], dy[:, start:end]
         transposed = inverses[:, start:end, : end - start].transpose(1, 2)
+        # Solve for the block's G (Eq. 5) or U (Eq. 7), and pass on what it gives to earlier positions.
         if eq5:
             rhs = torch.baddbmm(pending[:, start:end], inner.transpose(1, 2), grad, alpha=1 - gamma)
             dv[:, start:end] = g = transposed @ rhs
@@ -194,7 +200,8 @@ def _backward(
             dv[:, :end].add_(down, alpha=1 - gamma)
             pending[:, :start].add_(down[:, :start], alpha=gamma)
             on_diagonal = left * v[:, start:end]
-        dA = torch.bmm(left, read[:, :end].transpose(1, 2), out=other_room(end - start, end))
+        # From the gradient of the pattern to that of the scores, and of queries and keys.
+        dA = torch.bmm(left, read[:, :end].transpose(1, 2), out=room_for_gradient(end - start, end))
         if not shape.diagonal:
             dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal.sum(-1)).mul_(1 - gamma)
         dS = torch.ops.aten._softmax_backward_data.out(dA, A, -1, A.dtype, grad_input=dA)

@@ -1,0 +1,40 @@
+"""The cache of a decoder that generates: what it keeps of the tokens it has read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens read so far, so that each further token costs one row of attention.
+
+    Position i of a sequence is always in slot i, so the causal mask alone hides what other sequences have in their
+    slots when prompts differ in length.
+
+    Attributes:
+        keys: each layer's keys, `[batch, head, slot, d_head]`.
+        memory: what each layer's variant reads instead of values, `[batch, head, slot, d_memory]`.
+        length: tokens read; a tensor `[batch]` where that differs between sequences.
+        longest: the largest of them.
+    """
+
+    keys: list[Float[Tensor, "batch head slot d_head"]]
+    memory: list[Float[Tensor, "batch head slot d_memory"]]
+    length: int | Int[Tensor, " batch"] = 0
+    longest: int = 0
+
+    @property
+    def at(self) -> Int[Tensor, " batch"] | None:
+        """The slot of each sequence's next token; None where it is the same for all."""
+        return None if isinstance(self.length, int) else self.length
+
+    def positions(self, n_new: int) -> Int[Tensor, "*batch new"]:
+        """The next tokens' positions."""
+        if isinstance(self.length, int):
+            return torch.arange(self.length, self.length + n_new, device=self.keys[0].device)
+        return self.length.unsqueeze(-1)
