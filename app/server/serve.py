@@ -30,6 +30,15 @@ SETTINGS = {
     "theme.dark.primaryColor": DARK,
 }
 
+UVICORN: dict[str, Any] = {
+    "access_log": False,
+    "log_level": "warning",
+    "ws_ping_interval": 30,  # a page that waits for a long measurement is not gone
+    "ws_ping_timeout": 30,
+    "ws_per_message_deflate": False,
+    "timeout_graceful_shutdown": SECONDS_TO_END,
+}
+
 
 def listen(port: int) -> list[socket.socket]:
     """Take a port of this machine, for IPv4 and, where there is any, for IPv6.
@@ -92,12 +101,7 @@ def serve(
     stand_at(door)
     config = uvicorn.Config(
         _application(script, door, lambda: opened(f"http://localhost:{port}/?{TOKEN}={door.token}")),
-        access_log=False,
-        log_level="warning",
-        ws_ping_interval=30,  # a page that waits for a long measurement is not gone
-        ws_ping_timeout=30,
-        ws_per_message_deflate=False,
-        timeout_graceful_shutdown=SECONDS_TO_END,
+        **UVICORN,
     )
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=list(sockets))

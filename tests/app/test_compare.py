@@ -15,9 +15,9 @@ from workbench.inspection.two_runs import lens_differences
 from workbench.measurement.comparison import difference
 
 PANELS = [
-    "Right answers over all",
+    "Right answers overall",
     "Canvas",
-    "What each layer says already",
+    "What each layer already predicts",
     "Entropy by layer",
     "How often each mechanism's claim holds",
     "Right answers by condition",
@@ -104,7 +104,7 @@ def test_other_sequences_are_not_paired_and_nothing_is_tested(explorer: AppTest)
     assert "not paired" in chart["layout"]["title"]["subtitle"]["text"]
     said = [one.value for one in explorer.info]
     assert any("cannot read A's input" in one for one in said) and any("different tokens" in one for one in said)
-    assert any("told apart by length, B's by digit" in one for one in said)
+    assert any("grouped by length, B's by digit" in one for one in said)
 
 
 def test_by_default_it_is_another_run_of_the_same_task_or_the_same_run(explorer: AppTest) -> None:
@@ -132,7 +132,7 @@ def test_two_checkpoints_are_compared_over_held_out_sequences(explorer: AppTest)
 def test_two_inputs_of_one_model_are_compared_by_themselves(explorer: AppTest) -> None:
     compare(explorer, "sort-tempered", "sort-tempered", how2="Type", input2="4 3 2 4 4 4")
     assert not explorer.error and not explorer.dataframe
-    assert any("one model" in one.value for one in explorer.info)
+    assert any("the same model" in one.value for one in explorer.info)
     chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
     assert "no interval" in chart["layout"]["title"]["subtitle"]["text"]
     before = numbers(drawn(explorer, "Matrix entropy")[1])

@@ -55,4 +55,4 @@ def test_an_own_page_is_one_file_and_one_entry(
     assert explorer.number_input(key="own_number").value == 7
     explorer.selectbox(key="run").set_value("chaser").run()
     assert explorer.subheader[0].value == "An own page about chaser"
-    assert explorer.number_input(key="own_number").value == 3 and explorer.query_params["own_number"] == ["3"]
+    assert explorer.number_input(key="own_number").value == 3 and explorer.query_params["own_number"] == "3"
