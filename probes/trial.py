@@ -19,7 +19,7 @@ from workbench.interventions import Hooks, put_rows
 from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
 from workbench.probes.subspace import Subspace
-from workbench.tasks import Batch, said
+from workbench.tasks import Batch, predicted
 from workbench.util.ties import clear
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Trial:
         first = torch.full((len(self.batch),), self.batch.tokens.shape[1])
         first.scatter_reduce_(0, example, position, "amin")
         counted = self.batch.loss_mask & (torch.arange(self.batch.tokens.shape[1]) >= first[:, None])
-        changed = (said(self.before, self.batch.targets) != said(after, self.batch.targets)).any(-1)
+        changed = (predicted(self.before, self.batch.targets) != predicted(after, self.batch.targets)).any(-1)
         moved = (self.before.softmax(-1) - after.softmax(-1)).abs().sum(-1) / 2
         found = [(values * counted).sum(1) / counted.sum(1) for values in (changed.double(), moved.double())]
         found.append(torch.full_like(found[0], torch.nan))

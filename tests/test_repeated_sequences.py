@@ -34,7 +34,7 @@ Question = tuple[int, ...]
 
 
 def question(task: Task, tokens: Tensor) -> Question:
-    return tuple(tokens[: int(task.asked(tokens[None]))].tolist())
+    return tuple(tokens[: int(task.question_length(tokens[None]))].tolist())
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def test_sequences_that_fail_are_those_in_which_the_claim_scores_less_than_one(b
         batch = task.parse(task.question(barely.sample.tokens[number]))
         score = MECHANISMS["minimum"].score(workbench.see(run, batch)).values[0]
         assert score == barely["minimum"].examples.values[number] == (number not in numbers)
-        assert int(task.asked(batch.tokens)) == barely.sample.conditions[number]["length"]
+        assert int(task.question_length(batch.tokens)) == barely.sample.conditions[number]["length"]
 
 
 def test_the_worst_come_first_and_of_equals_the_shorter(barely: Inspected) -> None:

@@ -54,7 +54,7 @@ def test_inputs_in_order_of_the_loss_come_once_each(task: Task, model: workbench
 def test_wrong_ones_are_wrong(task: Task, model: workbench.Decoder) -> None:
     for number in range(3):
         batch = example(model, task, number, which="wrong", length=4)
-        assert int(task.asked(batch.tokens)[0]) == 4
+        assert int(task.question_length(batch.tokens)[0]) == 4
         assert bool(((correct(model(batch.tokens), batch) < 1) & batch.loss_mask).any())
 
 

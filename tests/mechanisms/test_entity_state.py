@@ -107,7 +107,7 @@ def test_the_text_is_retold_with_one_object_made_another_and_stays_a_text_about_
     outcome(model)
     retold, claimed = model.runs[0], model.edits[0]
     for i in claimed.span.any(-1).nonzero()[:, 0].tolist():
-        question = int(TASK.asked(BATCH.tokens[i : i + 1])[0])
+        question = int(TASK.question_length(BATCH.tokens[i : i + 1])[0])
         before, after = (TASK.words(tokens[i, :question]) for tokens in (BATCH.tokens, retold))
         changed = {(a, b) for a, b in zip(before, after, strict=True) if a != b}
         assert len(changed) == 1

@@ -73,8 +73,8 @@ class MarkedSorting(Sorting):
         tokens = torch.where((batch.tokens == self.q) & marked, self.pad, batch.tokens)
         return Batch(tokens, batch.targets, batch.loss_mask)
 
-    def asked(self, tokens: Tensor) -> Tensor:
-        return super().asked(self.plain(tokens))
+    def question_length(self, tokens: Tensor) -> Tensor:
+        return super().question_length(self.plain(tokens))
 
     def truth(self, tokens: Tensor) -> Truth:
         plain = self.plain(tokens)

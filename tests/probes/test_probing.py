@@ -47,7 +47,7 @@ def test_the_same_question_drawn_twice_is_never_on_both_sides(tmp_path: Path) ->
     run = workbench.train("multiply-vanilla", out=tmp_path / "run", progress=False, steps=1)
     source = Source.of_run(run, MID, n=512, seed=0, step=None)
     found = Asked.of(source, ["carry"], "each", 0)
-    width = int(source.task.asked(source.batch.tokens).max())
+    width = int(source.task.question_length(source.batch.tokens).max())
     questions = [tuple(row) for row in source.batch.tokens[found.where.example, :width].tolist()]
     fitted, tried = ({questions[i] for i in side.tolist()} for side in (found.split.fit, found.split.test))
     assert len(fitted | tried) < 480 and not fitted & tried

@@ -23,7 +23,7 @@ FEW: dict[str, dict[str, Any]] = {
 
 
 def questions(task: Task, tokens: torch.Tensor) -> list[tuple[int, ...]]:
-    ends = task.asked(tokens).tolist()
+    ends = task.question_length(tokens).tolist()
     return [tuple(row[:end]) for row, end in zip(tokens.tolist(), ends, strict=True)]
 
 

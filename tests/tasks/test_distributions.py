@@ -59,14 +59,16 @@ def tally(values: torch.Tensor | np.ndarray) -> Counter[int]:
 )
 def test_lengths(name: str, settings: dict[str, Any], shares: dict[int, float]) -> None:
     task = tasks.make(name, **settings)
-    assert_follows(tally(task.asked(task.draw(50_000, generator(1)).tokens)), shares)
+    assert_follows(tally(task.question_length(task.draw(50_000, generator(1)).tokens)), shares)
 
 
 @pytest.mark.parametrize("split_side", ["train", "test"])
 def test_the_split_leaves_lengths_as_they_are(split_side: Any) -> None:
     """Where there are many questions of a length; of the short ones, few, chance decides which are kept back."""
     task = tasks.make("sorting", q=100, min_length=4, max_length=12)
-    assert_follows(tally(task.asked(task.sample(50_000, generator(2), split=split_side).tokens)), uniform(range(4, 13)))
+    assert_follows(
+        tally(task.question_length(task.sample(50_000, generator(2), split=split_side).tokens)), uniform(range(4, 13))
+    )
 
 
 def test_one_sequence_in_ten_has_at_most_half_as_many_symbols() -> None:
@@ -232,7 +234,7 @@ def _fingerprints(task: Task, side: Any, n: int) -> np.ndarray:
     found: list[bytes] = []
     for start in range(0, n, 50_000):
         batch = task.sample(50_000, generator(start, side), split=side)
-        asked = task.asked(batch.tokens).tolist()
+        asked = task.question_length(batch.tokens).tolist()
         found += [_pack(row[:a]) for row, a in zip(batch.tokens.tolist(), asked, strict=True)]
     return np.unique(np.frombuffer(b"".join(found), dtype=np.uint64))
 

@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 def answers(task: Task, batch: Batch) -> list[tuple[list[str], list[str]]]:
     """(question, all after it) of each sequence, as words."""
-    lengths, asked = task.lengths(batch.tokens).tolist(), task.asked(batch.tokens).tolist()
+    lengths, asked = task.lengths(batch.tokens).tolist(), task.question_length(batch.tokens).tolist()
     rows = batch.tokens.tolist()
     words = task.vocabulary.words
     return [
@@ -72,7 +72,7 @@ def test_boxes_against_a_plain_state_machine(style: str) -> None:
     task = tasks.make("boxes", style=style)
     batch = task.sample(N // 2, generator(1))
     assert isinstance(task, boxes.Boxes)
-    asked, lengths = task.asked(batch.tokens).tolist(), task.lengths(batch.tokens).tolist()
+    asked, lengths = task.question_length(batch.tokens).tolist(), task.lengths(batch.tokens).tolist()
     for row, a, n in zip(batch.tokens, asked, lengths, strict=True):
         text, ending = task.words_of(row[:a]), task.words_of(row[a:n])
         assert plain_boxes(text, style) == boxes.answer(text, style) == ending  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ def test_train_and_test_share_no_question_and_the_split_is_the_same_for_every_dr
     assert not task.is_test(train.tokens).any() and task.is_test(test.tokens).all()
 
     def questions(batch: Batch) -> set[tuple[int, ...]]:
-        rows = zip(batch.tokens.tolist(), task.asked(batch.tokens).tolist(), strict=True)
+        rows = zip(batch.tokens.tolist(), task.question_length(batch.tokens).tolist(), strict=True)
         return {tuple(row[:asked]) for row, asked in rows}
 
     assert not questions(train) & questions(test)

@@ -150,7 +150,7 @@ def test_evaluation_breaks_accuracy_down_and_its_parts_make_the_whole(tmp_path: 
     run = trained(tmp_path / "run", steps=200, eval_every=200, eval_size=128, learning_rate=1e-2, eval_conditions=True)
     last = run.metrics().iloc[-1]
     task, batch = run.task(), Evaluation(run.task(), run.config).held_out["main"]
-    lengths = task.asked(batch.tokens)
+    lengths = task.question_length(batch.tokens)
     counts = {n: int((lengths == n).sum()) for n in range(2, 5)}
     parts = sum(counts[n] * last[f"accuracy/length={n}"] for n in counts) / len(batch)
     assert parts == pytest.approx(last["accuracy"], abs=1e-6) and 0.05 < last["accuracy"] < 1
@@ -165,7 +165,7 @@ def test_decoding_judges_answers_as_a_person_would(tmp_path: Path) -> None:
     model, task = run.model(), run.task()
     batch = Evaluation(task, run.config).held_out["main"]
     distances = []
-    for row, length in zip(batch.tokens, task.asked(batch.tokens).tolist(), strict=True):
+    for row, length in zip(batch.tokens, task.question_length(batch.tokens).tolist(), strict=True):
         said = model.generate(row[None, : length + 1], length)[0, length + 1 :].tolist()
         distances.append(levenshtein(said, row[length + 1 : 2 * length + 1].tolist()))
     assert last["edit_distance"] == pytest.approx(sum(distances) / len(distances), abs=1e-5)

@@ -23,7 +23,7 @@ from workbench.instruments.residual.trajectory import ranks
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
 from workbench.probes.decoding import Split, decode
-from workbench.tasks import TASKS, Batch, Task, correct, make, said, whole
+from workbench.tasks import TASKS, Batch, Task, correct, make, predicted, whole
 from workbench.util.seeds import generator
 from workbench.util.ties import agreement, clear, exactly, hit, named, on_top
 
@@ -110,7 +110,7 @@ def test_without_ties_nothing_is_different(name: str) -> None:
         assert torch.equal(correct(logits, batch), expected)
         assert torch.equal(whole(logits, batch), ((expected == 1) | ~batch.loss_mask).all(-1).float())
         assert (
-            torch.equal(said(logits, batch.targets).sum(-1) == 1, torch.ones_like(batch.loss_mask))
+            torch.equal(predicted(logits, batch.targets).sum(-1) == 1, torch.ones_like(batch.loss_mask))
             or right is batch.targets
         )
 

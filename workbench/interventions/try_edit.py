@@ -15,7 +15,7 @@ from workbench.capture import LOGITS, Capture
 from workbench.instruments.residual import projection
 from workbench.interventions.edit import Edit
 from workbench.measurement import Measurement
-from workbench.tasks import correct, said
+from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Edited:
     @cached_property
     def changed(self) -> Bool[np.ndarray, " pos"]:
         """The positions whose answer became another one."""
-        before, after = (said(run.logits[0], run.batch.targets[0]) for run in (self.before, self.after))
+        before, after = (predicted(run.logits[0], run.batch.targets[0]) for run in (self.before, self.after))
         return (before != after).any(-1).cpu().numpy() & self.scored
 
     @cached_property

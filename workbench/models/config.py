@@ -10,9 +10,9 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
-from workbench.util.checked import true_is_no_number
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
+from workbench.util.strict_settings import true_is_no_number
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read

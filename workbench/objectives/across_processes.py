@@ -1,4 +1,4 @@
-"""A batch that is spread over processes, put together again for losses that look across it."""
+"""Losses across a batch that is spread over several processes: averaging counts and gathering tensors."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.distributed.nn.functional import all_gather
 
 
-def several() -> bool:
-    """Whether this process trains together with others."""
+def is_distributed() -> bool:
+    """Whether several processes train together."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def mean_of_processes(x: Tensor) -> Tensor:
-    """The mean over processes of a number without a gradient; `x` itself where there is one process."""
-    if not several():
+    """The mean of a number over the processes, without a gradient; `x` itself if there is only one process."""
+    if not is_distributed():
         return x
     total = x.detach().double()
     dist.all_reduce(total)
@@ -23,22 +23,22 @@ def mean_of_processes(x: Tensor) -> Tensor:
 
 
 def across_processes(x: Tensor) -> Tensor:
-    """The tensors of all processes, one after the other along the batch; `x` itself where there is one process.
+    """The tensors of all processes, concatenated along the batch; `x` itself if there is only one process.
 
-    Differentiable: what the loss of every process makes of this process's part flows back to it, so that gradients
-    averaged over processes, as data parallelism averages them, are those of one process with the whole batch.
+    It is differentiable: the losses of all processes send gradients back to this process's part. Gradients that are
+    averaged over processes, as in data parallelism, then equal those of a single process with the whole batch.
 
     Raises:
         ValueError: if the processes' tensors differ in shape.
     """
-    if not several():
+    if not is_distributed():
         return x
-    own = torch.tensor(x.shape, device=x.device)
-    shapes = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(shapes, own)
-    if any(not torch.equal(shape, own) for shape in shapes):
-        found = " and ".join(str(shape.tolist()) for shape in shapes)
-        raise ValueError(f"each process needs a part of the batch of the same shape, not {found}")
+    own_shape = torch.tensor(x.shape, device=x.device)
+    shapes = [torch.empty_like(own_shape) for _ in range(dist.get_world_size())]
+    dist.all_gather(shapes, own_shape)
+    if any(not torch.equal(shape, own_shape) for shape in shapes):
+        got = " and ".join(str(shape.tolist()) for shape in shapes)
+        raise ValueError(f"each process needs a part of the batch of the same shape, not {got}")
     if x.dtype == torch.bool:
         return torch.cat(all_gather(x.to(torch.uint8))).bool()
     return torch.cat(all_gather(x.contiguous()))

@@ -1,4 +1,4 @@
-"""What an objective is: a loss that declares the activations it needs; the training loop never asks its name."""
+"""The base class of objectives: a loss that declares the activations it needs, so that training need not know it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.tasks import Batch
-from workbench.util.checked import Checked
+from workbench.util.strict_settings import Checked
 
 
 class Settings(Checked):
-    """An objective's settings: plain, frozen, and strict about names."""
+    """The settings of an objective."""
 
 
 class Objective(nn.Module, ABC):
@@ -31,7 +31,7 @@ class Objective(nn.Module, ABC):
     """The fewest sequences that it can be computed on."""
 
     def __init__(self, config: DecoderConfig, **settings: Any) -> None:
-        """Args: config: the model's shape; settings: see `Settings`."""
+        """Make the objective for a model of this shape, with these `Settings`."""
         super().__init__()
         self.settings: Any = self.Settings(**settings)
 
@@ -39,4 +39,10 @@ class Objective(nn.Module, ABC):
     def forward(
         self, logits: Float[Tensor, "batch pos class"], kept: Mapping[str, Tensor], batch: Batch
     ) -> tuple[Float[Tensor, ""], dict[str, float | Tensor]]:
-        """The loss, and figures worth logging under their names."""
+        """The loss, and the figures to log, by name.
+
+        Args:
+            logits: the model's logits of the batch's output head.
+            kept: the activations that the objective `needs`, by name.
+            batch: the batch.
+        """

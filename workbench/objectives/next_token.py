@@ -1,4 +1,4 @@
-"""Cross-entropy with the task's targets, over the positions that are scored."""
+"""Next-token loss: cross-entropy with the task's targets over the scored positions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workbench.util.vmap import under_vmap
 def next_token(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, ""]:
     """Mean cross-entropy in nats over the scored positions.
 
-    Where the target is a set of classes, the target distribution is uniform over the set (soft labels), so the
-    smallest possible value is the mean log size of the sets, not 0. Where several processes train together, the mean
-    over them is the loss of the whole batch, whatever part of its scored positions each has.
+    If the target is a set of classes, the target distribution is uniform over the set (soft labels); the smallest
+    possible loss is then the mean log size of the sets, not 0. If several processes train together, the mean of their
+    losses is the loss of the whole batch, also where their parts have different numbers of scored positions.
 
     Raises:
         ValueError: if the batch scores no position.

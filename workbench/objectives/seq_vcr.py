@@ -30,24 +30,39 @@ def seq_vcr(
 ) -> Float[Tensor, ""]:
     """1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²], with C_t the covariance over sequences.
 
-    Exact at the cost of the smaller Gram matrix: Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² with N sequences and d features,
-    so nothing larger than min(N, d)² numbers a position is ever held beside x and its gradient. Computed in float32 or
-    better, outside autocast; in the N×N form, which takes the variances off a total, in float64. First
-    derivatives, also under `torch.func.grad` and `vmap`; second derivatives are refused.
+    The value is exact and costs no more than the smaller Gram matrix, since Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² for N
+    sequences and d features: beside x and its gradient, at most min(N, d)² numbers a position are in memory. It is
+    computed in float32 or better, outside autocast; in the N×N form, which subtracts the variances from a total, in
+    float64. First derivatives work, also under `torch.func.grad` and `vmap`; second derivatives raise an error.
 
     Args:
         x: representations.
         variance_weight: λ1.
         covariance_weight: λ2.
         eta: η, inside the square root.
-        over: `"batch"` has a covariance per position, over the sequences; `"batch+length"` has one over all vectors.
-        mask: true where a vector counts; padding and constant tokens have no variance and should not. Positions with
-            fewer than two vectors are left out of the mean over positions.
+        over: `"batch"`: a covariance for each position, over the sequences; `"batch+length"`: one over all vectors.
+        mask: true where a vector counts; padding and constant tokens have no variance and should not count. Positions
+            with fewer than two vectors are left out of the mean over positions.
 
     Raises:
         ValueError: if there are not two vectors to take a covariance of, the shapes do not fit, η is not positive, or
             `over` is unknown.
     """
+    _check_arguments(x, eta, over, mask)
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        if over == "batch+length":
+            x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
+        enough = None if mask is None else mask.sum(0) >= 2
+        if not (len(x) >= 2 if enough is None else under_vmap(enough) or bool(enough.any())):
+            raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
+        weights = Weights(variance_weight, covariance_weight, eta)
+        terms, _ = _Terms.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
+        return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
+
+
+def _check_arguments(x: Tensor, eta: float, over: str, mask: Tensor | None) -> None:
+    """Raise ValueError, naming what was given, if the shapes do not fit or a setting is out of range."""
     if x.ndim != 3 or (mask is not None and mask.shape != x.shape[:2]):
         given = "" if mask is None else f" with a mask {list(mask.shape)}"
         raise ValueError(f"seq_vcr takes [batch, pos, feature] and a mask [batch, pos], not {list(x.shape)}{given}")
@@ -55,17 +70,6 @@ def seq_vcr(
         raise ValueError(f"seq_vcr needs eta > 0 inside its square root, not {eta}")
     if over not in get_args(Over):
         raise ValueError(f"seq_vcr is over {' or '.join(map(repr, get_args(Over)))}, not {over!r}")
-    with torch.autocast(x.device.type, enabled=False):
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
-        if over == "batch+length":
-            x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
-        enough = None if mask is None else mask.sum(0) >= 2
-        if not (len(x) >= 2 if enough is None else under_vmap(enough) or bool(enough.any())):
-            masked = "" if mask is None else " with this mask"
-            raise ValueError(f"seq_vcr needs at least 2 vectors at some position; {list(x.shape)}{masked} has not")
-        weights = Weights(variance_weight, covariance_weight, eta)
-        terms, _ = _Terms.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
-        return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
 
 class Weights(NamedTuple):
@@ -77,9 +81,9 @@ class Weights(NamedTuple):
 
 
 class _Terms(torch.autograd.Function):
-    """(x `[pos, n, feature]`, which vectors count `[pos, n]` or None) to each position's term, and its Gram matrix.
+    """The term of each position, and its Gram matrix; from x `[pos, n, feature]` and a mask `[pos, n]` or None.
 
-    The derivative is written out, part by part as the value is: autograd would keep every part.
+    The derivative is written out by hand and computed part by part, as the value is: autograd would keep every part.
     """
 
     @staticmethod
@@ -106,11 +110,11 @@ class _Terms(torch.autograd.Function):
 
 
 class _Gradient(torch.autograd.Function):
-    """The backward pass as a function of its own, so that vmap can batch it and a second derivative is refused."""
+    """The backward pass as a Function, so that vmap can batch it and a second derivative raises an error."""
 
     @staticmethod
     def forward(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> tuple[Tensor]:
-        """Of the centred vectors; their derivatives already sum to zero, so centring them changes nothing."""
+        """The gradient for the centred vectors. It already sums to zero, so that centring has no further derivative."""
         tall, less_one = x.shape[1] >= x.shape[2], _less_one(x, kept)[:, None, None]
         scale = grad[:, None, None] / x.shape[-1]
         push = scale * 4 * weights.covariance / less_one**2
@@ -121,14 +125,14 @@ class _Gradient(torch.autograd.Function):
             return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
 
         if tall:
-            for part in _runs(len(x), x[0].numel()):
+            for part in _slices(len(x), x[0].numel()):
                 centred = _centre(x[part], None if kept is None else kept[part])
                 coupled = (centred @ gram[part]).mul_(push[part])
                 diagonal = centred.square().sum(1, keepdim=True)
                 result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
             return (result,)
         coupling = gram * push
-        for columns in _runs(x.shape[2], x[..., 0].numel()):
+        for columns in _slices(x.shape[2], x[..., 0].numel()):
             centred = _centre(x[..., columns].double(), kept)
             diagonal = centred.square().sum(1, keepdim=True)
             coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
@@ -149,26 +153,27 @@ class _Gradient(torch.autograd.Function):
 
 
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:
-    """Diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk² and XᵀX less its diagonal, position by position."""
+    """The diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk², and XᵀX without its diagonal; some positions at a time."""
     parts = []
-    for part in _runs(len(x), x[0].numel()):
+    for part in _slices(len(x), x[0].numel()):
         centred = _centre(x[part], None if kept is None else kept[part])
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
         gram.diagonal(dim1=1, dim2=2).zero_()
         parts.append((diagonal, gram.square().sum((1, 2)), gram))
-    diagonal, squares, gram = (torch.cat(found) for found in zip(*parts, strict=True))
+    diagonal, squares, gram = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
     return diagonal, squares, gram
 
 
 def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos n n"]]:
-    """Diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk² and XXᵀ, features by features, in float64.
+    """The diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk², and XXᵀ; some features at a time, in float64.
 
-    The diagonal can only be taken off the total, ‖XXᵀ‖² = ‖XᵀX‖², where one large feature would drown the rest.
+    Here the diagonal has to be subtracted from the total, ‖XXᵀ‖² = ‖XᵀX‖². In float32 one large feature would leave
+    nothing but rounding of the rest.
     """
     gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
     diagonals = []
-    for columns in _runs(x.shape[2], x[..., 0].numel()):
+    for columns in _slices(x.shape[2], x[..., 0].numel()):
         centred = _centre(x[..., columns].double(), kept)
         gram.baddbmm_(centred, centred.mT)
         diagonals.append(centred.square().sum(1))
@@ -176,17 +181,17 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor,
     return diagonal, gram.square().sum((1, 2)) - diagonal.square().sum(-1), gram
 
 
-HELD = 1 << 16  # numbers of x looked at at once
+HELD = 1 << 16  # entries of x that are processed at a time
 
 
-def _runs(n: int, numbers_each: int) -> list[slice]:
-    """Positions or features in runs that keep what is held at once small, whatever the size of x."""
+def _slices(n: int, numbers_each: int) -> list[slice]:
+    """Slices of n positions or features that have about `HELD` entries each, so that memory does not grow with x."""
     step = max(1, HELD // max(1, numbers_each))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def _centre(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos n feature"]:
-    """Vectors less the mean of those that are kept, zero where they are not."""
+    """The vectors minus the mean of those that count; zero where they do not count."""
     if kept is None:
         return x - x.mean(1, keepdim=True)
     x = x.masked_fill(~kept.unsqueeze(-1), 0.0)
@@ -195,15 +200,21 @@ def _centre(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | Non
 
 
 def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:
+    """N − 1 for each position, at least 1."""
     n = x.new_full((len(x),), x.shape[1]) if kept is None else kept.sum(1).to(x.dtype)
     return (n - 1).clamp(min=1)
 
 
 def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float | Tensor:
-    """The least covariance term at unit variance: λ2 (d/(N−1) − 1) where N−1 < d, else 0.
+    """The smallest covariance term possible at unit variance: λ2 (d/(N−1) − 1) where N−1 < d, else 0.
 
-    Fewer vectors than features cannot be uncorrelated: their covariance has rank N−1 and trace d. Where n is a tensor,
-    the vectors at each position, it is the mean over the positions with at least two.
+    The features of fewer vectors than features cannot be uncorrelated: their covariance has rank N−1 and trace d.
+
+    Args:
+        n: the number of vectors; of a tensor, one number for each position, the result is the mean over the positions
+            with at least two.
+        d: the number of features.
+        covariance_weight: λ2.
     """
     if isinstance(n, Tensor):
         floors = covariance_weight * (d / (n[n >= 2] - 1) - 1).clamp(min=0)
@@ -212,10 +223,10 @@ def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float
 
 
 class SeqVCR(base.Objective):
-    """`seq_vcr` of the logits, or of a layer's residual, through a learned linear projection if one is asked for.
+    """`seq_vcr` of the logits or of a layer's residual, after a learned linear projection if `projection` is set.
 
-    Where several processes train together, over the sequences of all of them: the loss does not depend on how many
-    processes share a batch. It is logged beside `seq_vcr_floor`, below which its covariance term cannot fall.
+    If several processes train together, it is computed over the sequences of all of them, and does not depend on how
+    many share a batch. It is logged beside `seq_vcr_floor`, below which its covariance term cannot fall.
     """
 
     name = "seq_vcr"

@@ -12,9 +12,9 @@ from workbench import runs, tasks
 from workbench.models import Decoder, compiled
 from workbench.runs import Run
 from workbench.tasks import Task
-from workbench.util.checked import Checked
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
+from workbench.util.strict_settings import Checked
 
 
 class Recipe(Checked):

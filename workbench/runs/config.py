@@ -12,9 +12,9 @@ from workbench import tasks
 from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
-from workbench.util.checked import Checked
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
+from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
 LARGEST_NUMBER = 2**53  # for counts of anything: up to here floats are exact

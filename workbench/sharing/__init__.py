@@ -1,7 +1,7 @@
-"""Runs that leave this machine and runs that come to it: as a folder or a zip, and over the Hugging Face Hub.
+"""Sharing runs: export and import as a folder or a zip, push to and pull from the Hugging Face Hub.
 
 A shared run is `config.json`, `metrics.jsonl`, `weights.safetensors`, `checkpoints/step-N.safetensors` and a model
-card. Whatever comes in may have been written by anyone: it is read as data, never as code, and every size is checked
+card. A run that comes in may have been written by anyone: it is read as data, never as code, and every size is checked
 before disk or memory is taken for it.
 """
 

@@ -1,4 +1,4 @@
-"""A run as one folder or zip, out and in. What comes in lands in a folder of its own, or nowhere."""
+"""Export of a run as one folder or zip, and import: a run that comes in becomes a complete run folder, or nothing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from workbench.sharing.verify import verify
 from workbench.util.files import check_free, new_file, new_folder
 
 _CHUNK = 2**20
-_OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
+_OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
 _END = struct.Struct("<4s4H2LH")  # the record at the end of a zip
 _DIRECTORY_ENTRY = 512  # bytes of a zip's list that a file of a run can need, with room to spare
 
 
 def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None) -> Path:
-    """Write a finished run as a folder, or as a zip if `out` ends in .zip, with a model card; nothing else of it.
+    """Write a finished run, with a model card, as a folder, or as a zip if `out` ends in .zip.
 
-    The same run makes the same bytes, wherever and whenever. The run is read whole before, so that a damaged one is
-    not passed on.
+    The same run gives the same bytes on every machine. All of the run is read first, so that a damaged run is not
+    passed on.
 
     Args:
         run: the run or its folder.
@@ -57,16 +57,16 @@ def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None
         with new_file(out) as unfinished:
             _write_zip(unfinished, run.path, names, readme)
     else:
-        with new_folder(out) as made:
+        with new_folder(out) as folder:
             for name in names:
-                (made / name).parent.mkdir(exist_ok=True)
-                shutil.copyfile(run.path / name, made / name)
-            (made / README).write_bytes(readme)
+                (folder / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(run.path / name, folder / name)
+            (folder / README).write_bytes(readme)
     return out
 
 
 def _write_zip(path: Path, folder: Path, names: list[str], readme: bytes) -> None:
-    """Not compressed: weights hardly shrink, and compressors differ in their bytes from version to version."""
+    """Write a zip without compression: weights hardly shrink, and the bytes of compressors differ between versions."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
         for name in sorted([*names, README]):
             entry = zipfile.ZipInfo(name, _OLDEST)
@@ -80,24 +80,24 @@ def _write_zip(path: Path, folder: Path, names: list[str], readme: bytes) -> Non
 
 
 def unpack(archive: str | Path, out: str | Path) -> Run:
-    """Make a run folder of what `export` wrote, or of what anyone says that it wrote.
+    """Make a run folder from a folder or zip that `export` wrote, or that a stranger says it wrote.
 
-    Only a run's own files are taken, each under its one name, so nothing can land elsewhere; links, devices and files
-    that grow beyond their declared size are refused. All of it is read before the folder appears.
+    Only the files of a run are taken, each under its one name, so that nothing can be written elsewhere. Links, devices
+    and files that grow beyond their declared size are refused. Everything is checked before the folder appears.
 
     Args:
         archive: a zip or a folder.
         out: the run folder to make; it must not exist yet, or be empty.
 
     Raises:
-        ValueError: in one line, if that is not a run, or damaged, or too large, or if `out` is taken; nothing is left
-            behind then.
+        ValueError: in one line, if the archive is not a run, is damaged or too large, or if `out` is taken; nothing is
+            left behind.
     """
     return receive(Path(archive), Path(out), archive)
 
 
 def receive(source: Path, out: Path, name: object) -> Run:
-    """As `unpack`, of a source that errors call by another name."""
+    """As `unpack`, with the name by which errors call the source."""
     check_free(out)
     if source.exists() and not (source.is_file() or source.is_dir()):
         raise ValueError(f"{source} is neither a file nor a folder")
@@ -106,16 +106,16 @@ def receive(source: Path, out: Path, name: object) -> Run:
     with ExitStack() as opened:
         with refusing(name):
             files = _accepted(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
-        with new_folder(out) as made, refusing(name, made):
+        with new_folder(out) as folder, refusing(name, folder):
             for file in files:
-                _take(file, made / file.name)
-            verify(made)
+                _copy(file, folder / file.name)
+            verify(folder)
     return load_run(out)
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file that is offered: what it is called, the size it claims, and how to read it."""
+    """A file of an archive: its name, the size that it claims, and a function that opens it."""
 
     name: str
     size: int
@@ -123,19 +123,20 @@ class _File:
 
 
 def _accepted(files: Iterator[_File]) -> list[_File]:
-    taken: list[_File] = []
+    """The files, after `accept` has seen each name and size; it may refuse one before the next is listed."""
+    listed: list[_File] = []
 
     def claims() -> Iterator[tuple[str, int]]:
         for file in files:
-            taken.append(file)
+            listed.append(file)
             yield file.name, file.size
 
     accept(claims())
-    return taken
+    return listed
 
 
-def _take(file: _File, target: Path) -> None:
-    """Copy a file, and not a byte more than it claimed to have."""
+def _copy(file: _File, target: Path) -> None:
+    """Copy a file, which must have exactly the size that it claimed."""
     target.parent.mkdir(exist_ok=True)
     left = file.size
     with file.open() as source, target.open("xb") as copy:
@@ -152,14 +153,14 @@ def _in_folder(folder: Path) -> Iterator[_File]:
     for path in sorted(folder.iterdir()):
         inside = path.name == CHECKPOINTS and stat.S_ISDIR(path.lstat().st_mode)
         for file in sorted(path.iterdir()) if inside else [path]:
-            name, found = file.relative_to(folder).as_posix(), file.lstat()
-            if allowed(name) and not stat.S_ISREG(found.st_mode):
+            name, status = file.relative_to(folder).as_posix(), file.lstat()
+            if allowed(name) and not stat.S_ISREG(status.st_mode):
                 raise ValueError(f"its {name} is a link, a folder or a device, and not a file")
-            yield _File(name, found.st_size, partial(_open_plain, file))
+            yield _File(name, status.st_size, partial(_open_plain, file))
 
 
 def _open_plain(path: Path) -> IO[bytes]:
-    """Open what may be another thing than when it was listed: a link is not followed, a pipe not waited for."""
+    """Open a file that may have been replaced since it was listed: links are not followed, pipes not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(path, flags), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -183,10 +184,10 @@ def _in_zip(path: Path, opened: ExitStack) -> Iterator[_File]:
 
 
 def _check_end(path: Path) -> None:
-    """Refuse a zip whose list of files is too long: Python's reader takes the whole list into memory.
+    """Refuse a zip whose list of files is too long, because Python's reader loads the whole list into memory.
 
-    The record that says how long stands at the end. Where it could be elsewhere or say something else (a comment
-    behind it, the 64-bit extension before it), the zip is refused too.
+    The record at the end says how long the list is. A zip is refused too if that record may not be the last (a comment
+    follows) or not be the one that counts (the 64-bit extension precedes it).
     """
     locator = 20
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a shared run may consist of: which files, how many, how large. Told by name and size, before any is opened."""
+"""The files that a shared run may consist of, their number and sizes: checked by name before any file is opened."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ LONGEST_MESSAGE = 500  # characters
 
 
 def allowed(name: str) -> bool:
-    """Whether a shared run may hold a file of this name, its path in the run with forward slashes."""
+    """Whether a shared run may hold a file of this name: its path in the run, with forward slashes."""
     return name in (*REQUIRED, README) or _CHECKPOINT.fullmatch(name) is not None
 
 
 def accept(files: Iterable[tuple[str, int]]) -> None:
-    """Refuse what cannot be a run.
+    """Check the names and sizes of the files of a run.
 
     Args:
-        files: each file's name and size; not read further than to the first that is refused.
+        files: the name and size of each file; the first that is refused is the last that is read.
 
     Raises:
         ValueError: if a name is not one of a run's or is there twice, one is missing, or there is too much.
@@ -59,13 +59,13 @@ def accept(files: Iterable[tuple[str, int]]) -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The files of a run folder that are shared, in order; the model card, which is made anew, is not among them."""
+    """The names of the files of a run folder that are shared, sorted; without the model card, which is made anew."""
     checkpoints = (f"{CHECKPOINTS}/{path.name}" for path in (folder / CHECKPOINTS).glob("*"))
     return sorted(name for name in (*REQUIRED, *checkpoints) if allowed(name) and (folder / name).is_file())
 
 
 def refuse_tasks_with_files(task: object, source: object) -> None:
-    """Raise ValueError if a task reads files: they do not travel, and a stranger may not say what is read here.
+    """Raise ValueError if a task reads files: they are not shared, and a stranger must not choose what is read here.
 
     Args:
         task: its name and settings as plain data, since making it would already open the files.
@@ -77,13 +77,13 @@ def refuse_tasks_with_files(task: object, source: object) -> None:
 
 @contextmanager
 def refusing(source: object, folder: Path | None = None) -> Iterator[None]:
-    """Say everything that goes wrong with data from elsewhere in one printable line, as a ValueError.
+    """Turn every error about data from elsewhere into a ValueError of one printable line.
 
-    Damaged data may make any library raise anything, so all is caught but what is about this machine.
+    Damaged data can make a library raise any error; only errors about this machine, such as a full disk, pass.
 
     Args:
-        source: what the data is called.
-        folder: where it lies for the moment; left out of what is said.
+        source: the name of the data for the message.
+        folder: the temporary folder of the data, which is left out of the message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Runs on the Hugging Face Hub: push what `export` writes, pull what `unpack` would take."""
+"""Runs on the Hugging Face Hub: push uploads what `export` writes, pull checks what it downloads as `unpack` does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.util.messages import brief
 
 
 class SharingError(RuntimeError):
-    """The Hub could not be reached or did not comply; the message says what can be done."""
+    """The Hub could not be reached, or refused; the message says what can be done."""
 
 
 def push(
@@ -25,21 +25,21 @@ def push(
 ) -> str:
     """Upload a finished run, with its model card, to a model repository, which is made if there is none.
 
-    A run that was there before is replaced; the repository's history keeps it.
+    A run that is in the repository already is replaced; the repository's history keeps it.
 
     Args:
         run: the run or its folder.
         repo_id: `OWNER/NAME`.
-        token: of the Hub; by default the one that `hf auth login` has saved, or `HF_TOKEN`.
-        private: nobody else sees the repository. One that is there and public already is refused then.
-        client: what speaks to the Hub; by default an `HfApi`.
+        token: an access token of the Hub; by default the one that `hf auth login` has saved, or `HF_TOKEN`.
+        private: make the repository private. An existing public repository is then refused.
+        client: an `HfApi`, or a stand-in for it.
 
     Returns:
-        the address of the commit.
+        The address of the commit.
 
     Raises:
-        ValueError: if the run cannot be exported, or the repository is of a wrong name or holds something else.
-        SharingError: if the Hub does not let it in, or is not there.
+        ValueError: if the run cannot be exported, the name of the repository is wrong, or it holds something else.
+        SharingError: if the Hub refuses the upload, or cannot be reached.
     """
     _check_name(repo_id)
     run = run if isinstance(run, Run) else load_run(run)
@@ -47,62 +47,66 @@ def push(
     with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
         folder = export(run, Path(temporary) / "run", repo_id=repo_id)
         with _asking(repo_id):
-            # Without a wish the owner's default holds, which for some organisations is private.
+            # None leaves it to the owner's default, which for some organisations is private.
             client.create_repo(repo_id, token=token, private=private or None, exist_ok=True)
-            found = client.model_info(repo_id, token=token)
-        there = _replaceable(found, repo_id, private)
-        left_over = [name for name in there if not (folder / name).exists()]
+            info = client.model_info(repo_id, token=token)
+        outdated = [name for name in _replaceable(info, repo_id, private) if not (folder / name).exists()]
         with _asking(repo_id):
-            said = {"commit_message": "A run of workbench", "delete_patterns": left_over or None}
-            commit = client.upload_folder(repo_id=repo_id, folder_path=folder, token=token, **said)
+            commit = client.upload_folder(
+                repo_id=repo_id,
+                folder_path=folder,
+                token=token,
+                commit_message="A run of workbench",
+                delete_patterns=outdated or None,
+            )
     return str(commit.commit_url)
 
 
 def pull(
     repo_id: str, out: str | Path, *, revision: str | None = None, token: str | None = None, client: Any = None
 ) -> Run:
-    """Download a run into a new run folder. What else the repository holds is left there.
+    """Download a run into a new run folder. Other files of the repository are not downloaded.
 
-    Sizes are asked for and checked before anything is downloaded; then everything is checked as `unpack` does.
+    The sizes that the Hub states are checked before anything is downloaded; then everything is checked as in `unpack`.
 
     Args:
         repo_id: `OWNER/NAME`.
         out: the run folder to make; it must not exist yet, or be empty.
         revision: a branch, tag or commit; by default the latest.
         token: as for `push`; public repositories need none.
-        client: what speaks to the Hub; by default an `HfApi`.
+        client: an `HfApi`, or a stand-in for it.
 
     Raises:
-        ValueError: if what is there is not a run, or the name is wrong, or `out` is taken; nothing is left behind.
-        SharingError: if the Hub has no such repository, does not let it out, or is not there.
+        ValueError: if the repository does not hold a run, its name is wrong, or `out` is taken; nothing is left behind.
+        SharingError: if the Hub has no such repository, refuses the download, or cannot be reached.
     """
     _check_name(repo_id)
     out = Path(out)
     check_free(out)
     client = client if client is not None else _client(token)
     with _asking(repo_id, revision):
-        found = client.model_info(repo_id, revision=revision, files_metadata=True, token=token)
-    sizes = {sibling.rfilename: sibling.size for sibling in found.siblings or () if allowed(sibling.rfilename)}
+        info = client.model_info(repo_id, revision=revision, files_metadata=True, token=token)
+    sizes = {sibling.rfilename: sibling.size for sibling in info.siblings or () if allowed(sibling.rfilename)}
     with refusing(repo_id):
         if None in sizes.values():
             raise ValueError("the Hub does not say how large its files are")
         accept(sizes.items())
     with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
         for name in sizes:
-            with _asking(repo_id, revision):  # of the very commit whose sizes were checked
-                client.hf_hub_download(repo_id, name, revision=found.sha, local_dir=temporary, token=token)
-        shutil.rmtree(Path(temporary) / ".cache", ignore_errors=True)  # the client's notes
+            with _asking(repo_id, revision):  # the commit whose sizes were checked, even if there is a newer one
+                client.hf_hub_download(repo_id, name, revision=info.sha, local_dir=temporary, token=token)
+        shutil.rmtree(Path(temporary) / ".cache", ignore_errors=True)  # files of the client
         return receive(Path(temporary), out, repo_id)
 
 
-def _replaceable(found: Any, repo_id: str, private: bool) -> list[str]:
-    """The files of a run that a repository holds. Raises ValueError if it is not for this run to be pushed to."""
-    there = {sibling.rfilename for sibling in found.siblings or ()}
-    if private and not found.private:
+def _replaceable(info: Any, repo_id: str, private: bool) -> list[str]:
+    """The files of a run that a repository holds. Raises ValueError if a run must not be pushed to it."""
+    names = {sibling.rfilename for sibling in info.siblings or ()}
+    if private and not info.private:
         raise ValueError(f"{repo_id} is there already and public; make it private on the Hub, or push elsewhere")
-    if CONFIG in there and METRICS not in there:
+    if CONFIG in names and METRICS not in names:
         raise ValueError(f"{repo_id} holds another model, not a run; push to a repository of its own")
-    return sorted(filter(allowed, there))
+    return sorted(filter(allowed, names))
 
 
 def _client(token: str | None) -> Any:
@@ -129,7 +133,7 @@ def _check_name(repo_id: str) -> None:
 
 @contextmanager
 def _asking(repo_id: str, revision: str | None = None) -> Iterator[None]:
-    """Say whatever goes wrong between here and the Hub in one line; what is wrong with this machine says itself."""
+    """Turn every error of talking to the Hub into a SharingError of one line; errors about this machine pass."""
     try:
         yield
     except Exception as error:
@@ -139,6 +143,7 @@ def _asking(repo_id: str, revision: str | None = None) -> Iterator[None]:
 
 
 def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
+    """What went wrong with the Hub, and what can be done, in a line."""
     from huggingface_hub import errors
 
     error = _root(error)
@@ -158,7 +163,7 @@ def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
         return "the Hub has had too many requests from here; wait some minutes and try again"
     if status is not None:
         return f"the Hub failed with {repo_id} (HTTP {status}); try again later"
-    # Transport errors are those of the HTTP library that this version of the client uses: HfHubHTTPError's base.
+    # The base class of HfHubHTTPError is the error class of the HTTP library that this version of the client uses.
     transport = errors.HfHubHTTPError.__bases__[0]
     if isinstance(error, transport | ConnectionError | TimeoutError | errors.LocalEntryNotFoundError):
         return "the Hub cannot be reached; is this machine online?"
@@ -166,12 +171,12 @@ def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
 
 
 def _root(error: Exception) -> Exception:
-    """The answer of the Hub, or the refusal to ask it, that the client may have wrapped in another error."""
+    """The error with the Hub's response, or the offline error, which the client may have wrapped in another error."""
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
-    told = (e for e in causes if isinstance(e, OfflineModeIsEnabled) or getattr(e, "response", None) is not None)
-    found = next(told, error)
-    return found if isinstance(found, Exception) else error
+    roots = (e for e in causes if isinstance(e, OfflineModeIsEnabled) or getattr(e, "response", None) is not None)
+    root = next(roots, error)
+    return root if isinstance(root, Exception) else error

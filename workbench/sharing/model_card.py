@@ -1,7 +1,6 @@
-"""A model card in Markdown, made from the run alone: what it learned, its shape, how it was trained and measured.
+"""The model card of a run in Markdown: its task, shape, training and accuracy, from the run folder alone.
 
-A run's folder and its config may hold any text. Every such text is written so that it stays text, in YAML, Markdown and
-HTML alike.
+The folder's name and the config may hold any text. It is escaped, so that YAML, Markdown and HTML all show it as text.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _LIMITATIONS = (
 
 
 def card(run: Run, repo_id: str | None = None) -> str:
-    """The model card of a finished run, or of one on the way.
+    """The model card of a run, finished or not.
 
     Args:
         run: the run.
@@ -89,7 +88,7 @@ def _title(run: Run) -> Iterable[str]:
 
 
 def escape(text: object) -> str:
-    """Text that means itself, and nothing else, in a paragraph, heading or table of Markdown, and in HTML."""
+    """Escape text so that Markdown (paragraph, heading, table) and HTML show it as it is."""
     text = str(text)
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     if _WORDS.fullmatch(text):
@@ -121,7 +120,7 @@ def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _evaluations(run: Run) -> pd.DataFrame:
-    """Steps at which held-out accuracy was measured, and what it was."""
+    """The training steps at which held-out accuracy was measured, with the accuracy."""
     metrics = run.metrics()
     if not {"step", "accuracy"} <= set(metrics):
         return pd.DataFrame({"step": [], "accuracy": []})
@@ -137,16 +136,16 @@ def _accuracy(run: Run) -> str:
 
 def _how_measured(run: Run) -> Iterable[str]:
     config, task = run.config, run.task()
-    said = [
+    lines = [
         f"Accuracy is the share of {_ANSWERS[task.unit]}, on {config.eval_size} sequences drawn at the start from the "
         "test side of the task's split; one that came twice counts twice. The split is by a fingerprint of the "
         "question, so none of them was trained on. Where the answer is a set, the share of it that was found counts."
     ]
     rows = _evaluations(run).tail(5)
     if not rows.empty:
-        said += ["", "| step | held-out accuracy |", "| ---: | ---: |"]
-        said += [f"| {int(step)} | {accuracy:.4f} |" for step, accuracy in rows.itertuples(index=False)]
-    return ["## How it was measured", "", *said, ""]
+        lines += ["", "| step | held-out accuracy |", "| ---: | ---: |"]
+        lines += [f"| {int(step)} | {accuracy:.4f} |" for step, accuracy in rows.itertuples(index=False)]
+    return ["## How it was measured", "", *lines, ""]
 
 
 def _how_to_load(run: Run, repo_id: str | None) -> Iterable[str]:

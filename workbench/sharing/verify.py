@@ -1,4 +1,4 @@
-"""Whether a folder that anyone may have written is a whole run: all of it is read, sizes before memory is taken."""
+"""Verification of a run folder that anyone may have written: all of it is read, sizes before memory is taken."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 
 
 def verify(folder: Path) -> Run:
-    """Open a run of which nothing is known, and read all of it.
+    """Open a run from a stranger and read all of it.
 
     Nothing is unpickled, imported or executed; names in the config are looked up in the workbench's own tables.
 
     Raises:
-        ValueError: or whatever else a library says of data that is not what it should be (see `contents.refusing`).
+        ValueError: if it is not a whole run; a library may raise any other error (see `contents.refusing`).
     """
     config = parse_json(read_text(folder / CONFIG, LONGEST_CONFIG))
     refuse_tasks_with_files(config.get("task") if isinstance(config, Mapping) else None, "it")
@@ -33,13 +33,13 @@ def verify(folder: Path) -> Run:
 
 
 def _check_step(path: Path, step: int) -> None:
-    said = read_metadata(path).get("step")
-    if said != str(step):
-        raise ValueError(f"{path.name} says that it was saved at step {said!r}")
+    saved_at = read_metadata(path).get("step")
+    if saved_at != str(step):
+        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
 
 
 def _check_metrics(run: Run) -> None:
-    """Raise ValueError if the log would make a table of too many cells."""
+    """Raise ValueError if the log has too many lines, or would become a table of too many cells."""
     if (run.path / METRICS).read_bytes().count(b"\n") > MAX_ROWS:
         raise ValueError(f"{METRICS} has more than {MAX_ROWS:,} lines")
     columns = set[str]()

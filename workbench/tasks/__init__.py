@@ -1,4 +1,4 @@
-"""What models learn here. A new task is one file with a `Task` and one entry in `TASKS`."""
+"""The tasks that models learn. A new task is one file with a `Task` and one entry in `TASKS`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from workbench.tasks.accuracy import correct, predicted, whole
 from workbench.tasks.arithmetic import Arithmetic
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary, correct, said, whole
+from workbench.tasks.base import Task
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.boxes import Boxes
-from workbench.tasks.distinct import counted, distinct, once_each
+from workbench.tasks.distinct_questions import counted, distinct, once_each
 from workbench.tasks.increment import Increment
 from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import Text
+from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.files import check_contents
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
@@ -35,7 +38,7 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
-TEXTS = "WORKBENCH_TEXTS"  # the environment variable that says where texts may be read
+TEXTS = "WORKBENCH_TEXTS"  # an environment variable: the folders in which texts may be read
 
 
 def make(name: str, **settings: Any) -> Task:
@@ -99,6 +102,6 @@ __all__ = [
     "files_of",
     "make",
     "once_each",
-    "said",
+    "predicted",
     "whole",
 ]

@@ -1,4 +1,4 @@
-"""Answers as a person would judge them: decoded from the question alone, and compared as sequences."""
+"""Answers as whole sequences: where they begin in a batch, and the edit distance between two."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.tasks.base import Batch
+from workbench.tasks.batch import Batch
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Where the answers of a batch begin, and what they are.
+    """The questions of a batch, to be continued by greedy decoding, and the right answers.
 
     Attributes:
         prompts: each sequence up to where its answer begins.
-        tokens: `[batch, answer]`, the answers, −1 behind their ends.
+        tokens: `[batch, answer]`, the answers, −1 after their ends.
         lengths: `[batch]`, their lengths.
     """
 
@@ -30,7 +30,7 @@ class Answers:
         """The answers that a batch's loss is on.
 
         Raises:
-            ValueError: if they are no continuations: sets, labels, or in more than one piece.
+            ValueError: if they do not continue the sequences: sets of classes, labels, or several separate pieces.
         """
         scored, targets = batch.loss_mask, batch.targets
         follows = scored[:, :-1] & scored[:, 1:]
@@ -50,7 +50,8 @@ def edit_distance(
 ) -> Float[Tensor, " batch"]:
     """Levenshtein distance between the first `lengths` tokens of each pair: insertions, deletions, replacements.
 
-    Row by row over the whole batch; within a row, chains of insertions are a running minimum.
+    The table of the dynamic programme is filled row by row for the whole batch at once; within a row, consecutive
+    insertions are a running minimum.
     """
     width = torch.arange(second.shape[1] + 1)
     row = width.expand(len(second), -1)

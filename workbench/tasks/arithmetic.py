@@ -10,8 +10,10 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
+from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
 _MARKS = (*OPERATORS, "(", ")", "=", "</pause_start>", "<pause>", "</pause_end>", "PAD")
@@ -26,10 +28,10 @@ class Arithmetic(Task):
         pause               ( 7 - 2 ) × 3 + 9 = </pause_start> <pause> <pause> </pause_end> 2
         chain_of_thought    ( 7 - 2 ) × 3 + 9 = 5 × 3 + 9 = 4 + 9 = 2
 
-    Made from a uniform answer by replacing a number, picked uniformly, by an operation of the same value, as often as
-    there are operators (each of + − × ÷ equally likely, uniform over the pairs that give the value); brackets only
-    where needed. The chain of thought is that history backwards (`thought="history"`), or the leftmost possible
-    operation first; its loss is on all after the first =.
+    An expression is grown from a uniform answer: as often as there are operators, a number, picked uniformly, is
+    replaced by an operation of the same value (+ − × ÷ equally likely, uniform over the operands that give the value).
+    Brackets are written only where needed. The chain of thought undoes these replacements in reverse order
+    (`thought="history"`), or always the leftmost possible operation; its loss is on everything after the first =.
 
     Labels: `value` (at the last token of a sub-expression, of the largest that ends there; at the first =, of the
     whole), `operators` (how many, where scored). Arrays: `tree` `[batch, node, 5]`: operator (0..3 for + − × ÷, −1 for
@@ -69,7 +71,7 @@ class Arithmetic(Task):
 
     @property
     def n_ctx(self) -> int:
-        # every operation but the outermost may have brackets
+        # Every operation but the outermost may have brackets.
         longest = [2 * k + 1 + 2 * max(0, k - 1) for k in range(self.operators + 1)]
         if self.mode == "chain_of_thought":
             return sum(longest) + self.operators
@@ -115,26 +117,30 @@ class Arithmetic(Task):
         ends = torch.tensor([len(row) for row in rows])
         width = int(ends.max())
         tokens = torch.tensor([self.vocabulary.encode(row + ["PAD"] * (width - len(row))) for row in rows])
-        start = self.asked(tokens) - 1 if self.mode == "chain_of_thought" else ends - 2
+        start = self.question_length(tokens) - 1 if self.mode == "chain_of_thought" else ends - 2
         return Batch.next_token(tokens, start, ends - 1)
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The expression with its =: every mode has the same test set."""
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The length of the expression with its =: every mode has the same test set."""
         return (tokens == self.vocabulary.id("=")).long().argmax(-1) + 1
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         labels = {name: torch.full_like(tokens, -1) for name in ("value", "operators")}
-        asked, ends, words = self.asked(tokens).tolist(), self.lengths(tokens).tolist(), self.vocabulary.words
+        question_ends, ends, words = (
+            self.question_length(tokens).tolist(),
+            self.lengths(tokens).tolist(),
+            self.vocabulary.words,
+        )
         edges, trees, heights = [], [], []
         for i, row in enumerate(tokens.tolist()):
-            root = read([words[token] for token in row[: asked[i] - 1]], self.p)
+            root = read([words[token] for token in row[: question_ends[i] - 1]], self.p)
             nodes = _postorder(root)
             for node in nodes:
                 labels["value"][i, node.end] = node.value
-            labels["value"][i, asked[i] - 1] = root.value
-            first = asked[i] - 1 if self.mode == "chain_of_thought" else ends[i] - 2
+            labels["value"][i, question_ends[i] - 1] = root.value
+            first = question_ends[i] - 1 if self.mode == "chain_of_thought" else ends[i] - 2
             labels["operators"][i, first : ends[i] - 1] = sum(node.operator is not None for node in nodes)
-            whole = Node(root.value, root.operator, root.left, root.right, asked[i] - 1)
+            whole = Node(root.value, root.operator, root.left, root.right, question_ends[i] - 1)
             edges += [(i, *edge) for edge in sorted({edge for node in [*nodes, whole] for edge in _edges(node)})]
             where = {id(node): at for at, node in enumerate(nodes)}
             trees.append(
@@ -156,7 +162,7 @@ class Arithmetic(Task):
         return Truth(torch.tensor(edges, dtype=torch.long).reshape(-1, 4), labels, arrays)
 
     def parse(self, text: str) -> Batch:
-        """An expression, with or without =; * and / may stand for × and ÷. Thoughts go from the left."""
+        """An expression, with or without =; * and / stand for × and ÷. Its chain of thought goes from the left."""
         tokens = tokenise(text)
         tokens = tokens[: tokens.index("=")] if "=" in tokens else tokens
         try:
@@ -166,7 +172,7 @@ class Arithmetic(Task):
         count = sum(node.operator is not None for node in _postorder(root))
         if not 1 <= count <= self.operators:
             raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
-        # what was typed stays as it was typed, needless brackets too
+        # The question stays as it was typed, with needless brackets.
         row = self._row(root, leftmost(root))
         row = [*tokens, *row[row.index("=") :]]
         if len(row) > self.n_ctx:

@@ -11,9 +11,11 @@ from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.boxes_story import Story, Style, answer, read
 from workbench.tasks.boxes_world import ABSENT, OBJECTS, WORDS, World
+from workbench.tasks.vocabulary import Vocabulary
 
 
 class Boxes(Task):
@@ -79,6 +81,7 @@ class Boxes(Task):
         return self
 
     def _or(self, value: Any, default: Any, advanced: Any) -> Any:
+        """A setting's value, or where it is None that of the style."""
         return value if value is not None else default if self.style == "default" else advanced
 
     @property
@@ -87,7 +90,7 @@ class Boxes(Task):
 
     @property
     def operations(self) -> tuple[int, int]:
-        """Fewest and most operations."""
+        """The fewest and the most operations."""
         return self._or(self.min_operations, 32, 1), self._or(self.max_operations, 32, 31)
 
     @property
@@ -152,8 +155,8 @@ class Boxes(Task):
         tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = rows[present]
         return Batch.next_token(tokens, start, lengths - 1)
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The text, up to the first sentence that begins with a box (with `ask="one"`, and that box)."""
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The length of the text up to the first sentence that begins with a box; with `ask="one"`, also that box."""
         stop, box = self.vocabulary.id("."), self.vocabulary.id("Box")
         after_stop = torch.nn.functional.pad(tokens[:, :-1] == stop, (1, 0))
         begins = after_stop & ((tokens == box) | (tokens == stop))
@@ -164,19 +167,19 @@ class Boxes(Task):
         return " ".join(self.words(tokens)).replace(" ,", ",").replace(" .", ".")
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
-        return self.words_of(tokens[: int(self.asked(tokens[None]))])
+        return self.words_of(tokens[: int(self.question_length(tokens[None]))])
 
     def parse(self, text: str) -> Batch:
         """A text in the forms of the docstring, in plain words; with `ask="one"` it ends with `Box A`."""
-        asked, words = text.strip(), _split(text)
+        story_text, words = text.strip(), _split(text)
         box = words[-1] if self.ask == "one" and len(words) > 2 and words[-2] == "Box" else None
         if self.ask == "one":
             if box is None or words[-3] != ".":
                 raise ValueError("end the text with a full stop and the box that is asked about, as in '… . Box A'")
-            asked, words = asked[: asked.rindex("Box")], words[:-2]
+            story_text, words = story_text[: story_text.rindex("Box")], words[:-2]
         elif not words or words[-1] != ".":
             raise ValueError("end the text with a full stop")
-        story = read(asked)
+        story = read(story_text)
         named, letters = [*story.named, *([box] if box else [])], ascii_uppercase[: self.boxes]
         unknown = [name for name in named if name not in letters]
         if unknown:
@@ -186,19 +189,19 @@ class Boxes(Task):
         if len(words) > self.n_ctx:
             raise ValueError(f"the text has {len(words)} words with its answer, but at most {self.n_ctx} fit")
         tokens = torch.tensor([self.vocabulary.encode(words)])
-        return Batch.next_token(tokens, self.asked(tokens) - 1, tokens.shape[1] - 1)
+        return Batch.next_token(tokens, self.question_length(tokens) - 1, tokens.shape[1] - 1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
-        asked = (self.asked(tokens) - self._naming).tolist()
+        question_ends = (self.question_length(tokens) - self._naming).tolist()
         ends = self.lengths(tokens).tolist()
         labels = {name: torch.full_like(tokens, -1) for name in ("operations", "clause", "depth")}
         stories, edges = [], []
         for i, row in enumerate(tokens.tolist()):
             words = [self.vocabulary.words[token] for token in row[: ends[i]]]
-            story = read(" ".join(words[: asked[i]]))
-            last = [at for at in range(asked[i]) if words[at] in ".,"]
-            count = words[: asked[i]].count(".") - 1  # sentences after the first
-            first_scored = asked[i] - 1 + self._naming
+            story = read(" ".join(words[: question_ends[i]]))
+            last = [at for at in range(question_ends[i]) if words[at] in ".,"]
+            count = words[: question_ends[i]].count(".") - 1  # sentences after the first
+            first_scored = question_ends[i] - 1 + self._naming
             labels["operations"][i, first_scored : ends[i] - 1] = count
             begin = 0
             for clause, end in enumerate(last):
@@ -206,7 +209,7 @@ class Boxes(Task):
                 labels["depth"][i, end] = story.depth[clause]
                 begin = end + 1
             edges += [(i, *edge) for edge in _clause_edges(story, last)]
-            edges += [(i, *edge) for edge in _answer_edges(story, last, words, asked[i])]
+            edges += [(i, *edge) for edge in _answer_edges(story, last, words, question_ends[i])]
             stories.append(story)
         return Truth(
             torch.tensor(edges, dtype=torch.long).reshape(-1, 4),
@@ -219,10 +222,10 @@ class Boxes(Task):
         )
 
     def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
-        """What each box holds after each clause, over the words of that clause; the same contents in one stretch."""
+        """The contents of each box after each clause; clauses that leave them as they are form one stretch."""
         truth = self.truth(tokens[None])
         clauses, held = truth.labels["clause"][0], truth.arrays["contents"][0]
-        found: dict[str, list[tuple[int, int, str]]] = {}
+        by_box: dict[str, list[tuple[int, int, str]]] = {}
         for box in range(self.boxes):
             stretches: list[tuple[int, int, str]] = []
             for clause in range(int(clauses.max()) + 1):
@@ -234,8 +237,8 @@ class Boxes(Task):
                 else:
                     stretches.append((begin, end, words))
             if any(words != "–" for _, _, words in stretches):
-                found[f"Box {ascii_uppercase[box]}"] = stretches
-        return found
+                by_box[f"Box {ascii_uppercase[box]}"] = stretches
+        return by_box
 
     def _contents(self, stories: list[Story]) -> Bool[Tensor, "batch clause box object"]:
         n_clauses = max(len(story.contents) for story in stories)
@@ -250,7 +253,7 @@ class Boxes(Task):
 
 
 def _split(text: str) -> list[str]:
-    """Words and punctuation."""
+    """The words and punctuation marks of a text."""
     return text.replace(",", " , ").replace(".", " . ").split()
 
 
@@ -266,10 +269,10 @@ def _clause_edges(story: Story, last: list[int]) -> list[tuple[int, int, int]]:
     return edges
 
 
-def _answer_edges(story: Story, last: list[int], words: list[str], asked: int) -> list[tuple[int, int, int]]:
+def _answer_edges(story: Story, last: list[int], words: list[str], question_end: int) -> list[tuple[int, int, int]]:
     """(1, query, key) from the words about each box in the answer to the clause that last set it."""
     edges, box = [], None
-    for at in range(asked, len(words)):
+    for at in range(question_end, len(words)):
         if words[at - 1] == "Box":
             box = words[at]
         if words[at] in ",.":

@@ -1,4 +1,4 @@
-"""Reading a boxes text: what it says, what is then where, and what each sentence depends on."""
+"""Reading a text of the task boxes: the contents of each box after each clause, and what each clause depends on."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Story:
 
     Attributes:
         contents: box -> items, sorted, after each clause; a box is there once it has been named.
-        depends: the earlier clauses whose result each clause needs: the last to set the boxes that it changes, unless
-            it empties them whole.
-        depth: how many clauses one after the other led to what each clause says; 0 where it needs no other.
+        depends: the earlier clauses whose result each clause needs: those that last set the boxes that it changes; a
+            clause that emptied a box is needed by none.
+        depth: the length of the longest chain of clauses that each clause depends on; 0 if it depends on none.
         named: every box, in alphabetical order.
     """
 
@@ -49,30 +49,29 @@ class Story:
         return sorted(self._boxes)
 
     def last_change(self, box: str) -> int | None:
-        """The clause that last changed a box's contents, if only by emptying it; None if none did."""
+        """The clause that last changed the contents of a box, also by emptying it; None if none did."""
         return self._changed.get(box)
 
     def answer(self, box: str) -> str:
-        """What is in one box: `contains the x and the y`, or `is empty`."""
+        """The contents of one box in words: `contains the x and the y`, or `is empty`."""
         items = sorted(self._boxes.get(box, ()))
         return f"contains {_phrase(items)}" if items else "is empty"
 
     def answers(self, style: Style) -> str:
-        """What is in every box, in alphabetical order: `advanced` leaves the empty ones out."""
+        """The contents of every box in words, in alphabetical order; `advanced` leaves empty boxes out."""
         kept = [box for box in self.named if style == "default" or self._boxes[box]]
         return ", ".join(f"Box {box} {self.answer(box)}" for box in kept) + "."
 
     def hear(self, clause: str) -> None:
-        """Take in one clause.
+        """Read one clause, and change the contents as it says.
 
         Raises:
-            ValueError: if it is none of the known forms, or cannot be done (an item that is not where it should be).
+            ValueError: if it has none of the known forms, or cannot be done (an item is not where it should be).
         """
         matches = {kind: pattern.fullmatch(clause) for kind, pattern in _PATTERNS.items()}
-        found = next(((kind, match) for kind, match in matches.items() if match), None)
-        if found is None:
+        kind, match = next(((kind, match) for kind, match in matches.items() if match), (None, None))
+        if match is None:
             raise ValueError(f"{clause!r} is not a sentence about boxes; there is: {_EXPECTED}")
-        kind, match = found
         groups = match.groups()
         if kind == "nothing":
             self._begin(groups[0], [])
@@ -112,7 +111,7 @@ class Story:
                 raise ValueError(f"the {missing[0]} is not in Box {box}, which holds {there}")
             held.difference_update(taken)
             held.update(added)
-            emptied = box == whole  # whatever it held, it is empty now
+            emptied = box == whole  # it is empty now, whatever it held before: later clauses need nothing of it
             self._writer[box] = None if emptied else clause
             self._state_depth[box] = -1 if emptied else depth
         self._note(changes, tuple(sorted({need for need in needs if need is not None})), depth)
@@ -148,12 +147,12 @@ def read(text: str) -> Story:
             except ValueError as error:
                 raise ValueError(f"clause {len(story.contents) + 1}: {error}") from None
     if not story.contents:
-        raise ValueError(f"the text says nothing; there is: {_EXPECTED}")
+        raise ValueError(f"the text has no clause; there is: {_EXPECTED}")
     return story
 
 
 def answer(text: str, style: Style = "default") -> str:
-    """Where everything is at the end of a boxes text, in the words of the paper's expected answers.
+    """The final contents of all boxes of a text, in the words of the paper's expected answers.
 
     Boxes and items are alphabetical, with a full stop at the end. `default` lists every box that the text names,
     `advanced` only those that hold something (a full stop alone if none does).

@@ -1,4 +1,4 @@
-"""Drawing boxes texts: the state of a whole batch of worlds, told in words as it changes."""
+"""Drawing texts of the task boxes: the contents of all boxes of a batch, written as sentences while they change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ABSENT = -1
 
 
 class World:
-    """Boxes and items of a whole batch, told in rows of tokens (−1 where a word is not needed)."""
+    """The boxes and items of a whole batch. Sentences are rows of tokens, with −1 where a sequence has no word."""
 
     def __init__(self, task: Boxes, n: int, generator: torch.Generator) -> None:
         self.task, self.n, self.generator = task, n, generator
@@ -43,7 +43,7 @@ class World:
         if task._filled != "any":
             chosen = self._random(n, task.boxes).argsort(-1) < task.boxes // 2
             counts = torch.where(chosen, counts.clamp(min=1), 0)
-        # where each item is: the first items of a random order fill the boxes one after the other; −1 is nowhere
+        # The box of each item: the first items of a random order fill the boxes one after the other; −1 is no box.
         order = self._random(n, task.n_objects).argsort(-1)
         rank = torch.arange(task.n_objects).repeat(n, 1)
         place = torch.searchsorted(counts.cumsum(-1), rank, right=True)
@@ -56,7 +56,7 @@ class World:
         return torch.randint(0, high, (n,), generator=self.generator)
 
     def describe(self, shuffled: bool) -> Int[Tensor, "batch column"]:
-        """The first sentence."""
+        """The first sentence: what every box holds at the start."""
         boxes = torch.arange(self.task.boxes).expand(self.n, -1)
         if shuffled:
             boxes = self._random(self.n, self.task.boxes).argsort(-1)
@@ -103,14 +103,15 @@ class World:
         return torch.where(active[:, None], row, ABSENT)
 
     def _attempt(self, where: Int[Tensor, "some object"]) -> tuple[Tensor, ...]:
-        """Whether a drawn operation can be done; its kind (0 put, 1 remove, 2 move), source, target and items."""
+        """Draw an operation: whether it can be done, its kind (0 put, 1 remove, 2 move), source, target and items."""
         m, task = len(where), self.task
         kind, source, target = self._integers(3, m), self._integers(task.boxes, m), self._integers(task.boxes, m)
         held = where == source[:, None]
         some = held & (self._random(*where.shape) < 0.5)
         if task._moves == "contents":
             some = torch.where((kind == 2)[:, None], held, some)
-        # new items: a non-empty subset (one of no items is drawn again) of the first in a random order of those nowhere
+        # New items for put: a non-empty subset (an empty one is drawn again) of the first items in a random order of
+        # those that are in no box.
         k = (self._random(m, task.capacity) < 0.5).sum(-1)
         order = torch.where(where < 0, self._random(*where.shape), 2.0)
         best = order.topk(task.capacity, largest=False).values.gather(1, (k[:, None] - 1).clamp(min=0))
@@ -126,7 +127,7 @@ class World:
         return ok, kind, source, target, items
 
     def conclude(self, choose: torch.Generator | None) -> Int[Tensor, "batch column"]:
-        """What every box holds; or, if there is a generator to choose it, one."""
+        """The sentence of what every box holds at the end; with a generator, of one box that it chooses."""
         if choose is not None:
             return self._holding(self._integers(self.task.boxes, self.n), ".")
         clauses = [self._holding(torch.full((self.n,), box), None) for box in range(self.task.boxes)]
@@ -163,15 +164,15 @@ class World:
         return torch.cat([*parts, self._words([end] if end else [])], dim=1)
 
     def _words(self, words: list[Any]) -> Int[Tensor, "batch column"]:
-        """Words one after the other; `(word, where)` is said only where it is true."""
+        """A row of words; `(word, where)` is there only in the sequences where the mask is true."""
         columns = []
         for word in words:
-            text, said = word if isinstance(word, tuple) else (word, torch.ones(self.n, dtype=torch.bool))
-            columns.append(torch.where(said, self.ids[text], ABSENT))
+            text, where = word if isinstance(word, tuple) else (word, torch.ones(self.n, dtype=torch.bool))
+            columns.append(torch.where(where, self.ids[text], ABSENT))
         return torch.stack(columns, dim=1) if columns else torch.zeros(self.n, 0, dtype=torch.long)
 
     def _phrase(self, items: Bool[Tensor, "batch object"]) -> Int[Tensor, "batch column"]:
-        """The x and the y, in alphabetical order."""
+        """The items in alphabetical order, as `the x and the y`."""
         ranked = torch.where(items, torch.arange(items.shape[1]), items.shape[1])
         first = ranked.topk(self.task.capacity, largest=False, sorted=True).values
         columns = []
@@ -182,12 +183,12 @@ class World:
         return torch.cat(columns, dim=1)
 
     def _joined(self, clauses: list[Tensor]) -> Int[Tensor, "batch column"]:
-        """Clauses with commas between those that say something, and a full stop."""
-        said = torch.stack([(clause != ABSENT).any(-1) for clause in clauses], dim=1)
-        later = said.flip(1).cumsum(1).flip(1) - said.long()
+        """The clauses that have any word, with commas between them and a full stop at the end."""
+        present = torch.stack([(clause != ABSENT).any(-1) for clause in clauses], dim=1)
+        later = present.flip(1).cumsum(1).flip(1) - present.long()
         parts = []
         for i, clause in enumerate(clauses):
-            parts += [clause, self._words([(",", said[:, i] & (later[:, i] > 0))])]
+            parts += [clause, self._words([(",", present[:, i] & (later[:, i] > 0))])]
         return torch.cat([*parts, self._words(["."])], dim=1)
 
     def _capital(self, rows: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"]:
@@ -199,7 +200,7 @@ class World:
 
 
 def _either(where: Bool[Tensor, " batch"], a: Tensor, b: Tensor) -> Int[Tensor, "batch column"]:
-    """The rows of `a` where it says so, else those of `b`; the narrower one has words missing at its end."""
+    """The rows of `a` where the mask is true, else those of `b`; the narrower of the two is padded with −1."""
     width = max(a.shape[1], b.shape[1])
     a, b = (torch.nn.functional.pad(rows, (0, width - rows.shape[1]), value=ABSENT) for rows in (a, b))
     return torch.where(where[:, None], a, b)

@@ -1,4 +1,4 @@
-"""A task's sequences as a stream, as a file, and in words: the same bytes for any number of workers."""
+"""Export of a task's sequences: as a stream, as a file (the same bytes for any number of workers), and in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.tasks.stream import in_order
 from workbench.util.files import check_free, new_file
 from workbench.util.seeds import generator
 
-SHARD = 1024
+SHARD = 1024  # sequences
 FORMATS = (".parquet", ".jsonl")
 _SCHEMA = pa.schema(
     [
@@ -32,15 +32,15 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a stream of sequences is made of; the same recipe always makes the same sequences.
+    """Everything that decides a stream of sequences: the same recipe always gives the same sequences.
 
     Attributes:
         task: the task.
         n: how many sequences.
-        seed: their seed.
-        split: the side of the task's split that they are from; None is both.
-        head: whose targets: `main`, or one of the task's hints.
-        condition: what narrows the draw, such as a length.
+        seed: the seed.
+        split: the side of the task's split that they are drawn from; None is both.
+        head: the output head whose targets they have: `main`, or one of the task's hints.
+        condition: narrows the draw, such as to a length.
     """
 
     task: Task
@@ -58,13 +58,13 @@ class Recipe:
         return -(-self.n // SHARD)
 
     def shard(self, index: int) -> Batch:
-        """The sequences from index · SHARD on: a function of the recipe and the index alone."""
+        """The sequences from index · SHARD on; they depend on the recipe and the index alone."""
         size = min(SHARD, self.n - index * SHARD)
         draws = generator(self.seed, "data", index)
         return self.task.sample(size, draws, split=self.split, head=self.head, **self.condition)
 
     def header(self) -> dict[str, Any]:
-        """As plain data, for a file's head."""
+        """The recipe as plain data, for the header of a file."""
         return {
             "task": {"name": self.task.name, **self.task.model_dump(mode="json")},
             "n": self.n,
@@ -76,7 +76,7 @@ class Recipe:
 
 
 def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
-    """Batches of up to `SHARD` sequences, in order, one in memory at a time.
+    """Batches of up to `SHARD` sequences, in order; only one is in memory at a time.
 
     Args:
         recipe: what to draw.
@@ -89,9 +89,9 @@ def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
 
 
 def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int]:
-    """Write a recipe's sequences as Parquet or JSON lines; yields how many are written, as they are.
+    """Write a recipe's sequences as Parquet or JSON lines; yields the number written so far, after each batch.
 
-    The file appears under its name only when it is whole.
+    The file gets its name only when it is complete.
 
     Raises:
         ValueError: if the name says no known format, the path is taken, or the recipe cannot be met.
@@ -106,9 +106,9 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int
 
 
 def _write(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
-    put = _write_parquet if path.suffix == ".parquet" else _write_lines
+    write_rows = _write_parquet if path.suffix == ".parquet" else _write_lines
     with new_file(path) as partial:
-        yield from put(recipe, partial, workers)
+        yield from write_rows(recipe, partial, workers)
 
 
 def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
@@ -132,7 +132,7 @@ def _write_lines(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
 
 
 def _rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
-    """One plain row a sequence, without its padding; targets are lists, of one class or of a set of them."""
+    """A plain row for each sequence, without padding; each target is a list, of one class or of a set of classes."""
     rows = []
     for i, length in enumerate(task.lengths(batch.tokens).tolist()):
         targets = batch.targets[i, :length]
@@ -144,7 +144,7 @@ def _rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
 
 
 def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
-    """What `write` wrote: the task, and the sequences in batches of up to `SHARD`, one in memory at a time.
+    """Read a file that `write` wrote: the task, and batches of up to `SHARD` sequences, one in memory at a time.
 
     Raises:
         ValueError: if the file is missing, damaged, or was not written by `write`.
@@ -208,7 +208,7 @@ def _batch(task: Task, rows: Iterable[Mapping[str, Any]], head: str) -> Batch:
 
 
 def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: int = 24) -> str:
-    """One sequence in words: what is asked and answered, each token with ^ where it is scored, and the gold edges."""
+    """One sequence in words: question, answer, tokens with a ^ under each scored one, and the gold edges."""
     length = int(task.lengths(batch.tokens)[index])
     tokens, mask = batch.tokens[index], batch.loss_mask[index].tolist()
     words = task.words(tokens[:length])
@@ -228,7 +228,7 @@ def _target(task: Task, batch: Batch, index: int, at: int) -> str:
 
 
 def _ruled(words: list[str], mask: list[bool], width: int) -> list[str]:
-    """Tokens in lines no wider than `width`, a line of marks below each."""
+    """Tokens in lines of at most `width` characters, each with a line of marks below it."""
     lines, line, marks = [], "tokens ", "scored "
     for word, scored in zip(words, mask, strict=False):
         if len(line) + len(word) + 1 > width and line.strip() != "tokens":

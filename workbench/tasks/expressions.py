@@ -14,9 +14,9 @@ class Node:
     """A number, or an operation on two nodes.
 
     Attributes:
-        value: what it is worth, in 0..p−1.
+        value: its value, in 0..p−1.
         operator: one of `OPERATORS`, or None for a number.
-        end: the position of its last token, brackets of its own included, once it has been read from tokens.
+        end: the position of its last token, its brackets included; set when it is read from tokens.
     """
 
     value: int
@@ -26,7 +26,7 @@ class Node:
     end: int = -1
 
     def height(self) -> int:
-        """How many operations stand one above the other."""
+        """The largest number of nested operations."""
         return 0 if self.left is None or self.right is None else 1 + max(self.left.height(), self.right.height())
 
 
@@ -35,7 +35,7 @@ def is_prime(p: int) -> bool:
 
 
 def apply(operator: str, a: int, b: int, p: int) -> int:
-    """What a operator b is modulo p; division is by the modular inverse.
+    """The result of an operation on a and b modulo p; division multiplies by the modular inverse.
 
     Raises:
         ValueError: for a division by 0.
@@ -48,7 +48,7 @@ def apply(operator: str, a: int, b: int, p: int) -> int:
 
 
 def split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
-    """Two numbers with a operator b = value, uniform over all such pairs, decided by u and v, uniform in [0, 1)."""
+    """Operands a and b of an operation with this value, uniform over all such pairs for uniform u, v in [0, 1)."""
     if operator == "+":
         a = int(u * p)
         return a, (value - a) % p
@@ -61,18 +61,18 @@ def split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, i
     if value:
         a = 1 + int(u * (p - 1))
         return a, value * pow(a, -1, p) % p
-    # 2p − 1 pairs have the product 0: p with a = 0, and p − 1 with b = 0 and a of 1..p−1
+    # 2p − 1 pairs have the product 0: p with a = 0, and p − 1 with b = 0 and a in 1..p−1.
     index = int(u * (2 * p - 1))
     return (0, int(v * p)) if index < p else (index - p + 1, 0)
 
 
 def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) -> tuple[Node, list[Node]]:
-    """An expression worth `answer`: numbers, picked uniformly, replaced one by one by operations of equal value.
+    """An expression of value `answer`, grown by replacing numbers, one by one, by operations of equal value.
 
     Args:
-        answer: its value.
-        operators: the operations, in the order in which they come in.
-        chances: three numbers in [0, 1) for each: which number is replaced, and by which two.
+        answer: the value of the expression.
+        operators: the operations, in the order in which they are inserted.
+        chances: three numbers in [0, 1) for each operation: they pick the number to replace, and its two operands.
         p: the modulus.
 
     Returns:
@@ -90,7 +90,7 @@ def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) 
 
 
 def write(node: Node, done: frozenset[int] = frozenset()) -> list[str]:
-    """An expression's tokens, bracketed only where needed; operations whose `id` is in `done` are numbers by now."""
+    """The tokens of an expression, with brackets only where needed; operations whose `id` is in `done` are numbers."""
     if node.left is None or node.right is None or node.operator is None or id(node) in done:
         return [str(node.value)]
     tight = node.operator in _TIGHT
@@ -99,14 +99,14 @@ def write(node: Node, done: frozenset[int] = frozenset()) -> list[str]:
         tokens = write(child, done)
         operation = child.operator if len(tokens) > 1 else None
         looser = operation is not None and tight and operation not in _TIGHT
-        # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not
+        # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not.
         same = operation is not None and is_right and node.operator in "-÷" and (operation in _TIGHT) == tight
         sides.append(["(", *tokens, ")"] if looser or same else tokens)
     return [*sides[0], node.operator, *sides[1]]
 
 
 def steps(root: Node, order: list[Node]) -> list[list[str]]:
-    """The expression reduced one operation at a time, in this order: what is written after each."""
+    """The tokens of the expression after each of its operations is replaced by its value, in this order."""
     done: frozenset[int] = frozenset()
     written = []
     for node in order:
@@ -116,14 +116,14 @@ def steps(root: Node, order: list[Node]) -> list[list[str]]:
 
 
 def leftmost(root: Node) -> list[Node]:
-    """The operations in the order of a reader who always does the leftmost one between two numbers."""
+    """The operations in the order of a reader who always computes the leftmost one whose operands are numbers."""
     if root.left is None or root.right is None:
         return []
     return [*leftmost(root.left), *leftmost(root.right), root]
 
 
 def read(tokens: list[str], p: int) -> Node:
-    """The tree of an expression, operations of one rank from the left, with where each part ends.
+    """Parse an expression into a tree; operations of equal rank associate to the left.
 
     Raises:
         ValueError: if it is not an expression over the numbers 0..p−1, or divides by 0.

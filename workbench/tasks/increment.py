@@ -10,8 +10,10 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Truth, Vocabulary
+from workbench.tasks.base import LONGEST
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
+from workbench.tasks.vocabulary import Vocabulary
 
 _DELIMITER, _CARRY, _PAD = 10, 11, 12
 
@@ -26,7 +28,7 @@ class Increment(TaskWithLengths):
     uniform over 1..length (Appendix B). A number of nines alone has one more digit in its answer. The paper counts 14
     tokens without listing them; digits, ⊥, ↑ and PAD are 13.
 
-    The hint `carry`, with an output head of its own, gives after each digit the carry that it hands on:
+    The hint `carry`, which has an output head of its own, writes after each digit the carry into the next one:
 
         input    1 2 9 ⊥ 0 ↑ 1 3 ↑ 0 1 ↑ 0
 
@@ -53,7 +55,7 @@ class Increment(TaskWithLengths):
     @model_validator(mode="after")
     def _hints_fit(self) -> Increment:
         if self.hints and not self.reversed:
-            raise ValueError("increment's carry hint hands carries on from the lowest digit: it needs reversed=true")
+            raise ValueError("increment's carry hint goes from the lowest digit up: it needs reversed=true")
         return self
 
     @cached_property
@@ -99,24 +101,24 @@ class Increment(TaskWithLengths):
         tokens[behind] = answer[torch.arange(answer.shape[1]) < spread * answered[:, None]]
         return Batch.next_token(tokens[:, : int(end.max())], lengths, end - 1)
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         return (tokens == _DELIMITER).long().argmax(-1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
-        lengths, n_pos = self.asked(tokens), tokens.shape[1]
+        lengths, n_pos = self.question_length(tokens), tokens.shape[1]
         position = torch.arange(n_pos)
         width = max(1, int(lengths.max()))
         _, carries = _plus_one(tokens[:, :width].clamp(max=9), lengths)
         written = position - lengths[:, None]  # how many digits of the answer are already there
         answered = lengths + carries.gather(1, lengths[:, None])[:, 0]
         place = written if self.reversed else answered[:, None] - 1 - written
-        asked = (tokens == _DELIMITER).any(-1, keepdim=True) & (written >= 0) & (written < answered[:, None])
+        predicts_digit = (tokens == _DELIMITER).any(-1, keepdim=True) & (written >= 0) & (written < answered[:, None])
         labels = {
-            "place": torch.where(asked, place, -1),
-            "carry": torch.where(asked, carries.gather(1, place.clamp(0, width)), -1),
-            "length": torch.where(asked, lengths[:, None], -1),
+            "place": torch.where(predicts_digit, place, -1),
+            "carry": torch.where(predicts_digit, carries.gather(1, place.clamp(0, width)), -1),
+            "length": torch.where(predicts_digit, lengths[:, None], -1),
         }
-        example, query = (asked & (place < lengths[:, None])).nonzero(as_tuple=True)
+        example, query = (predicts_digit & (place < lengths[:, None])).nonzero(as_tuple=True)
         key = lengths[example] - 1 - place[example, query]
         return Truth(torch.stack([example, torch.ones_like(example), query, key], dim=1), labels)
 

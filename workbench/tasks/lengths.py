@@ -1,4 +1,4 @@
-"""How long sequences are: the skewed training lengths of the task-hinting paper, and the lengths that tests use."""
+"""Sequence lengths: the training lengths of the task-hinting paper, and the lengths of test sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Skew = Literal["uniform", "paper"]
 def draw_lengths(
     n: int, low: int, high: int, skew: Skew, *, edge: int, generator: torch.Generator
 ) -> Int[Tensor, " batch"]:
-    """Lengths in low..high: equally likely, or (`paper`) 80 % equally in low..edge and 20 % equally in the rest."""
+    """Lengths in low..high: uniform, or (`paper`) 80 % uniform in low..edge and 20 % uniform in the rest."""
     if skew == "uniform" or low == high:
         return torch.randint(low, high + 1, (n,), generator=generator)
     edge = max(low, min(high - 1, edge))
@@ -27,7 +27,7 @@ def draw_lengths(
 
 
 def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: int = 8) -> list[int]:
-    """The lengths of a task's test sets: about `sets` from shortest to longest, with max_length.
+    """The lengths of a task's test sets: about `sets`, evenly spaced from shortest to longest, and `high`.
 
     Raises:
         ValueError: if the three lengths do not fit one another.
@@ -43,7 +43,7 @@ def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: in
 
 
 class TaskWithLengths(Task):
-    """What tasks have in common that train on some lengths, test on longer ones, and may have hints."""
+    """The base of tasks that train on some lengths, test on longer ones, and may have hints."""
 
     min_length: int = Field(2, ge=1, le=LONGEST, description="shortest training sequence")
     max_length: int = Field(16, ge=1, le=LONGEST, description="longest training sequence")
@@ -65,6 +65,7 @@ class TaskWithLengths(Task):
 
     @property
     def longest(self) -> int:
+        """The length of the longest test sequence."""
         return self.test_max_length or self.max_length
 
     @property
@@ -83,7 +84,7 @@ class TaskWithLengths(Task):
     def draw_lengths(
         self, n: int, length: int | None, *, edge: int, generator: torch.Generator
     ) -> Int[Tensor, " batch"]:
-        """Training lengths (see the function of this name); or `length` alone, if it is given.
+        """Training lengths (see the function of this name); or only `length`, if it is given.
 
         Raises:
             ValueError: if that length does not fit the context.

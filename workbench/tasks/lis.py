@@ -11,8 +11,10 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import tested_lengths
+from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
 _MARKS = ("####", "||", "</pause_start>", "<pause>", "</pause_end>", "PAD")
@@ -27,10 +29,10 @@ class LongestIncreasingSubsequence(Task):
         pause               12 25 9 14 14 20 </pause_start> <pause> <pause> </pause_end> #### 3
         chain_of_thought    12 25 9 14 14 20 || 1 2 1 2 2 3 #### 3
 
-    Numbers 0..length are kept for lengths; the sequence's are length+1..values−1. One to three increasing runs are
-    planted: how many numbers they hold together is uniform over runs..length, split at uniform places, each at random
-    positions with distinct values; all other numbers are uniform with repeats. The chain of thought is the dynamic
-    programme's array; with it, the loss is on all after ||.
+    Numbers 0..length stand for lengths; those of the sequence are length+1..values−1. One to three increasing runs are
+    planted. Their total size is uniform over runs..length and is split at uniform places; each run has distinct values
+    at random positions. All other numbers are uniform with repeats. The chain of thought is the array of the dynamic
+    programme; with it, the loss is on everything after ||.
 
     Labels: `dp` (at each number: the longest increasing subsequence that ends there), `witness` (at each number: 1 on
     one longest subsequence, 0 off it), `length` (how many numbers, where scored). Gold edges of hop 1: from a number to
@@ -94,6 +96,7 @@ class LongestIncreasingSubsequence(Task):
         return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
 
     def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
+        """Overwrite random positions of a row with one to three increasing runs."""
         n_runs = int(rng.integers(1, min(3, len(row)) + 1))
         planted = int(rng.integers(n_runs, len(row) + 1))
         cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1)
@@ -121,12 +124,12 @@ class LongestIncreasingSubsequence(Task):
         tokens[torch.arange(tokens.shape[1]) < ends[:, None]] = whole[whole >= 0]
         return Batch.next_token(tokens, lengths if self.mode == "chain_of_thought" else ends - 2, ends - 1)
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The numbers: every mode has the same test set."""
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The length of the numbers: every mode has the same test set."""
         return (tokens >= self.values).long().argmax(-1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
-        lengths, ends = self.asked(tokens), self.lengths(tokens)
+        lengths, ends = self.question_length(tokens), self.lengths(tokens)
         position = torch.arange(tokens.shape[1])
         inside = position < lengths[:, None]
         numbers = torch.where(inside, tokens, 0)
@@ -155,7 +158,7 @@ class LongestIncreasingSubsequence(Task):
         return Truth(torch.stack([example, torch.ones_like(example), query, key], dim=1), labels)
 
     def parse(self, text: str) -> Batch:
-        """Numbers between length+1 and values−1."""
+        """One example from numbers between length+1 and values−1."""
         words = text.replace(",", " ").split("#")[0].split("|")[0].split()
         if not self.shortest <= len(words) <= self.length:
             raise ValueError(f"type {self.shortest} to {self.length} numbers, not {len(words)}")

@@ -10,7 +10,9 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.vocabulary import Vocabulary
 
 _WORDS = (*"0123456789", "*", "####", "||", "+", "(", ")", "</pause_start>", "<pause>", "</pause_end>")
 _TIMES, _ANSWER, _THOUGHT, _PLUS, _OPEN, _CLOSE, _PAUSE_START, _PAUSE, _PAUSE_END = range(10, 19)
@@ -25,9 +27,9 @@ class Multiplication(Task):
         pause               2 1 * 4 3 </pause_start> <pause> <pause> </pause_end> #### 8 0 4 0
         chain_of_thought    2 1 * 4 3 || 8 4 0 + 0 6 3 0 #### 8 0 4 0
 
-    The chain of thought is the partial products, each shifted by its place, with the running sum in parentheses after
-    all but the first and the last. The loss is on what follows ####, and in chain_of_thought on what follows ||; pause
-    tokens are never scored.
+    The chain of thought lists the partial products, each shifted by its place, with the running sum in parentheses
+    after each but the first and the last. The loss is on what follows ####, in chain_of_thought on what follows ||;
+    pause tokens are never scored.
 
     Labels, at the position that predicts a digit of the product: `digit` (its place, 0 is the lowest), `carry` (what
     the schoolbook column sum carries into that place), `operations` (how many digit products the column adds, as in
@@ -65,8 +67,8 @@ class Multiplication(Task):
         digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
         return self._batch(digits[0], digits[1])
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The operands: every mode has the same test set."""
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The length of the operands with their sign: every mode has the same test set."""
         return torch.full((len(tokens),), 2 * self.digits + 1)
 
     def _batch(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Batch:
@@ -146,7 +148,7 @@ def _digits(number: int, digits: int) -> Int[Tensor, " digit"]:
 
 
 def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"]:
-    """Column sums as digits, lowest first; the last carry must be nothing."""
+    """Column sums as digits, lowest first; the carry out of the last column must be 0."""
     digits, carry = [], torch.zeros_like(columns[:, 0])
     for column in columns.unbind(1):
         total = column + carry
@@ -156,7 +158,7 @@ def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"
 
 
 def _work(a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> tuple[Tensor, Tensor, Tensor]:
-    """The chain of thought; and the partial products and their running sums, `[batch, row, place]`."""
+    """The tokens of the chain of thought, the partial products and their running sums (both `[batch, row, place]`)."""
     n, d = a.shape
 
     def mark(token: int) -> Tensor:

@@ -10,7 +10,9 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import LONGEST, Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
 
 
@@ -24,19 +26,19 @@ class PointerChain(Task):
 
     Position 6 holds 5, position 5 holds 1, position 1 holds 0: the chain of 6 is [5, 1], and its root's value is 0.
 
-    Two readings of what is asked at a position of depth d (d blocks after block 0; d ≥ 1 is scored):
+    There are two readings of the target at a position of depth d (d blocks after block 0; d ≥ 1 is scored):
 
     * `chain` (default; the paper's words): the set of the d positions on its chain. Hop 1 is the token itself. With
       the score of `correct` a model that reaches 2^L hops and guesses the rest gets 45, 65, 87, 100 % for L = 1..4 at
       n=128, k=8: the reading nearest to Table 1.
-    * `root`: the value at the chain's root, one class. Depth 0 is left out: it would be copying its own token.
+    * `root`: the value at the chain's root, one class. Depth 0 is not scored: its target would be the token itself.
 
-    Values are uniform over 0..n−1 (the paper says only "random"): they seldom repeat, so that chance stays near 1/k.
-    The best guess without following the chain, the commonest value of block 0, is right 30 % of the time at n=32, k=4
+    Values are uniform over 0..n−1 (the paper says only "random"): they seldom repeat, so that chance is near 1/k. The
+    best guess without following the chain is the commonest value of block 0. It is right 30 % of the time at n=32, k=4
     and 17 % at n=64, k=8; with values over 0..k−1 it would be 53 % and 33 %.
 
-    Two words are kept apart: the *depth* of a position is how long its chain is, the *hop* of an ancestor how far up
-    the chain it is. Accuracy is broken down by depth for `root`, by hop for `chain`.
+    The *depth* of a position is the length of its chain; the *hop* of an ancestor is how far up the chain it is.
+    Accuracy is broken down by depth for `root`, by hop for `chain`.
 
     Labels: `depth`, `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
     `ancestors` `[batch, pos, hop]` (the position h hops up the chain, −1 where it has ended).
@@ -143,9 +145,9 @@ class PointerChain(Task):
         if self.reading == "root":
             return super().accuracy_by_group(logits, batch, truth)
         ancestors = self.ancestors(batch.tokens)
-        found = on_top(logits, batch.targets.sum(-1)).gather(2, ancestors.clamp(min=0))
+        hits = on_top(logits, batch.targets.sum(-1)).gather(2, ancestors.clamp(min=0))
         defined = (ancestors >= 0) & batch.loss_mask.unsqueeze(-1)
-        return (found * defined).sum(1) / defined.sum(1)
+        return (hits * defined).sum(1) / defined.sum(1)
 
     def parse(self, text: str) -> Batch:
         words = text.replace("|", " ").split()

@@ -10,8 +10,10 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from workbench.tasks.base import LONGEST, Batch, Truth, Vocabulary
+from workbench.tasks.base import LONGEST
+from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
+from workbench.tasks.vocabulary import Vocabulary
 
 
 class Sorting(TaskWithLengths):
@@ -28,13 +30,13 @@ class Sorting(TaskWithLengths):
 
         successor    5 3 3 9 ⊥ 5         → 9: the next larger symbol; ⊥ after the largest
                                ^
-        count        4 7 4 ⊥             → 7: the one that occurs less; see `tie`
+        count        4 7 4 ⊥             → 7: the symbol that occurs less often; see `tie`
                            ^
         fill         6 6 6 ⊥ 6 6         → the rest of the copies, after a prefix of them
                              ^
 
-    The paper does not say what follows a symbol that has copies (`copies`), nor the largest one (⊥ here), nor which
-    of two equally frequent symbols occurs less (`tie`).
+    The paper does not define the successor of a symbol that has copies (`copies`) or of the largest one (⊥ here), nor
+    the answer where two symbols are equally frequent (`tie`).
 
     Labels (the first three are token ids): `minimum` (at ⊥), `identity` (at output positions: their own token),
     `successor` (at output positions but the last: the next output), `copies_left` (at output positions: how many
@@ -160,9 +162,13 @@ class Sorting(TaskWithLengths):
         given: Int[Tensor, " batch"],
         answered: Int[Tensor, " batch"] | None = None,
     ) -> Batch:
-        """Symbols, ⊥, and what comes after it, of which the first `given` are not scored; the last is a target alone.
+        """Sequences of symbols, ⊥ and what follows it, whose last token is only a target.
 
-        `answered` says how much of `after` there is, by default all of it.
+        Args:
+            symbols, lengths: the symbols before ⊥, and how many of them there are.
+            after: what follows ⊥.
+            given: how many tokens of `after` belong to the question, and are not scored.
+            answered: how many tokens of `after` there are; by default all.
         """
         ends = torch.full_like(lengths, after.shape[1]) if answered is None else answered
         place = torch.arange(symbols.shape[1] + 1 + after.shape[1])
@@ -180,8 +186,8 @@ class Sorting(TaskWithLengths):
         tokens = torch.where(last, self.q + 1, whole)[:, :-1]
         return Batch(tokens, targets, scored)
 
-    def asked(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """What stands before ⊥: a hint about a sequence is on the same side of the split as sorting it."""
+    def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The length of what is before ⊥: a sequence and its hints are on the same side of the split."""
         return (tokens == self.q).long().argmax(-1)
 
     def _batch(self, symbols: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]) -> Batch:

@@ -1,4 +1,4 @@
-"""Which side of the train/test split an example falls on: decided by what it asks, so that no example is on both."""
+"""The train/test split: an example's side depends on its question alone, so that no question is on both sides."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 TEST_ONE_IN = 10
 
 
-def is_test(tokens: Int[Tensor, "batch pos"], asked: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-    """Whether each example belongs to the test set: one question in `TEST_ONE_IN`, by its fingerprint.
+def is_test(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+    """Whether each example belongs to the test set: one question in `TEST_ONE_IN` does, by its fingerprint.
 
     Args:
         tokens: the examples.
-        asked: how many leading tokens of each are its question; the rest (answer, padding) has no say.
+        question_length: the number of leading tokens of each that are its question; the rest has no influence.
     """
     words = tokens.cpu().numpy().astype(np.uint64) + np.uint64(1)
-    inside = np.arange(words.shape[1]) < asked.cpu().numpy()[:, None]
-    # A sum of products with fixed random odd numbers, one per position: equal questions, equal sums, whatever stands
-    # behind them; the mixing at the end makes every bit count.
+    inside = np.arange(words.shape[1]) < question_length.cpu().numpy()[:, None]
+    # The sum of the question's tokens, each times a fixed random odd number of its position: equal questions have equal
+    # sums. Mixing then makes the remainder depend on every bit of the sum.
     total = (np.where(inside, words, np.uint64(0)) * _coefficients(words.shape[1])).sum(-1, dtype=np.uint64)
     return torch.from_numpy(_mix(total) % np.uint64(TEST_ONE_IN) == 0)
 
 
 @lru_cache(maxsize=64)
 def _coefficients(width: int) -> np.ndarray:
+    """A fixed random odd number for each position."""
     with np.errstate(over="ignore"):
         return _mix(np.arange(1, width + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64."""
+    """The mixing function of the random generator splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Batches by number, in order, drawn here or ahead by worker processes: the same batches either way."""
+"""Batches in order, drawn by this process or ahead of time by worker processes: the same batches either way."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from typing import Generic, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-FOR_ALL = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # what a terminal or a cluster sends to all of a job
-SECONDS_TO_END = 5  # after a SIGTERM of an unknown sender: meanwhile what a worker draws for saves
+FOR_ALL = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # sent by a terminal or a cluster to all processes of a job
+SECONDS_TO_END = 5  # after a SIGTERM of an unknown sender, so that the process that a worker draws for can save
 
-Asked = TypeVar("Asked")
+Key = TypeVar("Key")
 Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True)
-class _Drawing(Dataset[Drawn], Generic[Asked, Drawn]):
-    draw: Callable[[Asked], Drawn]
+class _Drawing(Dataset[Drawn], Generic[Key, Drawn]):
+    draw: Callable[[Key], Drawn]
 
-    def __getitem__(self, asked: Asked) -> Drawn:
-        return self.draw(asked)
+    def __getitem__(self, key: Key) -> Drawn:
+        return self.draw(key)
 
 
-def in_order(draw: Callable[[Asked], Drawn], asked: Iterable[Asked], workers: int) -> Iterator[Drawn]:
-    """`draw(one)` for each one that is asked for, such as a number.
+def in_order(draw: Callable[[Key], Drawn], keys: Iterable[Key], workers: int) -> Iterator[Drawn]:
+    """`draw(key)` for each key, such as the number of a batch, in order.
 
     Args:
-        draw: a function of that alone; it is sent to the workers, so it must pickle.
-        asked: which batches.
-        workers: processes that draw ahead; 0 draws here. None of them outlives this process, however it ends.
+        draw: a function of the key alone; it is sent to the workers, so it must pickle.
+        keys: what to draw.
+        workers: processes that draw ahead; with 0, this process draws. None outlives this process, however it ends.
     """
     if not workers:
-        return map(draw, asked)
+        return map(draw, keys)
     loader = DataLoader(
         _Drawing(draw),
         batch_size=None,
-        sampler=asked,
+        sampler=keys,
         num_workers=workers,
         prefetch_factor=4,
-        worker_init_fn=_only_while_wanted,
-        generator=torch.Generator(),  # its workers' seeds, which nothing uses, would be drawn from PyTorch's own
+        worker_init_fn=_set_signals,
+        generator=torch.Generator(),  # seeds of workers, unused, which are else drawn from PyTorch's global generator
     )
-    with _held_back():  # a worker that is only starting would obey
+    with _signals_blocked():  # a worker that is still starting would obey them
         return iter(loader)
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    """Signals wait meanwhile; for good in a process that is started here, until it says otherwise."""
+def _signals_blocked() -> Iterator[None]:
+    """Block signals within this context; a process that is started in it has them blocked until it unblocks them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_ALL)
     try:
         yield
@@ -63,12 +63,12 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _only_while_wanted(_: int) -> None:
-    """Leave Ctrl-C and its like, which reach workers too, to the process that draws for; end as soon as it is gone.
+def _set_signals(_: int) -> None:
+    """Have a worker ignore Ctrl-C and the like, which reach it too, and end as soon as its parent process is gone.
 
-    A worker that ends by itself would leave that process waiting for a batch instead of saving. One that goes on, as
-    PyTorch's do for seconds, keeps open what it had from that process: the lock on a run folder. SIGTERM is also how
-    that process ends a worker which it could not tell to end, interrupted twice: from it, it is obeyed.
+    A worker that obeyed Ctrl-C would leave its parent waiting for a batch instead of saving. A worker that outlived its
+    parent, as those of PyTorch do for seconds, would keep the lock on the run folder. SIGTERM is obeyed if the parent
+    sends it: a parent that is interrupted twice can end its workers in no other way.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -83,12 +83,12 @@ def _only_while_wanted(_: int) -> None:
 
 def _end_when_told() -> None:
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass  # sent to all processes of a terminal or a job
-    os._exit(0)  # with anything else PyTorch raises an error in the process that told this one
+        pass  # another sender: it is meant for all processes of a terminal or a job
+    os._exit(0)  # any other exit code would raise an error in the parent
 
 
 def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    wait([parent.sentinel])  # a pipe that the system closes, even where the parent could not
+    wait([parent.sentinel])  # a pipe, which the system closes even if the parent was killed
     os.kill(os.getpid(), signal.SIGKILL)

@@ -13,29 +13,31 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks.base import Task
+from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
 _EIGHTHS = 8
-_BYTES_PER_TOKEN = 4  # how much text is read for each token that a tokenizer may make of it
+_BYTES_PER_TOKEN = 4  # bytes of text that are read for each token of a tokenizer
 
 
 class Text(Task):
     """Blocks of text, each token predicted from those before it in its block.
 
-    `path` is a text file (UTF-8), or a data set that Hugging Face's `datasets` has saved on this disk, whose column
+    `path` is a text file (UTF-8), or a folder in which Hugging Face's `datasets` has saved a data set, whose column
     `column` is read. Without a tokenizer the tokens are the UTF-8 bytes; `tokenizer` is a `tokenizers` JSON file.
-    Blocks do not overlap: they start every n_ctx bytes (4 n_ctx with a tokenizer, of which the first n_ctx tokens are
-    kept), or anew with each row of a data set. The file is never in memory as a whole.
+    Blocks do not overlap: they start every n_ctx bytes (with a tokenizer every 4 n_ctx bytes, of which the first n_ctx
+    tokens are kept), and anew with each row of a data set. The whole file is never in memory.
 
         the quick brown fox     (n_ctx=19, one token a byte; all but the last position are scored)
 
-    A run reads only texts that lie beside its folder, or in the folders that the environment variable `WORKBENCH_TEXTS`
-    lists: whoever wrote its config may not be who opens it.
+    A run reads only texts beside its folder, or in the folders that the environment variable `WORKBENCH_TEXTS` lists:
+    the config of a run that comes from a stranger could name any file.
 
-    A block of text is on one side of the split, and so are blocks that repeat it.
+    Equal blocks of text are on the same side of the split.
 
-    Labels: `eighth` (of the context, 0..7, where scored). There is no graph.
+    Labels: `eighth` (the eighth of the context that a position is in, 0..7, where scored). There is no graph.
     """
 
     name: ClassVar[str] = "text"
@@ -135,12 +137,12 @@ class Text(Task):
 
 
 class _File:
-    """A file's blocks of `size` bytes, read where they lie."""
+    """The blocks of `size` bytes of a file, each read from disk when it is drawn."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
         length = path.stat().st_size
-        # a last block of one byte has nothing to predict
+        # A last block of one byte would have nothing to predict.
         self.n_blocks = length // size + (length % size >= 2)
 
     def read(self, block: int) -> bytes:
@@ -163,21 +165,21 @@ class _DataSet:
                 parts = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
                 if any(Path(part["filename"]).name != part["filename"] for part in parts):
                     raise ValueError("its parts are not in its folder")
-                found = datasets.Dataset.load_from_disk(str(path)).with_format(None)
+                dataset = datasets.Dataset.load_from_disk(str(path)).with_format(None)
         except Exception as error:  # a damaged one may raise anything
             raise ValueError(f"text cannot read {path} as a saved data set: {brief(error)}") from None
         if splits:
             raise ValueError(f"{path} holds several data sets; give the folder of one: {', '.join(map(str, splits))}")
-        if column not in found.column_names:
-            raise ValueError(f"{path} has no column {column!r}; there is: {', '.join(found.column_names)}")
-        if getattr(found.features[column], "dtype", None) not in ("string", "large_string"):
+        if column not in dataset.column_names:
+            raise ValueError(f"{path} has no column {column!r}; there is: {', '.join(dataset.column_names)}")
+        if getattr(dataset.features[column], "dtype", None) not in ("string", "large_string"):
             raise ValueError(f"{path} has no text in its column {column!r}")  # pictures and sounds may be fetched
-        self.rows, self.column, self.size = found.select_columns([column]), column, size
+        self.rows, self.column, self.size = dataset.select_columns([column]), column, size
         lengths = np.concatenate(
-            [pc.binary_length(chunk).fill_null(0).to_numpy() for chunk in found.data.column(column).chunks]
+            [pc.binary_length(chunk).fill_null(0).to_numpy() for chunk in dataset.data.column(column).chunks]
         )
-        if found._indices is not None:
-            lengths = lengths[found._indices.column(0).to_numpy()]
+        if dataset._indices is not None:
+            lengths = lengths[dataset._indices.column(0).to_numpy()]
         self.ends = np.cumsum(lengths // size + (lengths % size >= 2))
         self.n_blocks = int(self.ends[-1]) if len(self.ends) else 0
 

@@ -46,15 +46,24 @@ class Evaluation:
         model.eval()
         figures: dict[str, float] = {}
         for head, batch in self.held_out.items():
-            figures |= self._accuracy(model, batch, device, "accuracy" if head == "main" else f"accuracy/{head}")
+            main = head == "main"
+            figures |= self._accuracy(model, batch, device, "accuracy" if main else f"accuracy/{head}", by_group=main)
         for name, batch in self.conditions.items():
             figures |= self._accuracy(model, batch, device, f"accuracy/test {name}")
         if self.answers is not None:
             figures |= self._decoded(model, self.answers, device)
         return figures
 
-    def _accuracy(self, model: Decoder, batch: Batch, device: torch.device, name: str) -> dict[str, float]:
-        """Share of right answers: of scored positions, or of whole sequences, as the task counts."""
+    def _accuracy(
+        self, model: Decoder, batch: Batch, device: torch.device, name: str, *, by_group: bool = False
+    ) -> dict[str, float]:
+        """The share of right answers, of scored positions or whole sequences as the task counts.
+
+        Args:
+            model, batch, device: the model, the sequences to answer, and where to compute.
+            name: the name of the figure.
+            by_group: also give the share in each of the task's groups, as `NAME/GROUP=VALUE`; for the main task.
+        """
         scores, shares = [], []
         for start in range(0, len(batch), AT_ONCE):
             part = batch[start : start + AT_ONCE].to(device)
@@ -63,7 +72,7 @@ class Evaluation:
                 scores.append(whole(logits, part))
             else:
                 scores.append(correct(logits, part)[part.loss_mask])
-            if name == "accuracy":
+            if by_group:
                 truth = Truth(labels={self.task.group_label: self.groups[start : start + AT_ONCE].to(device)})
                 shares.append(self.task.accuracy_by_group(logits, part, truth))
         figures = {name: torch.cat(scores).mean().item()}

@@ -56,9 +56,7 @@ def train_seeds(
     processes = single_process(config)
     configs = [config.model_copy(update={"seed": seed}) for seed in seeds]
     members = [TrainingRun(one, Path(out) / f"seed-{one.seed}", processes, tensorboard) for one in configs]
-    runs.check_no_run(Path(out))
-    for member in members:
-        runs.check_place(member.path)
+    _check_places(Path(out), members)
     with ExitStack() as locks:
         for member in members:
             create(member, seeds)
@@ -66,6 +64,13 @@ def train_seeds(
         streams = [training_batches(member.task, member.config) for member in members]
         train_together(members, StackedStep(members), zip(*streams, strict=True), progress)
     return [member.opened() for member in members]
+
+
+def _check_places(out: Path, members: Sequence[TrainingRun]) -> None:
+    """Raise ValueError if the folder cannot hold run folders, or one of them is taken."""
+    runs.check_no_run(out)
+    for member in members:
+        runs.check_place(member.path)
 
 
 def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from workbench.util.checked import Checked
+from workbench.util.strict_settings import Checked
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:

@@ -1,6 +1,7 @@
-"""An attempt in a process of its own: its argument is the run folder, the first line of its input the config.
+"""A worker process of a sweep on this machine: it makes one attempt.
 
-When the input ends, because the sweep stops or has died, training stops after the step at hand and saves.
+Its argument is the run folder, the first line of its input the config. When the input ends, because the sweep stops or
+has died, training stops after the current step and saves.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from workbench.util.messages import brief
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored until here, if the sweep runs in the background
     line = b""
-    while not line.endswith(b"\n"):  # not by sys.stdin, which keeps what a thread is to wait for
+    while not line.endswith(b"\n"):  # not sys.stdin: its buffer would take input that a thread waits for
         part = os.read(0, 65536)
         if not part:
             return

@@ -1,4 +1,4 @@
-"""One attempt at one run, and what a crew that makes attempts can do."""
+"""One attempt to train a run, and the interface of the crews that make attempts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from workbench.training.sweeps.jobs import Job
 
 SECONDS_TO_SAVE = 60.0
 
-# What training says in one line; anything else is a mistake in the code, and shows where.
+# Errors that training raises with a message of one line. Any other is a bug, and its traceback is shown.
 REPORTED = (ValueError, RuntimeError, OSError)
 
 
 def attempt(config: RunConfig, folder: Path) -> None:
-    """Train a run to its end, going on with what there is of it.
+    """Train a run to its end; one that was begun is resumed.
 
     Raises:
         ValueError, TrainingError: as `train` and `resume`.
     """
-    torch.set_num_threads(1)  # as many runs at a time as there are cores: threads would only wait for each other
+    torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
     if (folder / CONFIG).is_file():
         with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
-            pass  # the worker of a sweep that was killed has saved
+            pass  # waits for a worker of a killed sweep, which saves before it ends
         resume(folder, progress=False)
     else:
         train(config, folder, progress=False)
@@ -37,12 +37,12 @@ def attempt(config: RunConfig, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt's end.
+    """The end of an attempt.
 
     Attributes:
         job: the run.
-        error: what went wrong, if anything did.
-        lost: the worker died, which says nothing about the run; an error of the run itself would only come again.
+        error: the error of the attempt, if there was one.
+        lost: whether the worker died. Such an attempt can be repeated; an error of the run itself would come again.
     """
 
     job: Job
@@ -51,24 +51,24 @@ class Ended:
 
 
 class Crew(Protocol):
-    """Whoever makes the attempts: processes on this machine, or a Ray cluster."""
+    """The workers that make the attempts: processes on this machine, or a Ray cluster."""
 
-    here: bool  # whether the run folders grow where they are to stay, and can be watched
+    here: bool  # whether run folders are written in their final place, where their progress can be read
 
     def at_once(self) -> int:
-        """How many attempts can be going on at the same time."""
+        """The number of attempts that can run at the same time."""
 
     def has_room(self) -> bool:
-        """Whether another attempt can be handed over."""
+        """Whether another attempt can be started."""
 
     def start(self, job: Job) -> None:
-        """Begin an attempt, or line it up."""
+        """Start an attempt, or put it in the crew's queue."""
 
     def ended(self, wait: float) -> list[Ended]:
-        """The attempts that ended since the last call, waiting up to so many seconds for one."""
+        """The attempts that ended since the last call; if there is none, wait up to so many seconds for one."""
 
     def stop(self) -> None:
-        """End all attempts, keeping what can be kept."""
+        """End all attempts; where that is possible, they save their state."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop all attempts and free what the crew holds."""

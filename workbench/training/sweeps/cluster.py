@@ -1,4 +1,4 @@
-"""Attempts as tasks on a Ray cluster, whose nodes need workbench and no disk in common: run folders travel as bytes."""
+"""A crew on a Ray cluster. Its nodes need workbench but no common disk: run folders are sent as bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS_TO_ANSWER = 10.0
 
 
 class Cluster:
-    """The Ray cluster at an address; "auto" is the one that runs on this machine, "local" starts one here.
+    """The Ray cluster at an address; "auto" is the one that this machine belongs to, "local" starts one here.
 
     Raises:
         ValueError: if Ray is not installed, or there is no cluster at that address.
@@ -38,14 +38,14 @@ class Cluster:
             raise ValueError("a sweep on a cluster needs Ray; `pip install ray` brings it") from None
         self.ray = ray
         self.ours = not ray.is_initialized()
-        self.place = tempfile.TemporaryDirectory()
+        self.start_folder = tempfile.TemporaryDirectory()
         if self.ours:
             if address == "local":
-                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours tells nobody of itself
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage data leave this machine
             try:
-                _knock(address)
-                # Ray has its workers import from the folder that it is started in, which may be a stranger's.
-                with chdir(self.place.name):
+                _check_reachable(address)
+                # Ray's workers import from the folder in which it is started, which may hold a stranger's modules.
+                with chdir(self.start_folder.name):
                     ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise ValueError(
@@ -59,11 +59,11 @@ class Cluster:
         return int(self.ray.cluster_resources().get("CPU", 0))
 
     def has_room(self) -> bool:
-        return True  # tasks that wait are how a cluster that can grow knows that it should
+        return True  # from waiting tasks, a cluster that can grow sees that it should
 
     def start(self, job: Job) -> None:
         config = job.planned.config
-        # Lost attempts are the sweep's to make again and to count. Ray hides GPUs from tasks that do not ask for one.
+        # The sweep itself repeats and counts lost attempts. Ray hides GPUs from tasks that do not ask for one.
         task = self.task.options(num_cpus=1, num_gpus=int(config.device.startswith("cuda")), max_retries=0)
         self.running[task.remote(config.model_dump_json(), str(job.folder), to_bytes(job.folder))] = job
 
@@ -93,29 +93,29 @@ class Cluster:
         self.stop()
         if self.ours:
             self.ray.shutdown()
-        self.place.cleanup()
+        self.start_folder.cleanup()
 
 
-def _knock(address: str) -> None:
-    """Raise OSError if nobody answers at a host:port; Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Raise OSError if nothing answers at a host:port; Ray itself would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "://" not in address:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
 def attempt_elsewhere(config: str, home: str, files: Files) -> tuple[Files, str | None]:
-    """What a node does: one attempt, in a folder of its own.
+    """Make one attempt on a node of the cluster, in a temporary folder.
 
     Args:
-        config: the run's, as JSON.
-        home: where the run folder will be, to say so.
-        files: those of the run folder so far.
+        config: the run's config, as JSON.
+        home: the path of the run folder on the sweep's machine, for error messages.
+        files: the files of the run folder so far.
 
     Returns:
-        The files of the run folder, and what went wrong.
+        The files of the run folder, and the error of the attempt, if there was one.
     """
-    with tempfile.TemporaryDirectory() as place:
-        folder, error = Path(place) / "run", None
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, error = Path(temporary) / "run", None
         _write(files, folder)
         try:
             attempt(parse_config(json.loads(config)), folder)
@@ -125,7 +125,7 @@ def attempt_elsewhere(config: str, home: str, files: Files) -> tuple[Files, str 
 
 
 def to_bytes(folder: Path) -> Files:
-    """The files of a run folder; none, if there is nothing in it to go on with."""
+    """The files of a run folder; none if it holds no weights and no state to resume from."""
     if not folder.is_dir() or not (load_run(folder).finished or states(folder)):
         return {}
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
@@ -140,15 +140,15 @@ def _write(files: Files, folder: Path) -> None:
 
 
 def _receive(files: Files, job: Job) -> None:
-    """Put a run folder in its place, once it is seen to be whole and what was asked for.
+    """Write a run folder that came back to its place, after checking it.
 
     Raises:
-        ValueError: if it is not.
+        ValueError: if it is damaged, or has another config than the sweep asked for.
     """
-    with new_folder(job.folder) as made:
-        _write(files, made)
-        run = load_run(made)
+    with new_folder(job.folder) as folder:
+        _write(files, folder)
+        run = load_run(folder)
         if run.config != job.planned.config:
             raise ValueError(f"{job.name} came back with another config: the node has another version of workbench")
-        run.model()  # every weight is there
-        shutil.rmtree(job.folder, ignore_errors=True)  # what it went on from
+        run.model()  # raises if a weight is missing
+        shutil.rmtree(job.folder, ignore_errors=True)  # the state before the attempt

@@ -1,4 +1,4 @@
-"""The sweep itself: hands runs to a crew, makes lost attempts again, keeps the results."""
+"""The sweep itself: hands runs to a crew of workers, repeats lost attempts, and writes the results."""
 
 from __future__ import annotations
 
@@ -51,10 +51,7 @@ def sweep(
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
     plan, out = read_plan(source), output_folder(source, out)
-    if ray is not None and workers is not None:
-        raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, not {workers}")
+    _check_workers(workers, ray)
     jobs = survey(plan, out)
     check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
@@ -68,8 +65,15 @@ def sweep(
         crew.close()
 
 
+def _check_workers(workers: int | None, ray: str | None) -> None:
+    if ray is not None and workers is not None:
+        raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+
+
 def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:
-    """What `sweep` would return if it trained nothing; nothing is written.
+    """The results as they are now, before any training; nothing is written.
 
     Raises:
         ValueError: as `sweep`.
@@ -87,7 +91,7 @@ def output_folder(source: str | Path | Mapping[str, Any], out: str | Path | None
 
 
 def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Callable[[], object]) -> None:
-    """Have the crew train these runs, until all are over or Ctrl-C."""
+    """Have the crew train these runs until each is finished or has failed, or until Ctrl-C."""
     waiting = deque(jobs)
     try:
         while waiting or any(job.status == "running" for job in jobs):
@@ -110,12 +114,12 @@ def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Ca
         for job in jobs:
             if job.status == "running":
                 job.look()
-                job.attempts += crew.here  # a cluster may not have begun it, and nothing came of it
+                job.attempts += crew.here  # on a cluster it may not have begun, and its training is lost
                 job.status = "finished" if job.run.finished else "waiting"
 
 
 def _settle(end: Ended, board: Board, retries: int) -> None:
-    """Say how a run stands after an attempt."""
+    """Set the status of a run after an attempt: finished, failed, or waiting for another attempt."""
     job, error, lost = end.job, end.error, end.lost
     try:
         job.look()
@@ -139,7 +143,7 @@ def _settle(end: Ended, board: Board, retries: int) -> None:
 
 @contextmanager
 def _only_sweep(out: Path) -> Iterator[None]:
-    """Hold the sweep's folder, or raise ValueError if another process that lives does."""
+    """Hold the lock of the sweep's folder within this context. Raises ValueError if another process holds it."""
     out.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(out / ".sweep.lock", timeout=0):
@@ -149,5 +153,5 @@ def _only_sweep(out: Path) -> Iterator[None]:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

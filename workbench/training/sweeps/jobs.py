@@ -1,4 +1,4 @@
-"""The runs of a sweep as they stand, and the Parquet that says so."""
+"""The status of each run of a sweep, and the table of results, `results.parquet`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = "results.parquet"
 
 @dataclass
 class Job:
-    """One run of a sweep, and how far it is."""
+    """One run of a sweep, its status and progress."""
 
     planned: Planned
     folder: Path
@@ -37,7 +37,7 @@ class Job:
 
     @property
     def run(self) -> Run:
-        """Its run folder, which need not be there, and which a worker may be writing to."""
+        """The run folder, which may not exist yet, and to which a worker may be writing."""
         return Run(self.folder, self.planned.config)
 
     @property
@@ -56,7 +56,7 @@ class Job:
         self.figures["step"] = int((latest.get("step") or [0])[0])
 
     def row(self) -> dict[str, Any]:
-        """What the results say of it."""
+        """The run's row in the results."""
         status = self.status if self.status in ("finished", "failed") else "unfinished"
         row = {"run": self.name, "variant": self.planned.variant, **self.planned.choice}
         row |= {"seed": self.planned.config.seed, "status": status, "step": self.step, "steps": self.steps}
@@ -65,7 +65,7 @@ class Job:
 
 
 def survey(plan: Plan, out: Path) -> list[Job]:
-    """The runs of a plan as they stand in a folder.
+    """A job for each run of a plan, with its status and progress in a folder.
 
     Raises:
         ValueError: in one line, if a run's folder holds another run, or something damaged.
@@ -90,10 +90,10 @@ def survey(plan: Plan, out: Path) -> list[Job]:
 
 
 def results(jobs: Sequence[Job]) -> pd.DataFrame:
-    """One row a run."""
+    """The results as a table: one row for each run."""
     frame = pd.DataFrame([job.row() for job in jobs])
     for name in {name for job in jobs for name in job.planned.choice}:
-        # A column of a Parquet is of one kind.
+        # A column of a Parquet file has one type: mixed values become text.
         values = [job.planned.choice.get(name) for job in jobs]
         kinds = {type(value) for value in values if value is not None}
         if not (kinds <= {int, float} or kinds in ({bool}, {str})):
@@ -102,7 +102,7 @@ def results(jobs: Sequence[Job]) -> pd.DataFrame:
 
 
 def write_results(jobs: Sequence[Job], out: Path) -> pd.DataFrame:
-    """Write the results, unless they are written already."""
+    """Write the results, unless the file holds them already."""
     frame, path = results(jobs), out / RESULTS
     content = frame.to_parquet(index=False)
     if not path.is_file() or path.read_bytes() != content:
@@ -111,7 +111,7 @@ def write_results(jobs: Sequence[Job], out: Path) -> pd.DataFrame:
 
 
 def _attempts(path: Path) -> dict[str, int]:
-    """How many attempts each run took in sweeps before this one; nothing, if the results are gone or damaged."""
+    """The number of attempts at each run in earlier sweeps; empty if the results are missing or damaged."""
     try:
         frame = pd.read_parquet(path, columns=["run", "attempts"])
     except (OSError, ValueError, pa.ArrowException):
@@ -119,8 +119,8 @@ def _attempts(path: Path) -> dict[str, int]:
     return dict(zip(frame["run"], map(int, frame["attempts"]), strict=True))
 
 
-def _difference(found: RunConfig, planned: RunConfig) -> str:
-    """The first setting of a run that the sweep says otherwise."""
+def _difference(existing: RunConfig, planned: RunConfig) -> str:
+    """The first setting that differs between the config on disk and the sweep's, in words."""
 
     def differ(name: str, had: Any, has: Any) -> str:
         if isinstance(had, Mapping) and isinstance(has, Mapping):
@@ -128,4 +128,4 @@ def _difference(found: RunConfig, planned: RunConfig) -> str:
             return differ(f"{name}.{inner}", had.get(inner), has.get(inner))
         return f"its {name.removeprefix('.')} is {had!r}, and the sweep says {has!r}"
 
-    return differ("", found.model_dump(mode="json"), planned.model_dump(mode="json"))
+    return differ("", existing.model_dump(mode="json"), planned.model_dump(mode="json"))

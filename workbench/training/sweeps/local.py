@@ -1,4 +1,4 @@
-"""Attempts as processes on this machine: one that dies takes nothing with it."""
+"""A crew of worker processes on this machine: one that dies does not stop the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 @dataclass
 class Workers:
-    """Up to so many processes at a time, each making one attempt; see `__main__` for what they are told and how."""
+    """Up to `workers` processes at a time, each of which makes one attempt (see `sweeps/__main__.py`)."""
 
     workers: int
     running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
@@ -34,18 +34,18 @@ class Workers:
         return len(self.running) < self.workers
 
     def start(self, job: Job) -> None:
-        said = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
+        output = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
         process = subprocess.Popen(
             python(__package__, str(job.folder)),
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C reaches the sweep alone, which then stops its workers
         )
-        self.running.append((job, process, said))
+        self.running.append((job, process, output))
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # dead already; `ended` says so
+        with suppress(BrokenPipeError):  # it has died already, which `ended` reports
             process.stdin.write(job.planned.config.model_dump_json().encode() + b"\n")
             process.stdin.flush()
 
@@ -76,16 +76,17 @@ class Workers:
         self.stop()
 
 
-def _end(job: Job, process: subprocess.Popen[bytes], said: IO[bytes]) -> Ended:
+def _end(job: Job, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended:
+    """How an attempt ended: its exit code and the last line that it printed."""
     code = process.wait()
     assert process.stdin is not None
     process.stdin.close()
-    with said:
-        said.seek(0)
-        lines = said.read().decode(errors="replace").split("\n")
+    with output:
+        output.seek(0)
+        lines = output.read().decode(errors="replace").split("\n")
     if code >= 0:
         last = next((line for line in reversed(lines) if line.strip()), f"its process ended with exit code {code}")
         return Ended(job, brief(last) if code else None)
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # processes that drew its batches would keep the run folder locked
+        os.killpg(process.pid, signal.SIGKILL)  # its processes that draw batches would hold the lock
     return Ended(job, f"its process was killed by {signal.Signals(-code).name}", lost=True)

@@ -1,4 +1,4 @@
-"""What a sweep file asks for: every run by name, its config built and checked before anything starts."""
+"""The plan of a sweep file: the name and config of every run, built and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_NAME = 100
 
 
 class Part(BaseModel):
-    """What the file as a whole and each of its variants can say; what a variant says wins."""
+    """The fields that a sweep file and each of its variants can have; those of a variant win."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,7 +47,7 @@ class Part(BaseModel):
 
 
 class Variant(Part):
-    """One alternative, under its name."""
+    """One variant of a sweep, with its name."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
@@ -61,7 +61,7 @@ class SweepFile(Part):
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a sweep: its folder's name, what was chosen for it, and all of its config."""
+    """One run of a sweep: the name of its folder, its values of the grid, and its whole config."""
 
     name: str
     variant: str
@@ -71,7 +71,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a sweep file asks for."""
+    """The runs that a sweep file asks for, and how often a lost attempt is repeated."""
 
     runs: tuple[Planned, ...]
     retries: int
@@ -100,7 +100,7 @@ def read_plan(source: str | Path | Mapping[str, Any]) -> Plan:
 
 def _plan(data: Mapping[str, Any]) -> Plan:
     file = _read(data)
-    # Without variants there is one, named after the preset: if the file gets others later, its runs keep their names.
+    # A file without variants has one, named after the preset: its runs keep their names if it gets others later.
     variants = file.variants or (Variant.model_construct(name=str(file.preset)),)
     runs = tuple(run for variant in variants for run in _runs_of(file, variant))
     names: set[str] = set()
@@ -151,7 +151,7 @@ def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
 
 
 def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """`("task.n", 8)` as `{"task": {"n": 8}}`; the last of a name wins, and a name stands for its settings."""
+    """`("task.n", 8)` as `{"task": {"n": 8}}`; of equal names the last wins (see `place` for a variant's name)."""
     nested: dict[str, Any] = {}
     for name, value in fields:
         inner, last = place(nested, name)
@@ -160,7 +160,7 @@ def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _name(variant: str, choice: Mapping[str, Any]) -> str:
-    """A folder's name that people can read; a hash stands for what a name cannot hold."""
+    """The name of a run's folder: its variant and values; a hash replaces what a file name cannot hold."""
     ends = [name.rpartition(".")[2] for name in choice]
     labels = [end if ends.count(end) == 1 else name for name, end in zip(choice, ends, strict=True)]
     text = "-".join(

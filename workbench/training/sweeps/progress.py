@@ -1,4 +1,4 @@
-"""A sweep's progress on standard error: a live table, or plain lines where there is no terminal."""
+"""The progress of a sweep on standard error: a live table, or plain lines if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_ROWS = 20
 
 
 class Board:
-    """Shows how far a sweep is."""
+    """The progress display of a sweep."""
 
     def __init__(self, jobs: Sequence[Job], crew: Crew, show: bool) -> None:
         self.jobs, self.crew = jobs, crew
@@ -43,7 +43,7 @@ class Board:
             self.live.stop()
 
     def ended(self, job: Job) -> None:
-        """A run has come to its end."""
+        """Report a run that has finished or failed."""
         if job.status == "failed":
             self.say(f"{job.name} failed: {job.error}")
         elif not self.live:
@@ -53,13 +53,13 @@ class Board:
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def update(self) -> None:
-        """Show how far the runs are, now and then."""
+        """Redraw the table, at most once a second."""
         if not self.live or time.monotonic() - self.looked < SECONDS_BETWEEN_LOOKS:
             return
         running = [job for job in self.jobs if job.status == "running"] if self.crew.here else []
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         for job in running:
-            with suppress(ValueError):  # a damaged log is for the run's end to tell
+            with suppress(ValueError):  # a damaged log is reported when the attempt ends
                 job.look()
         for job in running[:MOST_ROWS]:
             table.add_row(job.name, f"{job.step}/{job.steps}", _figures(job))
@@ -68,7 +68,7 @@ class Board:
 
     def totals(self) -> str:
         count = Counter(job.status for job in self.jobs)
-        # What a cluster was given, it may not have begun.
+        # A cluster may not have started all the attempts that it was given.
         running = min(count["running"], self.crew.at_once())
         waiting = count["waiting"] + count["running"] - running
         done = f"{count['finished']} of {len(self.jobs)} finished"
