@@ -89,7 +89,7 @@ def right(run: Run, step: int | None) -> str:
 
 
 def entry(opened: Opened) -> Look | None:
-    """A sampled or a typed input; None where what was typed is not one, which is said under its field."""
+    """A sampled or a typed input; None, with a message under the field, if what was typed is not one."""
     how = fields.segments("Input", ["Sample", "Type"], "how", "Sample")
     try:
         batch = typed(opened, "Input, as the task writes it", "input") if how == "Type" else _sampled(opened)

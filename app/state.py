@@ -1,4 +1,4 @@
-"""What the explorer loads, cached: runs, their hooked models, and captures of one input."""
+"""The runs, hooked models and captures that the explorer has loaded, cached; and what every page looks at."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def root() -> Path:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run with its model in memory, as of its end or of one checkpoint.
+    """A run with its model in memory, at its end or at one checkpoint.
 
     Attributes:
-        step: the checkpoint's; None for the end.
+        step: the checkpoint's training step; None for the end.
         version: which weights these are; with the run's path and the step, the key of everything measured on them.
         names: the hook points that every capture keeps.
-        lock: the browser's tabs share the model, and hooks set for one must not fire in another.
+        lock: held while hooks are set: all browser tabs share the model, and hooks of one must not fire in another.
     """
 
     run: Run
@@ -52,15 +52,15 @@ class Opened:
 
     @property
     def name(self) -> str:
-        """The run's name, with the step where it is a checkpoint."""
+        """The run's name; for a checkpoint with its training step."""
         return self.run.name_at(self.step)
 
     def see(self, batch: Batch) -> Capture:
-        """Everything that the views measure, captured on one input (the task decides its targets)."""
+        """Everything that pages measure, captured on one input and cached."""
         return _seen(self.key, tuple(batch.tokens[0].tolist()), self, batch)
 
     def capture(self, batch: Batch) -> Capture:
-        """The same of any batch, not kept."""
+        """The same for any batch, not cached."""
         with self.lock:
             return capture(self.hooked, self.subject, batch, self.names)
 
@@ -90,15 +90,15 @@ class Look:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the input's measurements are cached under."""
+        """The cache key of measurements of this input."""
         return (*self.opened.key, tuple(self.batch.tokens[0].tolist()))
 
 
 def current() -> Look:
-    """What the sidebar chose; a page that needs it stops where there is none, which the sidebar has said."""
+    """What the sidebar chose; if it could not be opened, the page stops here (the sidebar says why)."""
     look = st.session_state.get("look")
     if not isinstance(look, Look):
-        st.info("Choose a run and an input on the left; the field there says what it expects.")
+        st.info("Choose a run and an input in the sidebar; a message there says what is missing.")
         st.stop()
     return look
 
@@ -109,18 +109,18 @@ def runs() -> list[Run]:
 
 
 def scanned() -> tuple[list[Run], list[str]]:
-    """The runs directly under the root, those that have no weights yet among them; why others cannot be opened."""
+    """The runs directly under the root, also those without weights yet; and why others cannot be opened."""
     return scan_runs(root())
 
 
 def on_page() -> dict[str, Run]:
-    """The runs that were opened for the page, by their paths."""
-    found: dict[str, Run] = st.session_state.setdefault("on_page", {})
-    return found
+    """Path -> the runs that were opened for this page."""
+    runs: dict[str, Run] = st.session_state.setdefault("on_page", {})
+    return runs
 
 
 def opened(run: Run, step: int | None = None) -> Opened:
-    """A run with its model, loaded once for each version of its weights.
+    """Open a run with its model, which is loaded once for each version of its weights.
 
     Raises:
         ValueError: in one line, if the weights do not fit the config, or there is no such checkpoint.

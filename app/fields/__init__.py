@@ -1,1 +1,1 @@
-"""Fields of the explorer's pages; what they hold is in the address."""
+"""Fields of the explorer's pages; what they hold is in the URL."""

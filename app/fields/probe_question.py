@@ -18,7 +18,7 @@ from workbench.util.seeds import generator
 
 COUNTS = (64, 128, 256, 512, 1024, 2048)
 OWN, AT = "a question of your own", "at one position"
-QUICK = 5e9  # vectors times their width, classes, points and fits: what takes longer is fitted when asked for
+QUICK = 5e9  # vectors times their width, classes, points and fits: what takes longer is fitted on request
 HELD_OUT = "Held out from training; 3 in 10 of them test the probe"
 belongs_to_run("probe_position")
 

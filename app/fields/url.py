@@ -1,11 +1,11 @@
-"""The page's address and what its fields hold: every field is in the address, always, so that a view is a link.
+"""The URL of a page: it always has what every field holds, so that a view is a link.
 
-Streamlit's own binding of fields to the address leaves out what equals a field's default. Here a default is often a
-thing of the data (the head with the most mass on this input's paths), so an address without it would show something
-else elsewhere. And within a session its fields win over a link's parameters. So this does it by itself: fields say
-what they hold (`note`), the address is written once at the end of a run, and what comes from outside (a first load, a
-link, the browser's way back) is taken before any default. Left out is only what is empty, off or None: that is what
-a field without a parameter holds.
+Streamlit can bind fields to the URL by itself, but leaves out a field that equals its default. Here a default often
+depends on the data (the head with the most mass on this input's paths), so a URL without it would show something else
+elsewhere. And in Streamlit a session's fields win over the parameters of a link. So this module does it: each field
+says what it holds (`note`), the URL is written once at the end of a script run, and what comes from outside (a first
+load, a link, the browser's back button) is taken before any default. Only what is empty, off or None is left out:
+that is what a field without a parameter holds.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Parameters = dict[str, list[str]]
 
 @dataclass
 class Memory:
-    """What a session remembers of its fields and its address.
+    """What a session remembers of its fields and its URL.
 
     Attributes:
-        page: that was shown last.
-        written: the address, as far as the server knows.
-        known: every address of the session, as hashes: a browser that is behind sends one of them again.
+        page: the page that was shown last.
+        written: the URL's parameters, as far as the server knows.
+        known: hashes of every URL of the session; a browser that lags behind sends one of them again.
         arrived: parameters that came with a link, until their field takes them.
-        fresh: fields that start at their default when they are next made.
+        fresh: fields that take their default when they are next made.
         held: what every field held last, also on other pages.
         defaults: the default that each had.
-        made: what each widget was made with; made with anything else it is another one in the browser.
+        made: what each widget was made with; a browser takes one made with anything else for a new widget.
         shown: the parameters of the fields that are on the page.
-        fields_of: fragment -> its fields, by which those that it makes no more leave the address.
-        collecting: the fields made so far by the fragments under way, the outermost first.
+        fields_of: fragment -> its fields, so that those it no longer makes leave the URL.
+        collecting: the fields made so far by the fragments that are running, the outermost first.
         whole: whether the whole page is being made, not one fragment of it.
     """
 
@@ -59,21 +59,21 @@ class Memory:
 
 def memory() -> Memory:
     """What the session remembers."""
-    found: Memory = st.session_state.setdefault("address", Memory())
-    return found
+    session: Memory = st.session_state.setdefault("address", Memory())
+    return session
 
 
 @contextmanager
 def of_page(name: str) -> Iterator[None]:
-    """While a whole page is made: first what came with the address is taken, at the end the address is written.
+    """Make a whole page: first take what came with the URL, and at the end write the URL.
 
     Args:
         name: of the page.
     """
-    own = memory()
-    _arrive(own, name)
-    before, done = own.shown, False
-    own.shown, own.fields_of, own.collecting, own.whole = {}, {}, [], True
+    session = memory()
+    _arrive(session, name)
+    before, done = session.shown, False
+    session.shown, session.fields_of, session.collecting, session.whole = {}, {}, [], True
     try:
         yield
         done = True
@@ -81,70 +81,70 @@ def of_page(name: str) -> Iterator[None]:
         done = True
         raise
     finally:
-        own.whole = False
+        session.whole = False
         if done:
-            _write(own)
+            _write(session)
         else:  # a newer run takes over, and writes
-            own.shown = before | own.shown
+            session.shown = before | session.shown
 
 
-def _arrive(own: Memory, page: str) -> None:
-    """Take an address that the browser did not have from this session, or was sent to by a link or the way back."""
+def _arrive(session: Memory, page: str) -> None:
+    """Take the parameters of a URL that this session did not write itself: from a link, or the back button."""
     now = {key: st.query_params.get_all(key) for key in st.query_params}
     context = get_script_run_ctx()
     back = context is not None and context.is_history_navigation
-    moved = page != own.page
-    if moved or back or _hash(now) not in own.known:
-        if own.page is None or back or not moved:  # it is the whole view: what it leaves out is empty
-            own.fresh |= set(own.held) - set(now)
-            own.arrived = dict(now)
-        else:  # a link says some of it, the session has the rest
-            own.arrived |= now
-        own.written = now
-        own.known.add(_hash(now))
-    own.page = page
+    moved = page != session.page
+    if moved or back or _hash(now) not in session.known:
+        if session.page is None or back or not moved:  # the URL is the whole view: what it leaves out is empty
+            session.fresh |= set(session.held) - set(now)
+            session.arrived = dict(now)
+        else:  # a link gives some fields, the session has the rest
+            session.arrived |= now
+        session.written = now
+        session.known.add(_hash(now))
+    session.page = page
 
 
 def _hash(parameters: Parameters) -> int:
     return hash(frozenset((key, tuple(values)) for key, values in parameters.items()))
 
 
-def _write(own: Memory) -> None:
-    if own.shown != own.written:
-        own.written = dict(own.shown)
-        own.known.add(_hash(own.written))
-        st.query_params.from_dict(own.written)
+def _write(session: Memory) -> None:
+    if session.shown != session.written:
+        session.written = dict(session.shown)
+        session.known.add(_hash(session.written))
+        st.query_params.from_dict(session.written)
 
 
 def note(key: str, values: list[str]) -> None:
-    """Say what a field holds, for the address; nothing where that is empty, off or None."""
-    own = memory()
-    for fields in own.collecting:
+    """Put what a field holds into the URL; nothing if it is empty, off or None."""
+    session = memory()
+    for fields in session.collecting:
         fields.add(key)
     if values:
-        own.shown[key] = values
+        session.shown[key] = values
     else:
-        own.shown.pop(key, None)
+        session.shown.pop(key, None)
 
 
 def fragment(function: Callable[P, R]) -> Callable[P, R]:
-    """`st.fragment` for what makes fields: where it is made alone, the address is written at its end."""
+    """`st.fragment` for functions that make fields: when the fragment runs alone, it writes the URL at its end."""
 
     @wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        own, name = memory(), f"{function.__module__}.{function.__qualname__}"
-        before, now = own.fields_of.get(name, set()), set[str]()
-        alone = not own.whole and not own.collecting
-        own.collecting = [*own.collecting, now]
+        session, name = memory(), f"{function.__module__}.{function.__qualname__}"
+        before, now = session.fields_of.get(name, set()), set[str]()
+        alone = not session.whole and not session.collecting
+        session.collecting = [*session.collecting, now]
         try:
             result = function(*args, **kwargs)
         finally:
-            own.collecting = own.collecting[:-1]
-        own.fields_of[name] = now
+            session.collecting = session.collecting[:-1]
+        session.fields_of[name] = now
         for key in before - now:
-            own.shown.pop(key, None)
+            session.shown.pop(key, None)
         if alone:
-            _write(own)
+            _write(session)
         return result
 
     return st.fragment(inside)  # type: ignore[no-any-return]

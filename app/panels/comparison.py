@@ -60,7 +60,7 @@ def inspected(sides: Sides, only: Sequence[str] = NAMES) -> tuple[Symbol, Symbol
     how: dict[str, Any] = {"n": sides.n, "seed": 0, "nulls": (), "causal": False}
     first, second = (
         code.assign(
-            f"found{look.suffix}",
+            f"measured{look.suffix}",
             inspect_run,
             code.run(look.opened, look.suffix),
             only=list(only),
@@ -109,14 +109,14 @@ def pair(sides: Sides, name: str, **where: Any) -> Pair:
 
 
 def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
-    found = inspected(sides, [name])
-    parts = [_part(one[name].examples, where, value_of(one).head) for one in found]
+    inspections = inspected(sides, [name])
+    parts = [_part(one[name].examples, where, value_of(one).head) for one in inspections]
     first, second = (code.named(which, part) for which, part in zip(("first", "second"), parts, strict=True))
-    groups = tuple(code.call(conditions_as_groups, one.sample.conditions) for one in found)
+    groups = tuple(code.call(conditions_as_groups, one.sample.conditions) for one in inspections)
     dims = [grouping and grouping[0] for grouping in value_of(groups)]
     alike = groups if dims[0] is not None and dims[0] == dims[1] else None
-    of_heads = value_of(found[0])[name].of_every_head
-    return Pair(first, second, found[0].sample.fingerprint == found[1].sample.fingerprint, alike, of_heads)  # type: ignore[arg-type]
+    of_heads = value_of(inspections[0])[name].of_every_head
+    return Pair(first, second, inspections[0].sample.fingerprint == inspections[1].sample.fingerprint, alike, of_heads)  # type: ignore[arg-type]
 
 
 def _of_inputs(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
@@ -151,11 +151,11 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
     """
     grouped = by_condition and both.groups is not None and both.values[0].dims == ("example",)
     try:
-        runs, apart = (_by_condition if grouped else _over_all)(sides, both)
+        runs, b_minus_a = (_by_condition if grouped else _over_all)(sides, both)
     except ValueError as error:
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
-    p.show(code.call(figures.with_difference, runs, apart), {**runs, "difference": apart}, says)
+    p.show(code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says)
 
 
 Drawn = tuple[dict[str, Symbol], Symbol]
@@ -164,7 +164,7 @@ Drawn = tuple[dict[str, Symbol], Symbol]
 
 def _over_all(sides: Sides, both: Pair) -> Drawn:
     runs = {name: m.mean("example") for name, m in zip(sides.names, (both.first, both.second), strict=True)}
-    return runs, code.assign("apart", difference, both.first, both.second, same_examples=both.same_examples)
+    return runs, code.assign("b_minus_a", difference, both.first, both.second, same_examples=both.same_examples)
 
 
 def _by_condition(sides: Sides, both: Pair) -> Drawn:
@@ -173,7 +173,7 @@ def _by_condition(sides: Sides, both: Pair) -> Drawn:
     dim = value_of(first)[0]
     parts = (both.first, code.named("group_of_each", first[1])), (both.second, code.named("group_of_each_b", second[1]))
     runs = {name: code.call(by_group, *one, dim) for name, one in zip(sides.names, parts, strict=True)}
-    return runs, code.assign("apart", difference_by_group, *parts, dim, same_examples=both.same_examples)
+    return runs, code.assign("b_minus_a", difference_by_group, *parts, dim, same_examples=both.same_examples)
 
 
 def compared(sides: Sides) -> pd.DataFrame | None:

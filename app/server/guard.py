@@ -68,8 +68,8 @@ class Door:
 
 def _name(host: str) -> str:
     """The name in a Host header, without port and brackets; nothing if it is none."""
-    found = HOST.fullmatch(host)
-    return (found[1] or found[2]).lower() if found else ""
+    match = HOST.fullmatch(host)
+    return (match[1] or match[2]).lower() if match else ""
 
 
 class Guard:

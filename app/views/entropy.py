@@ -144,7 +144,7 @@ def conditions(chosen: Chosen) -> None:
         if grouping is None:
             st.info(
                 "This task is tested under one condition only. For tasks that are tested at several lengths or numbers "
-                "of operations (sorting, increment, arithmetic, boxes), this panel shows each condition."
+                "of operations, such as sorting, this panel shows each condition."
             )
             return
         dim, _ = grouping

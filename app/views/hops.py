@@ -67,7 +67,7 @@ def no_gold(look: Look) -> str:
         return "This input has no gold edges, so nothing is outlined or scored; longer inputs of this task have some."
     return (
         "This task has no graph, so no gold edges are outlined and no mass on them is measured. "
-        "Pointer chains, boxes, arithmetic and sorting have one."
+        "Tasks such as pointer chains and sorting have one."
     )
 
 

@@ -34,10 +34,6 @@ MOST, NUMBERS = 256, 2**22  # held-out sequences drawn, and numbers in one head'
 TESTED = 64  # sequences of each test condition that a causal test is made on
 LISTED = 10  # failing sequences
 EVERY = "every hop"
-HAVE_CLAIMS = (
-    "sorting (copy, minimum, successor, identity removed), pointer chains and other tasks with paths of several hops "
-    "(chain following), boxes (entity state), multiplication (partial products, carry)"
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def inspected(look: Look, names: list[str], head: Head | None) -> Symbol:
 
     run, step = code.run(look.opened), look.opened.step
     how = {"n": n_each(look.opened), "seed": SEED, "only": names, "causal": False}
-    return code.assign("found", inspect_run, run, **how, head=head, step=step, computed_by=once)
+    return code.assign("measured", inspect_run, run, **how, head=head, step=step, computed_by=once)
 
 
 def n_each(opened: Opened) -> int:
@@ -232,7 +228,7 @@ def tested(held: Held, name: str) -> Symbol:
     """One claim's causal test, in the head in focus if the claim is about single heads."""
     opened = held.look.opened
     return code.assign(
-        "found",
+        "measured",
         inspect_run,
         code.run(opened),
         n=min(TESTED, n_each(opened)),
@@ -251,9 +247,7 @@ def page(look: Look) -> None:
     if names:
         of_the_task(look, names)
     else:
-        st.info(
-            f"No claim about how this task is solved can be tested on this run. There are claims for {HAVE_CLAIMS}."
-        )
+        st.info("No claim about how this task is solved can be tested on this run. The list below says why.")
     with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
         for name, why in reasons.items():
             if why is not None:

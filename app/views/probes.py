@@ -65,8 +65,8 @@ def view(look: Look) -> None:
     decoded = _decoded(look)
     if decoded is None:
         return
-    question, found = decoded
-    place, worth = _at_one_point(look, question, found)
+    question, accuracies = decoded
+    place, worth = _at_one_point(look, question, accuracies)
     _used(look, question, place, worth)
     _learnt(look, question, place)
 
@@ -79,25 +79,25 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
             if not fit_now(look.opened, question):
                 return None
             try:
-                found = _probes(look.opened, question)
+                accuracies = _probes(look.opened, question)
             except ValueError as error:
                 st.error(plain(str(error)))
                 return None
-            of_label = found.select(label=question.label)
+            of_label = accuracies.select(label=question.label)
             measured: Measurement = code.value_of(of_label)
             draw = figures.probe_map if "place" in measured.dims else figures.probe_by_layer
             p.show(
                 code.call(draw, of_label),
-                {"probes": found},
+                {"probes": accuracies},
                 f"{measured.caption} The same probe is fitted anew at every point. What an untrained model holds too "
                 "was not learnt in training; what the current token alone gives away was not computed by the layers.",
             )
-    return question, found
+    return question, accuracies
 
 
 def _probes(opened: Opened, question: Question) -> Symbol:
     return code.assign(
-        "found",
+        "accuracies",
         probe,
         code.run(opened),
         list(question.together),
@@ -106,18 +106,18 @@ def _probes(opened: Opened, question: Question) -> Symbol:
     )
 
 
-def _at_one_point(look: Look, question: Question, found: Symbol) -> tuple[Place, Judgement]:
+def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Judgement]:
     """One point (and one kind of position, where there are several) beside every control, and what that is worth."""
     with panel("At one point, beside its controls", "probe-card") as p:
         left, right = st.columns([3, 3], width=640)
-        measured: Measurement = code.value_of(found).select(label=question.label)
+        measured: Measurement = code.value_of(accuracies).select(label=question.label)
         points = list(measured.coords["point"])
         point = choose("Decoded from", points, "probe_point", points[-1], point_in_words, left)
         at = Place(point, None)
         if "place" in measured.dims:
             places = [name for name in measured.coords["place"] if _told_apart(measured.select(place=name))]
             at = Place(point, choose("Where", places, "probe_place", places[0], positions_in_words, right))
-        own = found.select(label=question.label, point=point, **at.selection)
+        own = accuracies.select(label=question.label, point=point, **at.selection)
         worth = judge(code.value_of(own))
         st.markdown(f"**{plain(capitalised(str(worth)))}.**")
         p.show(
@@ -184,14 +184,14 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
     with panel("How fast it is learnt", "probe-learnt") as p:
         if fields.toggle("Fit on ever more sequences", "probe_code"):
             try:
-                found = _description(look.opened, question, at.point)
+                description = _description(look.opened, question, at.point)
             except ValueError as error:
                 st.error(plain(str(error)))
                 return
-            curve, bits = found.curve, found.bits
+            curve, bits = description.curve, description.bits
             if at.selection:
                 curve, bits = curve.select(**at.selection), bits.select(**at.selection)
-            described: Description = code.value_of(found)
+            described: Description = code.value_of(description)
             p.show(
                 code.call(figures.probe_learning, curve, bits),
                 {"curve": described.curve, "bits": described.bits},
@@ -203,7 +203,7 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
 
 def _description(opened: Opened, question: Question, point: str) -> Symbol:
     return code.assign(
-        "found",
+        "description",
         description_length,
         code.run(opened),
         question.label,

@@ -34,7 +34,7 @@ from workbench.training import PRESETS
 
 N = 64  # sequences of each condition
 CONDITIONS = 4
-ON_REQUEST = 10.0  # seconds: what takes longer is measured when it is asked for
+ON_REQUEST = 10.0  # seconds: what takes longer is measured on request
 AT_ONCE = 0.4  # seconds within which no progress is shown
 AS_LOGGED = (
     "As logged during training: accuracy on held-out sequences at some training steps, the loss of single batches. One "
@@ -109,19 +109,19 @@ def chosen_step(look: Look) -> int:
 @url.fragment
 def curves(look: Look) -> None:
     run, step = code.run(look.opened), chosen_step(look)
-    found = code.assign("curves", learning.learning_curves, run)
-    if not code.value_of(found):
+    logged = code.assign("curves", learning.learning_curves, run)
+    if not code.value_of(logged):
         return
     with panel("Learning curves", "train-curves") as p:
         log = fields.toggle("Logarithmic steps", "train_log")
         rise = None
-        if (steepest := logged_rise(code.value_of(found))) is not None:
-            rise = code.assign("rise", learning.steepest_rise, found["accuracy"], computed_by=lambda _: steepest)
+        if (steepest := logged_rise(code.value_of(logged))) is not None:
+            rise = code.assign("rise", learning.steepest_rise, logged["accuracy"], computed_by=lambda _: steepest)
         events = code.call(learning.events, run)
         spans: dict[str, Any] = {} if rise is None else {"spans": [(rise.start, rise.end, rise.words)]}
-        drawn = code.call(figures.learning_curves, {look.opened.run.name: found}, log=log, events=events, **spans)
+        drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
-        p.show(figure, code.value_of(found), AS_LOGGED + of_rise(steepest))
+        p.show(figure, code.value_of(logged), AS_LOGGED + of_rise(steepest))
 
 
 def logged_rise(curves: dict[str, Measurement]) -> learning.Rise | None:

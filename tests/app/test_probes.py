@@ -31,7 +31,7 @@ def test_every_kind_of_run_has_a_question_with_its_layers_and_card(explorer: App
         "Is it used?",
     ]
     assert len(charts(explorer)) == 2 and all("probe" in title or "Regression" in title for title in titles(explorer))
-    assert any("Decodable is not used" in one.value for one in explorer.caption)
+    assert any("Decodable does not mean used" in one.value for one in explorer.caption)
 
 
 def test_the_page_the_library_and_the_command_line_give_the_same_numbers(
