@@ -1,10 +1,10 @@
 # make demo   everything set up, two models trained and inspected side by side
-# make test   everything set up, all tests: two processes at a time, then those that want the machine alone
+# make test   everything set up, every test but the slow ones: two processes at a time, then those that want the machine alone
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow lint docs tutorial pictures bench coverage explore screenshots notebooks lab clean
+.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bench coverage explore screenshots notebooks lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -13,7 +13,7 @@ demo: .venv/installed
 	$(BIN)/workbench train chain-standard --out demo/standard
 	$(BIN)/workbench inspect demo/chacal demo/standard --out demo/report
 
-test: lint
+test: .venv/installed
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not alone" $(ARGS) $(if $(ARGS),|| test $$? = 5)
 	$(BIN)/pytest -m "alone and not slow" $(ARGS) $(if $(ARGS),|| test $$? = 5)
 
@@ -22,8 +22,13 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# All of them take an hour and a half; ARGS="--part 1/6" is a sixth of it, ARGS="--minutes 20" begins none after that.
 test-slow: .venv/installed
 	$(BIN)/pytest -m slow $(ARGS)
+
+# How long each test takes, written into tests/seconds.json, which says what is slow: two hours.
+test-seconds: .venv/installed
+	$(BIN)/pytest --write-seconds $(ARGS)
 
 # The site of the documentation, in site/; a warning, such as a link that leads nowhere, is a failure.
 docs: .venv/docs
