@@ -262,7 +262,7 @@ def test_boxes_truth_says_what_is_where_after_each_clause_and_what_it_took() -> 
         ("The tea is in Box A. Eat the tea.", "'Eat the tea' is not a sentence about boxes"),
         ("The tea is in Box A, the cup is in Box A.", "given twice"),
         ("The tea is in Box A. Move the contents of Box A to Box A.", "to itself"),
-        ("", "says nothing"),
+        ("", "has no clause"),
     ],
 )
 def test_a_text_that_cannot_be_is_explained(text: str, message: str) -> None:
