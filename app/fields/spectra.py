@@ -29,7 +29,7 @@ KERNELS = {
     "laplacian_l1": "Laplacian, L1 distances",
 }
 NORMALISERS = {
-    None: "nothing: nats",
+    "nats": "nothing: nats",
     "log_t": "log of the tokens",
     "log_d": "log of the width",
     "log_min": "log of the smaller",
@@ -67,9 +67,9 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
     else:
         settings |= _kernel(row)
     if name == "entropy":
-        possible = [None, "log_t"] if settings["kernel"] != "linear" else list(NORMALISERS)
-        by = choose("Divided by", possible, "entropy_normalise", None, NORMALISERS.__getitem__, row, width=175)
-        settings["normalise"] = by
+        possible = ["nats", "log_t"] if settings["kernel"] != "linear" else list(NORMALISERS)
+        by = choose("Divided by", possible, "entropy_normalise", "nats", NORMALISERS.__getitem__, row, width=175)
+        settings["normalise"] = None if by == "nats" else by
     for label, key, setting, help in (
         ("Centre", "entropy_centre", "centre", CENTRE),
         ("Unit rows", "entropy_unit", "unit_rows", UNIT),

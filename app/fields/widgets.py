@@ -185,7 +185,7 @@ def toggle(label: str, key: str, place: Any = st, help: str | None = None, defau
     """A switch, off by default."""
     settle(key, default, lambda text: text[-1].lower() == "true", lambda value: isinstance(value, bool))
     chosen: bool = place.toggle(label, value=default, key=key, help=help)
-    return hold(key, chosen, [str(chosen).lower()] if chosen != default else [])
+    return hold(key, chosen, [str(chosen).lower()] if chosen or default else [])
 
 
 def text(label: str, key: str, placeholder: str, most: int, place: Any = st, **more: Any) -> str:
