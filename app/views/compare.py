@@ -27,7 +27,7 @@ from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.comparison import ABOUT_P
 from workbench.mechanisms import MECHANISMS
-from workbench.report.compared import comparison_heading, difference_rows
+from workbench.report.comparisons import comparison_heading, difference_rows
 from workbench.runs import Run
 
 OWN = {

@@ -11,7 +11,7 @@ import pytest
 import workbench
 from workbench import figures
 from workbench.capture import Capture
-from workbench.figures.differences import BETWEEN
+from workbench.figures.input_differences import BETWEEN
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement

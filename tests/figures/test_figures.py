@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 
 from workbench import figures
-from workbench.figures.drawn import controls_of, every_line
+from workbench.figures.runs_and_controls import controls_of, every_line
 from workbench.figures.style import ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.comparison import over_seeds

@@ -12,7 +12,7 @@ import pytest
 from workbench import figures
 from workbench.capture import Capture, Subject, capture
 from workbench.figures import layers
-from workbench.figures.paper import peaks
+from workbench.figures.paper_projection import peaks
 from workbench.instruments.lens import lens_agreement, logit_lens
 from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
 from workbench.instruments.lens.tuned_lens import measure as tuned

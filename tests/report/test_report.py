@@ -11,8 +11,8 @@ import pytest
 import workbench
 from workbench.inspection import inspect_run
 from workbench.report import Report, inspect
-from workbench.report.groups import shown
 from workbench.report.sections import sections
+from workbench.report.seed_groups import shown
 from workbench.tasks import TEXTS
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}

@@ -11,7 +11,7 @@ import pytest
 import workbench
 from workbench.measurement.comparison import ABOUT_P, COLUMNS
 from workbench.report import inspect
-from workbench.report.compared import comparison_heading, comparison_text, difference_rows, p_in_words, surest
+from workbench.report.comparisons import comparison_heading, comparison_text, difference_rows, p_in_words, surest
 
 
 def table(measures: dict[str, int], p: float) -> pd.DataFrame:

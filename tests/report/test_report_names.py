@@ -14,8 +14,8 @@ import pytest
 import workbench
 from workbench.report import inspect
 from workbench.report.figure_files import stems, write_figures
-from workbench.report.groups import group_names, shown
 from workbench.report.sections import Section
+from workbench.report.seed_groups import group_names, shown
 from workbench.training import preset_config
 from workbench.training.sweeps.plan import read_plan
 from workbench.util.lookup import check_told_apart, tell_apart

@@ -10,15 +10,14 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 
 from workbench.figures import layers
+from workbench.figures.any_measure import any_measure
 from workbench.figures.attention import attention_arcs, attention_matrix
+from workbench.figures.attention_graph import graph_measures, head_roles, hop_ladder, knockout
 from workbench.figures.bases import basis_cosines, basis_overlap
-from workbench.figures.beside import lens_difference_by_layer, with_difference
 from workbench.figures.canvas import canvas, residual_maps
-from workbench.figures.claims import causal
+from workbench.figures.causal_tests import causal, causal_tests
 from workbench.figures.curves import accuracy, gold_mass, hops
-from workbench.figures.differences import attention_difference, residual_difference
 from workbench.figures.drawing import Drawing
-from workbench.figures.drawn import Controls, Runs
 from workbench.figures.edited import edited
 from workbench.figures.entropy import (
     by_layer,
@@ -28,17 +27,18 @@ from workbench.figures.entropy import (
     entropy,
     spectrum,
 )
-from workbench.figures.generic import any_measure
-from workbench.figures.graph import graph_measures, head_roles, hop_ladder, knockout
-from workbench.figures.learning import learning_curves
-from workbench.figures.mechanisms import causal_tests, mechanism_rates, mechanisms
-from workbench.figures.paper import paper_projection
+from workbench.figures.input_differences import attention_difference, residual_difference
+from workbench.figures.learning_curves import learning_curves
+from workbench.figures.mechanisms import mechanism_rates, mechanisms
+from workbench.figures.over_training import line_name, map_over_training, mark_step, over_training, shade_steps
+from workbench.figures.paper_projection import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import lens_map, projection_bars, projection_map
-from workbench.figures.run_over_training import timeline
-from workbench.figures.training import line_name, map_over_training, mark_step, over_training, shade_steps
+from workbench.figures.runs_and_controls import Controls, Runs
+from workbench.figures.timeline import timeline
 from workbench.figures.trajectory import token_trajectory
+from workbench.figures.two_runs import lens_difference_by_layer, with_difference
 
 Draw = Callable[[Runs, Controls], list[go.Figure]]
 """From the measurements of runs, averaged over examples, and those of their controls to figures."""

@@ -14,10 +14,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, sample_size
-from workbench.figures.drawn import Controls, Drawn, Runs, controls_of, every_line
-from workbench.figures.seeds import dots
+from workbench.figures.over_training import over_training
+from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, every_line
+from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
-from workbench.figures.training import over_training
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval, sample_size
-from workbench.figures.drawn import Controls, Runs, each_control, every_line
 from workbench.figures.projection import normed
-from workbench.figures.seeds import dots
+from workbench.figures.runs_and_controls import Controls, Runs, each_control, every_line
+from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name

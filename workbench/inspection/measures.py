@@ -20,7 +20,7 @@ from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from workbench.inspection.models import Model
+    from workbench.inspection.baseline_models import Model
 
 MOST_HOPS = 8  # of longer paths the first so many hops are measured
 DRAWS = 8  # models with fresh weights behind that control

@@ -13,9 +13,9 @@ from rich.progress import track
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import result_of
-from workbench.inspection.causes import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
+from workbench.inspection.baseline_models import Model, fresh_models, measure_fresh, shuffled_models
+from workbench.inspection.causal_tests import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
 from workbench.inspection.measures import Measure, Settings, bound
-from workbench.inspection.models import Model, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.result import Inspected, Result, Sample
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding

@@ -14,12 +14,12 @@ from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
 from workbench.measurement import Measurement
 from workbench.report.claims import claim_lines
-from workbench.report.compared import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
+from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
-from workbench.report.groups import shown
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
+from workbench.report.seed_groups import shown
 from workbench.report.table import all_columns, rows, summarise
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart, tell_apart

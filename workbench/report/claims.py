@@ -16,7 +16,7 @@ from workbench.inspection.claims import (
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
-from workbench.report.groups import Shown
+from workbench.report.seed_groups import Shown
 
 Column = Inspected | Shown
 

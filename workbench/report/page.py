@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
 from workbench.report.claims import Lines
-from workbench.report.compared import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
+from workbench.report.comparisons import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section
 from workbench.report.table import CLAIMS_HEADING, Row
 from workbench.util.messages import harmless

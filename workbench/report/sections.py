@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.figures.drawn import Controls
+from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
 from workbench.instruments import INSTRUMENTS
 from workbench.instruments.attention import attention_graph
@@ -24,7 +24,7 @@ from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import verdicts_of
-from workbench.report.groups import Shown, own_head, shown
+from workbench.report.seed_groups import Shown, own_head, shown
 
 MOST_BARS = 256  # tokens
 

@@ -18,7 +18,7 @@ from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import Column, claim_lines, members_of, verdicts_of
-from workbench.report.groups import shown
+from workbench.report.seed_groups import shown
 
 CLAIMS_HEADING = (
     "what may be said of each claim (beyond: the low end of its interval lies above each control's limit; "

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.figures.over_training import mark_events, shade_steps, step_axis, steps_drawn, words_at
 from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
-from workbench.figures.training import mark_events, shade_steps, step_axis, steps_drawn, words_at
 from workbench.measurement import Measurement
 
 Curves = Mapping[str, Measurement]

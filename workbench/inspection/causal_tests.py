@@ -7,8 +7,8 @@ from inspect import signature
 from typing import Any
 
 from workbench.capture import Subject, capture
+from workbench.inspection.baseline_models import Model
 from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure, hops_measured
-from workbench.inspection.models import Model
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
 from workbench.mechanisms import MECHANISMS

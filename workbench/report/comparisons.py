@@ -15,7 +15,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.comparison import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.places import point_name
-from workbench.report.groups import Shown, shown
+from workbench.report.seed_groups import Shown, shown
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15

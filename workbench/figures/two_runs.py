@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.figures.any_measure import place_name, places
 from workbench.figures.curves import Runs, sample_size
-from workbench.figures.generic import place_name, places
-from workbench.figures.seeds import dots
+from workbench.figures.seed_dots import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
 from workbench.measurement import Measurement

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import sample_size
 from workbench.figures.entropy import HEIGHT, TOP, by_layer_over_training
-from workbench.figures.training import line_name, map_over_training, over_training
+from workbench.figures.over_training import line_name, map_over_training, over_training
 from workbench.inspection.over_training import Timeline
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS

@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, sample_size
-from workbench.figures.drawn import Controls, Runs, controls_of, each_control
-from workbench.figures.seeds import dots
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, each_control
+from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
