@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import streamlit as st
-from workbench.interventions.one_input import INSTEAD
+from workbench.interventions.ablation import INSTEAD
 
 from workbench import interventions
 from workbench.app.fields import widgets

@@ -44,7 +44,7 @@ def refused(theirs: Path, match: str) -> None:
         ({"task": {"n": 10**12, "k": 1}}, "n: input should be less than or equal to 65536, not 1000000000000"),
         ({"task": {"n": 1e12, "k": 1}}, "less than or equal to 65536"),
         ({"task": {"n": "1000000000000", "k": 1}}, "less than or equal to 65536"),
-        ({"task": {"n": 10**400}}, "a number of 401 digits"),
+        ({"task": {"n": 10**400}}, "an integer of 401 digits"),
         ({"task": {"name": "multiplication", "digits": 10**6}}, "digits: input should be less than or equal to 100"),
         ({"model": {"n_layers": 10**6}}, "less than or equal to 1024, not 1000000"),
         ({"model": {"n_layers": 10**6, "attention": "chacal"}}, "less than or equal to 1024"),
