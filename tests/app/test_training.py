@@ -69,10 +69,10 @@ def test_the_chosen_checkpoint_drives_every_panel(explorer: AppTest, run_root: P
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
     run = load_run(run_root / "chain-chacal")
     page(explorer, "training", run="chain-chacal", step="0")
-    followed = over_training.measure(run, n=64, seed=0, only=["overall", "attention_graph"])
+    followed = over_training.measure(run, n=64, seed=0, only=["overall", "gold_mass"])
     line = next(trace for trace in chart(explorer, "Accuracy")["data"] if trace.get("name") == "per position")
     assert values(line) == followed.measured["overall"].select(unit="position").values.tolist()
-    line = next(t for t in chart(explorer, "Attention on gold")["data"] if t.get("name") == "Attention on gold paths")
+    line = next(t for t in chart(explorer, "Gold mass")["data"] if t.get("name") == "Gold mass")
     assert (
         values(line)
         == followed.measured["gold_mass"].select(layer=followed.head[0], head=followed.head[1]).values.tolist()

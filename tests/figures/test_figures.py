@@ -96,7 +96,7 @@ def test_entropy_orders_layers_and_states_its_settings() -> None:
     wanted = ("embedding", "0 · mid", "0 · post", "1 · mid", "1 · post")
     assert figure.layout.xaxis.categoryarray == wanted
     assert "α = ∞, centred, rows as they are" in figure.layout.title.subtitle.text
-    assert figure.layout.yaxis.title.text == "entropy (nats)"
+    assert figure.layout.yaxis.title.text == "matrix entropy (nats)"
 
 
 def test_gold_mass_leaves_out_a_resolvent_that_is_the_pattern() -> None:

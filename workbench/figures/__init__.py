@@ -30,7 +30,7 @@ from workbench.figures.entropy import (
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
-from workbench.figures.over_training import line_name, map_over_training, mark_step, over_training, shade_steps
+from workbench.figures.over_training import map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.paper_projection import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
@@ -112,7 +112,6 @@ __all__ = [
     "learning_curves",
     "lens_difference_by_layer",
     "lens_map",
-    "line_name",
     "map_over_training",
     "mark_step",
     "mechanism_rates",

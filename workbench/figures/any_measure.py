@@ -80,13 +80,13 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     lines = split(m, along)
     subtitle = f"{run}; {sample_size({run: m})}"
     if len(lines) > MOST_LINES:
-        return heat(lines, m, along, subtitle)
+        return heat(lines, m, along, subtitle).update_layout(meta={"of": run})
     figure = go.Figure()
     for i, (label, line) in enumerate(lines.items()):
         add(figure, line, label, i, DASHES[0])
         for j, (name, control) in enumerate(controls.items(), 1):
             add(figure, split(control, along)[label], f"{label}, {name}", i, DASHES[1 + j % 3])
-    framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""))
+    framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""), of=run)
     figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
 

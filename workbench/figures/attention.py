@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,26 @@ from workbench.measurement import Measurement
 ARC = np.linspace(0, np.pi, 25)
 
 
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs of one kind of edge.
+
+    Attributes:
+        label: what the kind is called in the legend.
+        colour, dash: of its lines.
+        edges: (query, key), strongest first.
+    """
+
+    label: str
+    colour: str
+    edges: list[tuple[int, int]]
+    dash: str = "solid"
+
+
 def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequence[Edge] = ()) -> go.Figure:
-    """Attention as a heat map, queries down, keys across; gold edges outlined, the first hop apart from the rest.
+    """Attention as a heat map, queries down, keys across, with the gold edges outlined.
+
+    Gold edges of the first hop are squares, those of further hops circles.
 
     Args:
         matrices: `attention_graph.matrices(...)`.
@@ -37,7 +56,18 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
         customdata=[[f"{query} reads {key}" for key in names] for query in names],
         hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
     )
-    size = max(4, min(26, 400 // len(names)))
+    _outline_gold(figure, gold, size=max(4, min(26, 400 // len(names))))
+    framed(figure, f"{part.name}: {which}", subtitle(part), height=760, legend=bool(gold))
+    figure.update_layout(width=820)
+    last = len(names) - 0.5
+    figure.update_xaxes(title="key (position:token)", tickangle=-90, showgrid=False, **thinned(names, 48))
+    figure.update_xaxes(range=[-0.5, last], constrain="domain")
+    figure.update_yaxes(title="query (position:token)", showgrid=False, automargin=True, **thinned(names, 40))
+    return figure.update_yaxes(range=[last, -0.5], scaleanchor="x", constrain="domain")
+
+
+def _outline_gold(figure: go.Figure, gold: Sequence[Edge], size: int) -> None:
+    """Squares around the gold edges of the first hop, circles around those of further hops."""
     marks = {
         "gold, 1 hop": ("square-open", ORANGE, [edge for edge in gold if edge[0] == 1]),
         "gold, further hops": ("circle-open", PURPLE, [edge for edge in gold if edge[0] > 1]),
@@ -52,13 +82,6 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
                 marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.8}},
                 hoverinfo="skip",
             )
-    framed(figure, f"{part.name}: {which}", subtitle(part), height=760, legend=bool(gold))
-    figure.update_layout(width=820)
-    last = len(names) - 0.5
-    figure.update_xaxes(title="key (position:token)", tickangle=-90, showgrid=False, **thinned(names, 48))
-    figure.update_xaxes(range=[-0.5, last], constrain="domain")
-    figure.update_yaxes(title="query (position:token)", showgrid=False, automargin=True, **thinned(names, 40))
-    return figure.update_yaxes(range=[last, -0.5], scaleanchor="x", constrain="domain")
 
 
 def attention_arcs(
@@ -72,17 +95,16 @@ def attention_arcs(
 ) -> go.Figure:
     """Attention as arcs from keys to queries over the sequence; wider arcs carry more of the row.
 
-    An arc stands for a share of at least `threshold`; without one, a gold edge is missing. Arcs of queries that have
-    no gold edge are grey: neither right nor wrong. A position's attention to itself is not drawn. Where there are more
-    arcs than `strongest`, only those are drawn, and the subtitle says so.
+    Arcs of queries that have no gold edge are grey: neither right nor wrong. A gold edge below the threshold is drawn
+    as missing. A position's attention to itself is not drawn.
 
     Args:
         matrices: `attention_graph.matrices(...)`.
         which: `pattern`, `A²`, ..., or `resolvent`.
         gold: `attention_graph.gold_edges(...)`, or those of one hop.
         query: draw one position's arcs only.
-        threshold: the smallest share of a row that counts as an edge.
-        strongest: how many arcs to draw at most.
+        threshold: the smallest share of a row that is drawn as an arc.
+        strongest: how many arcs to draw at most; where there are more, the subtitle says so.
 
     Raises:
         ValueError: if there is no such matrix.
@@ -91,26 +113,10 @@ def attention_arcs(
     names = list(part.coords["query"])
     weight = part.values if query is None else np.where(np.arange(len(names))[:, None] == query, part.values, 0.0)
     truth = {(q, k) for _, q, k in gold if query in (None, q)}
-    strong = sorted(zip(*np.nonzero(weight >= threshold), strict=True), key=lambda edge: -weight[edge])
-    edges = [(int(q), int(k)) for q, k in strong if q != k]
-    drawn = edges[:strongest]
-    missing = sorted(truth - set(edges))
-    asked = {q for q, _ in truth}
-    kinds: list[tuple[str, str, str, list[tuple[int, int]]]] = [
-        ("where no gold edge is due" if gold else "attention", GREY, "solid", [e for e in drawn if e[0] not in asked]),
-        ("wrong: no gold edge", VERMILLION, "solid", [e for e in drawn if e[0] in asked and e not in truth]),
-        ("right: a gold edge", GREEN, "solid", [e for e in drawn if e in truth]),
-        (f"missing: gold, below {threshold:.0%}", PURPLE, "dot", missing[:strongest]),
-    ]
-    figure = go.Figure()
-    for label, colour, dash, members in kinds:
-        for trace in arcs(members, weight, names, label, colour, dash):
-            figure.add_trace(trace)
-    notes = [f"arcs from {threshold:.0%} of a row"]
-    if len(edges) > strongest:
-        notes.append(f"the {strongest} strongest of {len(edges)} arcs")
-    if len(missing) > strongest:
-        notes.append(f"{strongest} of {len(missing)} missing edges")
+    kinds, notes = _kinds_of_arcs(weight, truth, threshold, strongest)
+    if not gold:
+        kinds[0] = replace(kinds[0], label="attention")
+    figure = go.Figure([trace for kind in kinds for trace in arcs(kind, weight, names)])
     title = f"{part.name}: {which}" + ("" if query is None else f", read by {names[query]}")
     framed(figure, title, f"{subtitle(part)}; {'; '.join(notes)}", height=460)
     figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
@@ -119,19 +125,39 @@ def attention_arcs(
     return figure.update_yaxes(visible=False, rangemode="tozero")
 
 
-def arcs(
-    edges: Sequence[tuple[int, int]], weight: np.ndarray, names: Sequence[str], label: str, colour: str, dash: str
-) -> list[Any]:
+def _kinds_of_arcs(
+    weight: np.ndarray, truth: set[tuple[int, int]], threshold: float, strongest: int
+) -> tuple[list[Arcs], list[str]]:
+    """The arcs to draw, sorted by whether a gold edge is due there, and notes on what is left out."""
+    asked = {query for query, _ in truth}
+    by_weight = sorted(zip(*np.nonzero(weight >= threshold), strict=True), key=lambda edge: -weight[edge])
+    edges = [(int(query), int(key)) for query, key in by_weight if query != key]
+    drawn, missing = edges[:strongest], sorted(truth - set(edges))
+    kinds = [
+        Arcs("where no gold edge is due", GREY, [e for e in drawn if e[0] not in asked]),
+        Arcs("wrong: no gold edge", VERMILLION, [e for e in drawn if e[0] in asked and e not in truth]),
+        Arcs("right: a gold edge", GREEN, [e for e in drawn if e in truth]),
+        Arcs(f"missing: gold, below {threshold:.0%}", PURPLE, missing[:strongest], "dot"),
+    ]
+    notes = [f"arcs from {threshold:.0%} of a row"]
+    if len(edges) > strongest:
+        notes.append(f"the {strongest} strongest of {len(edges)} arcs")
+    if len(missing) > strongest:
+        notes.append(f"{strongest} of {len(missing)} missing edges")
+    return kinds, notes
+
+
+def arcs(kind: Arcs, weight: np.ndarray, names: Sequence[str]) -> list[Any]:
     """Traces for one kind of edge: one for each of four widths, and markers at the tops that carry the hover text."""
     traces: list[Any] = []
-    largest = weight.max() or 1.0  # a row edited to nothing has only missing edges
+    edges, largest = kind.edges, weight.max() or 1.0  # a row edited to nothing has only missing edges
     level = [min(3, int(4 * weight[edge] / largest)) for edge in edges]
     for width in range(4):
         members = [edge for edge, at in zip(edges, level, strict=True) if at == width]
         x = [v for q, k in members for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]
         y = [v for q, k in members for v in (*(abs(q - k) ** 0.7 * np.sin(ARC)), None)]
         if members:
-            line = {"color": colour, "width": 0.9 + 1.3 * width, "dash": dash}
+            line = {"color": kind.colour, "width": 0.9 + 1.3 * width, "dash": kind.dash}
             traces.append(go.Scatter(x=x, y=y, mode="lines", line=line, opacity=0.75, hoverinfo="skip"))
     if edges:
         traces.append(
@@ -139,16 +165,17 @@ def arcs(
                 x=[(q + k) / 2 for q, k in edges],
                 y=[abs(q - k) ** 0.7 for q, k in edges],
                 mode="markers",
-                marker={"color": colour, "size": 4},
+                marker={"color": kind.colour, "size": 4},
                 text=[f"{names[q]} reads {names[k]}: {weight[q, k]:.3f}" for q, k in edges],
                 hovertemplate="%{text}<extra></extra>",
             )
         )
         for i, trace in enumerate(traces):
-            trace.update(name=f"{label} ({len(edges)})", legendgroup=label, showlegend=i == 0)
+            trace.update(name=f"{kind.label} ({len(edges)})", legendgroup=kind.label, showlegend=i == 0)
     return traces
 
 
 def subtitle(part: Measurement) -> str:
+    """The model, and how the rows of its resolvent are scaled."""
     scaled = ", rows scaled to sum to 1" if part.settings["matrix"] == "resolvent" else ""
     return f"{part.settings['model']}{scaled}"

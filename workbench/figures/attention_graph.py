@@ -5,7 +5,7 @@ Every function takes runs and their controls as measurements averaged over examp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
 
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
-BESIDE = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
+REST_COLOURS = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
+REST_NAMES = {"own": "own position"}
 
 
 def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
@@ -37,6 +38,23 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     rows = [row for run, m in runs.items() for row in _with_controls(run, m, controls)]
     labels, measured = [name for name, _ in rows], [m for _, m in rows]
     figure = go.Figure()
+    _add_stacked_hops(figure, labels, measured)
+    chain = [m.select(hop="chain") for m in measured]
+    _add_whole_chain(figure, labels, chain)
+    with_interval = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
+    what = f"share of a query's mass on its ancestor h hops up; right: on the whole chain{with_interval}"
+    settings = list(dict.fromkeys(_settings(m) for m in runs.values()))
+    best = "best head of these sequences; " if any("head" in m.dims for m in runs.values()) else ""
+    note = f"{settings[0] if len(settings) == 1 else ''}{best}{sample_size(runs)}"
+    framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
+    figure.update_layout(margin={"t": 104})
+    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
+    figure.update_xaxes(title="share of mass", range=[0, 1.24], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
+    return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
+
+
+def _add_stacked_hops(figure: go.Figure, labels: Sequence[str], measured: Sequence[Measurement]) -> None:
+    """A bar for every run and control, stacked of the mass on each hop and on the rest."""
     for part, colour in _parts(measured).items():
         values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
         if part in REST and not np.any(np.nan_to_num(values) > 0):
@@ -45,11 +63,14 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
             y=labels,
             x=values,
             orientation="h",
-            name={"own": "own position"}.get(part, part) if part in REST else f"hop {part}",
+            name=REST_NAMES.get(part, part) if part in REST else f"hop {part}",
             marker={"color": colour, "line": {"width": 0}},
             hovertemplate="%{y}: %{x:.1%}",
         )
-    chain = [m.select(hop="chain") for m in measured]
+
+
+def _add_whole_chain(figure: go.Figure, labels: Sequence[str], chain: Sequence[Measurement]) -> None:
+    """On every bar a mark at the mass on the whole chain, with its interval, and right of it the same in numbers."""
     for label, m in zip(labels, chain, strict=True):
         figure.add_traces(dots(m, [label], VERMILLION, across=True))
     figure.add_scatter(
@@ -70,16 +91,6 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
         showlegend=False,
         hoverinfo="skip",
     )
-    sure = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
-    what = f"share of a query's mass on its ancestor h hops up; right: on the whole chain{sure}"
-    how = list(dict.fromkeys(_settings(m) for m in runs.values()))
-    best = "best head of these sequences; " if any("head" in m.dims for m in runs.values()) else ""
-    note = f"{how[0] if len(how) == 1 else ''}{best}{sample_size(runs)}"
-    framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
-    figure.update_layout(margin={"t": 104})
-    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
-    figure.update_xaxes(title="share of mass", range=[0, 1.24], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
-    return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
 
 
 def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
@@ -90,51 +101,68 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
         controls: the same of each control; shown is the run's `random_graph`, the chance level, and the others on
             hovering.
     """
-    figures = []
-    for run, m in runs.items():
-        roles, heads = list(m.coords["role"]), _heads(m)
-        shares = m.values.reshape(len(roles), -1).T
-        nulls = {c: n.values.reshape(len(roles), -1).T for c, n in controls_of(run, controls).items()}
-        by_chance = controls.get(run, {}).get("random_graph")
-        chance = None if by_chance is None else by_chance.values.reshape(len(roles), -1).T
-        words = [[_percent(v) for v in row] for row in shares]
-        if chance is not None:
-            words = [
-                [w + (f"<br>({_percent(c)})" if w else "") for w, c in zip(*rows, strict=True)]
-                for rows in zip(words, chance, strict=True)
-            ]
-        hover = [
-            [
-                "<br>".join(
-                    [f"{head}, {role}: {_percent(v)}", *(f"{c}: {_percent(n[i, j])}" for c, n in nulls.items())]
-                )
-                for j, (role, v) in enumerate(zip(roles, row, strict=True))
-            ]
-            for i, (head, row) in enumerate(zip(heads, shares, strict=True))
+    return [_role_map(run, m, controls) for run, m in runs.items()]
+
+
+def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
+    """One run's roles: a row a head, a column a role."""
+    roles, heads = list(m.coords["role"]), _heads(m)
+    chance = controls.get(run, {}).get("random_graph")
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=_by_head(m),
+        x=["<br>".join(role.split()) for role in roles],
+        y=heads,
+        zmin=0,
+        zmax=1,
+        text=_role_words(m, chance),
+        texttemplate="%{text}",
+        textfont={"color": "#222222", "size": 12},
+        colorscale=LIGHT,
+        colorbar={"title": {"text": "share", "side": "right"}, "thickness": 12, "tickformat": ".0%"},
+        customdata=_role_hover(m, controls_of(run, controls)),
+        hovertemplate="%{customdata}<extra></extra>",
+        xgap=2,
+        ygap=2,
+    )
+    note = "; in brackets: attention drawn at random" if chance is not None else ""
+    subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
+    framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
+    figure.update_xaxes(title="role", showgrid=False, side="bottom")
+    return figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True)
+
+
+def _by_head(m: Measurement) -> np.ndarray:
+    """The values of all heads as `[head, role]`."""
+    return m.values.reshape(len(m.coords["role"]), -1).T
+
+
+def _role_words(m: Measurement, chance: Measurement | None) -> list[list[str]]:
+    """What stands in each cell: the share, and in brackets what random attention has."""
+    words = [[_percent(value) for value in row] for row in _by_head(m)]
+    if chance is None:
+        return words
+    return [
+        [f"{word}<br>({_percent(value)})" if word else "" for word, value in zip(*rows, strict=True)]
+        for rows in zip(words, _by_head(chance), strict=True)
+    ]
+
+
+def _role_hover(m: Measurement, controls: Runs) -> list[list[str]]:
+    """What hovering over each cell shows: the share, and that of every control."""
+    shares, baselines = _by_head(m), {name: _by_head(control) for name, control in controls.items()}
+    return [
+        [
+            "<br>".join(
+                [
+                    f"{head}, {role}: {_percent(shares[i, j])}",
+                    *(f"{name}: {_percent(values[i, j])}" for name, values in baselines.items()),
+                ]
+            )
+            for j, role in enumerate(m.coords["role"])
         ]
-        figure = go.Figure()
-        figure.add_heatmap(
-            z=shares,
-            x=[role.replace(" ", "<br>") for role in roles],
-            y=heads,
-            zmin=0,
-            zmax=1,
-            text=words,
-            texttemplate="%{text}",
-            textfont={"color": "#222222", "size": 12},
-            colorscale=LIGHT,
-            colorbar={"title": {"text": "share", "side": "right"}, "thickness": 12, "tickformat": ".0%"},
-            customdata=hover,
-            hovertemplate="%{customdata}<extra></extra>",
-            xgap=2,
-            ygap=2,
-        )
-        note = "; in brackets: attention drawn at random" if chance is not None else ""
-        subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
-        framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False)
-        figure.update_xaxes(title="role", showgrid=False, side="bottom")
-        figures.append(figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True))
-    return figures
+        for i, head in enumerate(_heads(m))
+    ]
 
 
 def graph_measures(runs: Runs, controls: Controls) -> list[go.Figure]:
@@ -144,62 +172,53 @@ def graph_measures(runs: Runs, controls: Controls) -> list[go.Figure]:
         runs: `graph_measures.measure(...)`.
         controls: the same of each control.
     """
-    figures = []
-    for run, m in runs.items():
-        measures, heads = list(m.coords["measure"]), _heads(m)
-        figure = make_subplots(
-            rows=1, cols=len(measures), shared_yaxes=True, subplot_titles=measures, horizontal_spacing=0.035
+    return [_graph_panels(run, m, controls_of(run, controls)) for run, m in runs.items()]
+
+
+def _graph_panels(run: str, m: Measurement, controls: Runs) -> go.Figure:
+    """One run's graph measures, a panel each over the same heads."""
+    measures, heads = list(m.coords["measure"]), _heads(m)
+    figure = make_subplots(
+        rows=1, cols=len(measures), shared_yaxes=True, subplot_titles=measures, horizontal_spacing=0.035
+    )
+    for column, name in enumerate(measures, start=1):
+        part = m.select(measure=name)
+        panel = {"row": 1, "col": column, "showlegend": column == 1}
+        figure.add_bar(
+            y=heads,
+            x=part.values.reshape(-1),
+            error_x=_error([part]),
+            orientation="h",
+            name=run,
+            legendgroup=run,
+            marker={"color": PALETTE[0]},
+            **panel,
         )
-        for column, name in enumerate(measures, start=1):
-            part = m.select(measure=name)
-            figure.add_bar(
+        for i, (control, measured) in enumerate(controls.items(), start=1):
+            figure.add_scatter(
                 y=heads,
-                x=part.values.reshape(-1),
-                error_x=_error([part]),
-                orientation="h",
-                name=run,
-                legendgroup=run,
-                showlegend=column == 1,
-                marker={"color": PALETTE[0]},
-                row=1,
-                col=column,
+                x=measured.select(measure=name).values.reshape(-1),
+                mode="markers",
+                name=control,
+                legendgroup=control,
+                marker={"color": PALETTE[i], "symbol": SYMBOLS[i] + "-open", "size": 9, "line": {"width": 2}},
+                **panel,
             )
-            for i, (control, null) in enumerate(controls_of(run, controls).items()):
-                other = null.select(measure=name)
-                figure.add_scatter(
-                    y=heads,
-                    x=other.values.reshape(-1),
-                    mode="markers",
-                    name=control,
-                    legendgroup=control,
-                    showlegend=column == 1,
-                    marker={
-                        "color": PALETTE[i + 1],
-                        "symbol": SYMBOLS[i + 1] + "-open",
-                        "size": 9,
-                        "line": {"width": 2},
-                    },
-                    row=1,
-                    col=column,
-                )
-            figure.update_xaxes(title=m.settings["units"][name], rangemode="tozero", row=1, col=column)
-        subtitle = (
-            f"{run}: reach over edges of at least {m.settings['threshold']:g}; {sample_size({run: m})}; 95 % bars"
-        )
-        framed(figure, "Graph measures by head", subtitle, height=250 + 32 * len(heads))
-        figure.update_layout(margin={"t": 110}, bargap=0.35)
-        figure.update_annotations(font={"size": 13})
-        figures.append(figure.update_yaxes(autorange="reversed", automargin=True).update_yaxes(title="head", col=1))
-    return figures
+        figure.update_xaxes(title=m.settings["units"][name], rangemode="tozero", row=1, col=column)
+    subtitle = f"{run}: reach over edges of at least {m.settings['threshold']:g}; {sample_size({run: m})}; 95 % bars"
+    framed(figure, "Graph measures by head", subtitle, height=250 + 32 * len(heads), of=run)
+    figure.update_layout(margin={"t": 110}, bargap=0.35)
+    figure.update_annotations(font={"size": 13})
+    return figure.update_yaxes(autorange="reversed", automargin=True).update_yaxes(title="head", col=1)
 
 
 def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
-    """What becomes of answers when the edge of hop h is cut, by hop, with intervals: what should be lost and what not.
+    """Share of right answers lost when the edge of hop h is cut, by hop: those that should be lost, and those that not.
 
     Args:
         runs: `knockout_by_hop(...)` or `chain_following.causal(...)`.
-        controls: the same of each control, drawn as runs of their own; their null is in the measurement itself (answers
-            that do not rest on the edge, edges elsewhere).
+        controls: the same of each control, drawn as runs of their own. What an edit by chance would do is in the
+            measurement itself (answers that do not rest on the edge, edges elsewhere).
     """
     figure = go.Figure()
     lines = [
@@ -207,8 +226,8 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
         for i, (run, m) in enumerate((drawn.label, drawn.m) for drawn in every_line(runs, controls))
         for j, line in enumerate(_lines(m))
     ]
-    beside = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
-    for shift, (i, j, run, what, line) in zip(beside, lines, strict=True):
+    shifts = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
+    for shift, (i, j, run, what, line) in zip(shifts, lines, strict=True):
         figure.add_traces(dots(line, list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]))
         figure.add_scatter(
             x=np.array(line.coords["hop"]) + shift,
@@ -231,6 +250,7 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
 
 
 def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
+    """(what is counted, its share by hop) of every line of a knockout."""
     if "answers" in m.dims:
         for which in m.coords["answers"]:
             yield f"answers that {which}", m.select(answers=which)
@@ -241,34 +261,35 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
 
 
 def _with_controls(run: str, m: Measurement, controls: Controls) -> list[tuple[str, Measurement]]:
-    """The run and its controls by hop alone, of the run's best head where it has several, with names for the axis."""
-    where, place = "", {}
+    """(name on the axis, mass by hop) of a run and of each of its controls, at the run's best head."""
+    # Of a measure of every head, the head with the most mass on the whole chain.
+    place: dict[str, Any] = {}
     if "head" in m.dims:
         chain = m.select(hop="chain")
         layer, head = np.unravel_index(int(np.nanargmax(chain.values)), chain.values.shape)
         place = {"layer": m.coords["layer"][int(layer)], "head": m.coords["head"][int(head)]}
-    at = place or {dim: m.settings[dim] for dim in ("layer", "head") if dim in m.settings}
-    if len(at) == 2 and "all" not in at.values():
-        where = f", layer {at['layer']} head {at['head']}"
-    beside = [(f"{name} ", null.select(**place)) for name, null in controls_of(run, controls).items()]
-    named = [(f"{run}: {name}", null) for name, null in beside]
-    return [(f"<b>{run}</b>{where} ", m.select(**place)), *named]
+    drawn = place or {dim: m.settings[dim] for dim in ("layer", "head") if dim in m.settings}
+    one_head = len(drawn) == 2 and "all" not in drawn.values()
+    where = f", layer {drawn['layer']} head {drawn['head']}" if one_head else ""
+    rows = [(f"{run}: {name} ", control.select(**place)) for name, control in controls_of(run, controls).items()]
+    return [(f"<b>{run}</b>{where} ", m.select(**place)), *rows]
 
 
-def _parts(measured: list[Measurement]) -> dict[Any, str]:
-    """What bars are stacked of, with colours: the hops as a sequence, then the rest."""
+def _parts(measured: Sequence[Measurement]) -> dict[Any, str]:
+    """The parts that bars are stacked of -> their colours: the hops in order, then the rest."""
     hops = max((m.coords["hop"] for m in measured), key=len)[: -len(REST)]
     colours = sample_colorscale("Viridis", list(np.linspace(0.12, 0.92, len(hops)))) if len(hops) else []
-    return dict(zip(hops, colours, strict=True)) | BESIDE
+    return dict(zip(hops, colours, strict=True)) | REST_COLOURS
 
 
 def _with_interval(m: Measurement) -> str:
+    """A share in percent, with its interval where it has one."""
     if m.low is None or m.high is None or np.isnan(m.low).any():
         return "" if np.isnan(m.values).any() else f"{float(m.values):.1%}"
     return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
 
 
-def _error(parts: list[Measurement], colour: str = GREY) -> dict[str, Any] | None:
+def _error(parts: Sequence[Measurement], colour: str = GREY) -> dict[str, Any] | None:
     """Error bars for several measurements in a row; None where one has no interval."""
     above, below = [], []
     for m in parts:
@@ -289,6 +310,7 @@ def _percent(value: float) -> str:
 
 
 def _settings(m: Measurement) -> str:
+    """The settings of rollout or of path mass, in words."""
     if "residual" in m.settings:
         return f"residual's share {m.settings['residual']:g}, {m.settings['heads']} of heads; "
     return f"γ {m.settings['gamma']}; " if "gamma" in m.settings else ""

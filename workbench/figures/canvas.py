@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,14 +24,38 @@ MOST_TRUTH = 800  # gold edges that a page can hold back until their query is ho
 MOST_LABELS = 6
 
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
-KINDS: dict[Kind, tuple[str, str, str | None]] = {
-    "right": ("right: the gold edge that is due", GREEN, None),
-    "shortcut": ("shortcut: an ancestor at another hop", SKY, "7 3"),
-    "wrong": ("wrong: no gold edge", VERMILLION, "3 2"),
-    "idle": ("where no gold edge is due", GREY, None),
-    "missing": ("missing: gold, below the threshold", PURPLE, "1 4"),
+
+
+@dataclass(frozen=True)
+class EdgeStyle:
+    """How one kind of edge is drawn; kinds differ in their dashes too, for readers who see no colours.
+
+    Attributes:
+        name: what hovering over an edge calls it.
+        meaning: what the legend adds to the name.
+        colour: of the line.
+        dash: of the line, as SVG's `stroke-dasharray`; None for a solid one.
+    """
+
+    name: str
+    meaning: str
+    colour: str
+    dash: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The legend's words."""
+        return f"{self.name}: {self.meaning}" if self.meaning else self.name
+
+
+KINDS: dict[Kind, EdgeStyle] = {
+    "right": EdgeStyle("right", "the gold edge that is due", GREEN),
+    "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
+    "wrong": EdgeStyle("wrong", "no gold edge", VERMILLION, "3 2"),
+    "idle": EdgeStyle("where no gold edge is due", "", GREY),
+    "missing": EdgeStyle("missing", "gold, below the threshold", PURPLE, "1 4"),
 }
-"""Kind of edge -> what it is called, its colour and its dashes: told apart without colour too."""
+"""Kind of edge -> how it is drawn."""
 
 
 def kinds_of_edges(
@@ -72,48 +97,59 @@ def canvas(
 ) -> Drawing:
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
 
-    From top to bottom: the truth's edges (those of one hop; further hops of the query in focus), the tokens, the
-    truth's labels, the attention's edges by kind (`KINDS`), the residual's top token from the embedding to the last
-    layer (underlined where it is the right answer), what the model says, and what is right. At most `WIDEST`
-    positions are drawn, from `start`; edges that leave them are counted in the subtitle.
+    From top to bottom: the truth's edges (of one hop; of the query in focus further hops too), the tokens, the truth's
+    labels, attention's edges by kind (`KINDS`; those that leave the positions drawn are counted in the subtitle), the
+    residual's top token at every layer (underlined where it is right), the model's answers and the right ones.
 
     Args:
         seen: with the patterns, the residual and the logits (`workbench.see`).
-        layer, head: whose attention is drawn.
-        example: which sequence of the capture.
-        which: `pattern`, a power of it such as `A²`, or `resolvent`.
+        layer, head, example: whose attention is drawn, and on which sequence of the capture.
+        which, threshold: `pattern`, a power of it such as `A²`, or `resolvent`; the smallest share of a row drawn.
         basis: of the residual's top tokens: `encoder` or `decoder`.
-        threshold: the smallest share of a row that is drawn as an edge.
-        start: the first position drawn.
-        query: the position in focus: its edges alone are drawn.
-        cell: (hook name, position) that is marked.
+        start: the first position drawn; at most `WIDEST` are.
+        query, cell: the position in focus, whose edges alone are drawn; the (hook name, position) that is marked.
 
     Raises:
         ValueError: if there is no such example, layer, head, matrix, basis or position.
     """
+    weight, gold, edges = _attention(seen, example, (layer, head), which, threshold)
+    page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
+    _draw_input(page, seen, example, gold)
+    left_out = page.attention(weight, edges)
+    _draw_residual(page, seen, example, basis)
+    page.legend(edges)
+    notes = f"{seen.subject.name}; edges from {threshold:.0%} of a row{part_drawn(page.window, len(weight))}"
+    notes += f"; {left_out} weaker or leaving edges are not drawn" if left_out else ""
+    title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
+    return Drawing(title, notes, page.body(), page.width, page.height)
+
+
+def _attention(
+    seen: Capture, example: int, head: tuple[int, int], which: str, threshold: float
+) -> tuple[np.ndarray, list[attention_graph.Edge], dict[Kind, list[tuple[int, int]]]]:
+    """A head's matrix `[query, key]` on one example, the gold edges, and the matrix's edges by kind."""
     hop = attention_graph.hop_of(which)
-    matrices = attention_graph.matrices(seen, example, layer, head, n_hops=hop or 1)
-    weight = matrices.select(matrix=which).values
-    table = projection.top_tokens(seen, example=example, top=1, points=projection.from_embedding(seen.subject))
-    table = table.select(basis=basis, rank=1)
-    drawn = window(len(weight), start)
-    gold = attention_graph.gold_edges(seen, example)
-    edges = kinds_of_edges(weight, gold, hop, threshold)
-    page = _Page(projection.sequence(seen, example), drawn, query, cell)
+    matrices = attention_graph.matrices(seen, example, *head, n_hops=hop or 1)
+    weight, gold = matrices.select(matrix=which).values, attention_graph.gold_edges(seen, example)
+    return weight, gold, kinds_of_edges(weight, gold, hop, threshold)
+
+
+def _draw_input(page: _Page, seen: Capture, example: int, gold: Sequence[attention_graph.Edge]) -> None:
+    """The input and what is known of it: the task's states, the truth's edges, the tokens, the truth's labels."""
     task, tokens = seen.subject.task, seen.batch.tokens[example]
     page.states(task.states(tokens))
     page.truth(gold)
     page.tokens()
     page.rows(label_rows(seen, example)[:MOST_LABELS], quiet=True)
-    left_out = page.attention(weight, edges)
+
+
+def _draw_residual(page: _Page, seen: Capture, example: int, basis: str) -> None:
+    """The residual's top tokens from the embedding to the last layer, then the model's answers and the right ones."""
+    points = projection.from_embedding(seen.subject)
+    table = projection.top_tokens(seen, example=example, top=1, points=points).select(basis=basis, rank=1)
     answers = answer_rows(seen, example)
     page.residual(table, answers[-1] if len(answers) == 2 else None)
     page.rows(answers)
-    page.legend({kind: edges[kind] for kind in KINDS})
-    notes = [seen.subject.name, f"edges from {threshold:.0%} of a row{part_drawn(drawn, len(weight))}"]
-    notes += [f"{left_out} weaker or leaving edges are not drawn"] if left_out else []
-    title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
-    return Drawing(title, "; ".join(notes), page.body(), page.width, page.height)
 
 
 class _Page(TokenPage):
@@ -126,7 +162,7 @@ class _Page(TokenPage):
         self.query, self.cell = query, cell
 
     def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
-        """What holds over stretches of the sequence, a row each: a box for every stretch, with its words."""
+        """The task's states, a row each: a box with words for every stretch of the sequence; a dash where empty."""
         for name, stretches in rows.items():
             y = self.height + LINE / 2
             self.name(name, y)
@@ -135,14 +171,13 @@ class _Page(TokenPage):
                 if begin > end:
                     continue
                 x, width = self.x(begin) - self.column / 2 + 1, (end - begin + 1) * self.column - 2
-                full = words != "–"
-                tip = f"{name}, positions {first} to {last}: {words if full else 'empty'}"
+                tip = f"{name}, positions {first} to {last}: {words or 'empty'}"
                 box: dict[str, Any] = {"x": x, "y": self.height + 1, "width": width, "height": LINE - 2, "rx": 3}
-                fill: dict[str, Any] = {"fill": ORANGE if full else GREY, "fill_opacity": 0.22 if full else 0.07}
+                fill: dict[str, Any] = {"fill": ORANGE if words else GREY, "fill_opacity": 0.22 if words else 0.07}
                 self.parts.append(element("rect", **box, **fill, data_tip=tip))
                 room = int(width / 6)
-                shown = words if len(words) <= room else words[: max(0, room - 1)] + "…"
-                style = {"text_anchor": "start", "pointer_events": "none", "class_": None if full else "quiet"}
+                shown = (words if len(words) <= room else words[: max(0, room - 1)] + "…") or "–"
+                style = {"text_anchor": "start", "pointer_events": "none", "class_": None if words else "quiet"}
                 self.parts.append(text(shown, x + 4, y, 10.5, **style))
             self.height += LINE
         self.height += 4 if rows else 0
@@ -169,7 +204,7 @@ class _Page(TokenPage):
         every = [(1, q, k) for members in edges.values() for q, k in members if self.holds(q, k)]
         self.name("attention", base + 14, "from the key that is read to the query that reads it")
         for kind in ("idle", "missing", "wrong", "shortcut", "right"):
-            label, colour, dash = KINDS[kind]  # type: ignore[index]
+            style = KINDS[kind]  # type: ignore[index]
             focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]  # type: ignore[index]
             drawn = focus[:STRONGEST]
             left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)  # type: ignore[index]
@@ -181,12 +216,12 @@ class _Page(TokenPage):
                     base,
                     1,
                     class_="edge attention",
-                    stroke=colour,
+                    stroke=style.colour,
                     stroke_width=1.2 if kind == "missing" else 0.7 + 3.3 * share / largest,
-                    stroke_dasharray=dash,
+                    stroke_dasharray=style.dash,
                     opacity=0.45 if kind == "idle" else 0.85,
                     data_edge=f"{q},{k}",
-                    data_tip=f"{self.at(q)} reads {self.at(k)}: {share:.3f} — {label.split(':')[0]}",
+                    data_tip=f"{self.at(q)} reads {self.at(k)}: {share:.3f} — {style.name}",
                 )
         self.height = base + max(24, self.high(every)) + 10
         return left_out
@@ -232,12 +267,12 @@ class _Page(TokenPage):
         for kind, members in edges.items():
             if not members:
                 continue
-            label, colour, dash = KINDS[kind]
-            words = f"{label} ({len(members)})"
+            style = KINDS[kind]
+            words = f"{style.label} ({len(members)})"
             if x + 34 + 6.2 * len(words) > max(self.width, 860) and x > GUTTER:
                 x, y = GUTTER, y + 18
-            line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour, "stroke_dasharray": dash}
-            self.parts.append(element("line", **line, stroke_width=3))
+            line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": style.colour}
+            self.parts.append(element("line", **line, stroke_dasharray=style.dash, stroke_width=3))
             self.parts.append(text(words, x + 30, y, 11, text_anchor="start"))
             x += 46 + round(6.2 * len(words))
             self.width = max(self.width, x)

@@ -58,7 +58,7 @@ def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
     subtitle = (
         f"{run}: answers that were right, after edits of the claimed thing and elsewhere; bars are 95 % intervals"
     )
-    framed(figure, "Causal tests of mechanisms", subtitle, height=190 + 30 * (len(rows) + len(tests)))
+    framed(figure, "Causal tests of mechanisms", subtitle, height=190 + 30 * (len(rows) + len(tests)), of=run)
     for i, test in enumerate(tests):
         top = height[above == i + 1].min() - 0.85
         heading = {"x": 0, "xref": "paper", "xanchor": "left", "y": top, "showarrow": False, "font": {"size": 13}}

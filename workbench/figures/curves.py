@@ -119,9 +119,8 @@ def gold_mass(measurement: Measurement) -> go.Figure:
             marker={"color": (BLUE, GREEN)[i]},
         )
     model, n = measurement.settings["model"], sample_size({"": measurement})
-    framed(
-        figure, "Attention on gold paths", f"{model}: share of mass on true ancestors, all hops; {n}; 95 % intervals"
-    )
+    subtitle = f"{model}: share of mass on true ancestors, all hops; {n}; 95 % intervals"
+    framed(figure, "Attention on gold paths", subtitle, of=model)
     figure.update_yaxes(title="share of mass", range=[0, 1.03], tickformat=".0%")
     return figure.update_xaxes(title="head")
 

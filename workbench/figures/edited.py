@@ -9,6 +9,7 @@ import numpy as np
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
+from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edited
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
@@ -31,7 +32,7 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
         ValueError: if there is no such position.
     """
     answers = tried.answers
-    words = [str(label).split(":", 1)[1] for label in answers.coords["position"]]
+    words = projection.sequence(tried.before, 0)
     drawn = window(len(words), start)
     places = tried.edit.places(len(words))
     page = TokenPage(words, drawn, () if len(places) == len(words) else set(places))

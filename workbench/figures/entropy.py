@@ -261,4 +261,5 @@ def two_lines(m: Measurement, run: str, controls: Controls, *, intervals: str = 
 
 
 def axis_title(m: Measurement) -> str:
-    return f"{m.name.lower().removeprefix('matrix ')} ({m.units})"
+    """The measure and its units."""
+    return f"{m.name.lower()} ({m.units})"

@@ -50,30 +50,34 @@ def attention_difference(
     places = window(len(words), start)
     drawn = slice(places.start, places.stop)
     shown = words[drawn]
-    one, other = (side.values[drawn, drawn] for side in parts)
-    most = float(np.abs(other - one).max()) or 1.0
-    bar = {"title": {"text": "share of the row", "side": "right"}, "tickformat": "+.2f"}
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=other - one,
-        zmin=-most,
-        zmax=most,
-        colorscale=BETWEEN,
-        colorbar={**bar, "thickness": 12, "outlinewidth": 0},
-        customdata=np.stack([one, other], axis=-1),
-        text=[[f"{query} reads {key}" for key in shown] for query in shown],
-        hovertemplate="%{text}: %{customdata[0]:.3f} and %{customdata[1]:.3f}, which is %{z:+.3f}<extra></extra>",
-    )
-    about = _whose(parts, names)
+    figure = _difference_map(parts[0].values[drawn, drawn], parts[1].values[drawn, drawn], shown)
+    about = _colours_in_words(parts, names)
     if len(shown) < len(words):
         about += f"; positions {start} to {start + len(shown) - 1} of {len(words)}"
     framed(figure, f"Difference of attention: {which}", about, height=740, legend=False)
     figure.update_layout(margin={"t": 106}, width=840)
-    return _of_tokens(figure, shown)
+    return _token_axes(figure, shown)
 
 
-def _of_tokens(figure: go.Figure, words: list[str]) -> go.Figure:
-    """Axes of queries, down, and of keys, across."""
+def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str]) -> go.Figure:
+    """The second matrix less the first as a heat map; hovering shows both values."""
+    most = float(np.abs(second - first).max()) or 1.0
+    bar = {"title": {"text": "share of the row", "side": "right"}, "tickformat": "+.2f"}
+    figure = go.Figure()
+    return figure.add_heatmap(
+        z=second - first,
+        zmin=-most,
+        zmax=most,
+        colorscale=BETWEEN,
+        colorbar={**bar, "thickness": 12, "outlinewidth": 0},
+        customdata=np.stack([first, second], axis=-1),
+        text=[[f"{query} reads {key}" for key in words] for query in words],
+        hovertemplate="%{text}: %{customdata[0]:.3f} and %{customdata[1]:.3f}, which is %{z:+.3f}<extra></extra>",
+    )
+
+
+def _token_axes(figure: go.Figure, words: list[str]) -> go.Figure:
+    """The figure with axes of tokens: queries down, keys across."""
     axis: dict[str, Any] = {"showgrid": False, "constrain": "domain"}
     last = len(words) - 0.5
     figure.update_xaxes(title="key (position:token)", tickangle=-90, range=[-0.5, last], **axis, **thinned(words, 48))
@@ -81,14 +85,14 @@ def _of_tokens(figure: go.Figure, words: list[str]) -> go.Figure:
     return figure.update_yaxes(**thinned(words, 40))
 
 
-def _whose(parts: tuple[Measurement, Measurement], names: tuple[str, str]) -> str:
-    """The subtitle: which colour is whose head."""
-    said = []
+def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, str]) -> str:
+    """The subtitle: which colour belongs to which head."""
+    sides = []
     for colour, name, side in zip(("blue", "orange"), names, parts, strict=True):
         of = "{model}, layer {layer}, head {head}".format_map(side.settings)
-        said.append(f"{colour}: more in {name} ({of})")
+        sides.append(f"{colour}: more in {name} ({of})")
     rows = ", rows scaled to sum to 1" if parts[0].settings["matrix"] == "resolvent" else ""
-    return f"{'; '.join(said)}<br>{names[1]} less {names[0]}{rows}"
+    return f"{'; '.join(sides)}<br>{names[1]} less {names[0]}{rows}"
 
 
 def residual_difference(
@@ -156,7 +160,9 @@ def _cells(page: TokenPage, name: str, labels: tuple[np.ndarray, np.ndarray], na
 
 
 def _answers(first: Capture, second: Capture, names: tuple[str, str]) -> list[Row]:
-    """What each of the two says, and what is right."""
-    own = [answer_rows(seen) for seen in (first, second)]
-    said = [replace(rows[0], name=f"{name}: {rows[0].name}") for rows, name in zip(own, names, strict=True)]
-    return said + own[0][1:]
+    """A row with each model's answers, then one with the right answers."""
+    rows = [answer_rows(seen) for seen in (first, second)]
+    answers = [
+        replace(of_model[0], name=f"{name}: {of_model[0].name}") for of_model, name in zip(rows, names, strict=True)
+    ]
+    return answers + rows[0][1:]

@@ -113,8 +113,9 @@ def _rates(runs: Runs, controls: Controls) -> go.Figure:
         for j, (null, control) in enumerate(own.items()):
             colour, symbol = PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)] + "-open"
             _add_rate(figure, f"{run}, {null}", control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
-    subtitle = "; ".join([*_how(first), f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
-    framed(figure, f"{first.name}, by {group}", subtitle)
+    where = _where(first)
+    subtitle = "; ".join([*where, f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
+    framed(figure, f"{first.name}, by {group}", subtitle, of=", ".join(where))
     columns = in_a_row if in_a_row * _entry(figure) < NARROWEST else 2  # a row for each run, where it has room
     rows = -(-sum(line.showlegend is not False for line in figure.data) // columns)
     legend = {"entrywidthmode": "fraction", "entrywidth": 0.98 / columns}
@@ -146,7 +147,7 @@ def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol:
     )
 
 
-def _how(m: Measurement) -> list[str]:
+def _where(m: Measurement) -> list[str]:
     """Where and in which basis a claim was read, in words."""
     given = {name: m.settings.get(name) for name in ("layer", "head", "point", "basis")}
     words = {"layer": "layer {}", "head": "head {}", "point": "at {}", "basis": "{} basis"}

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, VERMILLION, faint, framed
 from workbench.figures.style import in_order as colours_in_order
 from workbench.measurement import Measurement
-from workbench.measurement.places import point_name
 
 MOST_NAMED = 2  # lines whose controls have a place in the legend
 SPREAD = 20.0  # widest gap between checkpoints over the narrowest from which the axis is logarithmic
@@ -158,11 +157,3 @@ def _add(figure: go.Figure, x: Sequence[int], line: Measurement, label: str, col
         customdata=line.coords["step"],
         hovertemplate="step %{customdata:,}: %{y}",
     )
-
-
-def line_name(label: str) -> str:
-    """`layer blocks.0.hook_resid_mid` is `0 · mid`, `unit position` is `per position`; others as they are."""
-    dim, _, value = label.partition(" ")
-    if dim == "unit":
-        return f"per {value}"
-    return point_name(value) if dim in ("layer", "point") and value.startswith("blocks.") else label

@@ -55,33 +55,59 @@ def side_by_side(
         raise ValueError("there is no matrix to draw")
     names = list(next(iter(parts.values())).coords["query"])
     places = window(len(names), start)
-    drawn = slice(places.start, places.stop)
     columns = min(columns or len(parts), len(parts))
     rows = -(-len(parts) // columns)
     figure = _grid(list(parts), rows, columns)
     for number, (name, part) in enumerate(parts.items()):
-        where = {"row": number // columns + 1, "col": number % columns + 1}
-        figure.add_heatmap(
-            z=part.values[drawn, drawn],
-            x=names[drawn],
-            y=names[drawn],
-            coloraxis="coloraxis",
-            hovertemplate=f"{name}, %{{y}} reads %{{x}}: %{{z:.3f}}<extra></extra>",
-            **where,
-        )
         due = gold.get(name, ()) if isinstance(gold, Mapping) else gold
-        inside = [(hop, q, k) for hop, q, k in due if q in places and k in places]
-        size = max(3.0, min(20.0, 680 / columns / len(names[drawn])))
-        _outline(figure, inside, names, size, where)
+        cell = {"row": number // columns + 1, "col": number % columns + 1}
+        _add_matrix(figure, name, part, due, places, size=680 / columns / len(places), cell=cell)
     models = dict.fromkeys(str(part.settings["model"]) for part in parts.values())
     subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example"
     subtitle += part_drawn(places, len(names))
     framed(figure, title, subtitle, height=230 + rows * (390 if rows == 1 else 330))
+    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120, "pad": 0}, showlegend=bool(gold))
+    return _grid_axes(figure, names[places.start : places.stop], rows, columns)
+
+
+def _add_matrix(
+    figure: go.Figure,
+    name: str,
+    part: Measurement,
+    gold: Sequence[Edge],
+    places: range,
+    *,
+    size: float,
+    cell: Mapping[str, int],
+) -> None:
+    """One matrix in its cell of the grid, its gold edges outlined.
+
+    Args:
+        name, part: the matrix and what it is called.
+        gold: its gold edges.
+        places: the positions drawn.
+        size: of the outlines in pixels, before limits.
+        cell: `row` and `col` of the grid.
+    """
+    names, drawn = list(part.coords["query"]), slice(places.start, places.stop)
+    figure.add_heatmap(
+        z=part.values[drawn, drawn],
+        x=names[drawn],
+        y=names[drawn],
+        coloraxis="coloraxis",
+        hovertemplate=f"{name}, %{{y}} reads %{{x}}: %{{z:.3f}}<extra></extra>",
+        **cell,
+    )
+    inside = [(hop, q, k) for hop, q, k in gold if q in places and k in places]
+    _outline(figure, inside, names, max(3.0, min(20.0, size)), cell)
+
+
+def _grid_axes(figure: go.Figure, words: Sequence[str], rows: int, columns: int) -> go.Figure:
+    """The figure with one colour scale for all matrices, and axes of tokens: queries down, keys across."""
     figure.update_annotations(font={"size": 13})
     bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120, "pad": 0}, showlegend=bool(gold))
     figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
-    last, ticks = len(names[drawn]) - 0.5, thinned(names[drawn], 64 // (columns + 1))
+    last, ticks = len(words) - 0.5, thinned(words, 64 // (columns + 1))
     axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
     figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
     figure.update_yaxes(automargin=True, range=[last, -0.5], **axis)

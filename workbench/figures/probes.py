@@ -62,7 +62,7 @@ def probe_card(found: Measurement) -> go.Figure:
         x=ends[kept] + 0.01,
         y=names,
         mode="text",
-        text=[_said(value, found) for value in found.values[kept]],
+        text=[_number(value, found) for value in found.values[kept]],
         textposition="middle right",
         hoverinfo="skip",
     )
@@ -122,24 +122,20 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
 def probe_map(found: Measurement) -> go.Figure:
     """What a probe decodes at every point (rows) and place, or of every label: a heat map with its numbers.
 
-    A cell that is pointed at says every condition's number.
+    Hovering over a cell shows the number of every condition.
 
     Args:
         found: `probes.probe(...)` over `point`, `condition` and one of `place`, `label`.
     """
     (across,) = (dim for dim in found.dims if dim not in ("point", "condition"))
-    points, columns = found.coords["point"], [str(c).replace("_", " ") for c in found.coords[across]]
-    names = found.coords["condition"]
-    parts = [found.select(condition=name) for name in names]
-    tables = [part.values if part.axis("point") == 0 else part.values.T for part in parts]
-    rows = [point_name(point) for point in points]
-
-    def said(i: int, j: int) -> str:
-        return ", ".join(f"{name} {_said(table[i, j], found)}" for name, table in zip(names, tables, strict=True))
-
+    rows = [point_name(point) for point in found.coords["point"]]
+    columns = [str(label).replace("_", " ") for label in found.coords[across]]
+    parts = {name: found.select(condition=name) for name in found.coords["condition"]}
+    tables = {name: part.values if part.axis("point") == 0 else part.values.T for name, part in parts.items()}
+    values = next(iter(tables.values()))
     figure = go.Figure()
     figure.add_heatmap(
-        z=tables[0],
+        z=values,
         x=columns,
         y=rows,
         zmin=0,
@@ -147,10 +143,10 @@ def probe_map(found: Measurement) -> go.Figure:
         colorscale=PALE,
         xgap=2,
         ygap=2,
-        text=[["" if np.isnan(v) else _said(v, found, 0) for v in row] for row in tables[0]],
+        text=[["" if np.isnan(value) else _number(value, found, 0) for value in row] for row in values],
         texttemplate="%{text}" if len(columns) <= 32 else None,
         textfont={"color": "#222"},
-        customdata=[[said(i, j) for j in range(len(columns))] for i in range(len(rows))],
+        customdata=_every_condition(tables, found),
         hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
         colorbar={"title": {"text": found.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
         | {"tickformat": _format(found)},
@@ -160,6 +156,15 @@ def probe_map(found: Measurement) -> go.Figure:
     figure.update_xaxes(title=title, type="category", showgrid=False)
     figure.update_yaxes(title="layer · point", type="category", autorange="reversed", showgrid=False, automargin=True)
     return figure
+
+
+def _every_condition(tables: Mapping[str, np.ndarray], found: Measurement) -> list[list[str]]:
+    """For each cell of the map the number of every condition, in words."""
+    n_rows, n_columns = next(iter(tables.values())).shape
+    return [
+        [", ".join(f"{name} {_number(table[i, j], found)}" for name, table in tables.items()) for j in range(n_columns)]
+        for i in range(n_rows)
+    ]
 
 
 def probe_use(effect: Measurement) -> go.Figure:
@@ -275,7 +280,7 @@ def _format(found: Measurement, digits: int = 0) -> str:
     return f".{digits}%" if found.units == "share" else ".2f"
 
 
-def _said(value: float, found: Measurement, digits: int = 1) -> str:
+def _number(value: float, found: Measurement, digits: int = 1) -> str:
     return "–" if np.isnan(value) else format(value, _format(found, digits))
 
 

@@ -33,22 +33,19 @@ def dots(
     if m.each is None:
         return []
     each = m.each.reshape(-1, m.each.shape[-1])
-    if keep is not None:
-        each = each[keep.reshape(-1)]
-    told = m.settings.get("seeds")
-    seeds = list(told) if isinstance(told, Sequence) else list(range(each.shape[-1]))
+    each = each if keep is None else each[keep.reshape(-1)]
+    given = m.settings.get("seeds")
+    seeds = list(given) if isinstance(given, Sequence) else list(range(each.shape[-1]))
     values, places = each.reshape(-1), [place for place in at for _ in seeds]
-    where = {"x": values, "y": places} if across else {"x": places, "y": values}
     grouped = {} if group is None else {"offsetgroup": group, "orientation": "h" if across else "v"}
-    seen = {"size": 6, "opacity": 0.55} if group is None else {"size": 7, "opacity": 0.9}  # on a line, on a bar
-    return [
-        go.Scatter(
-            **where,
-            **grouped,
-            mode="markers",
-            marker={"color": colour, "line": {"color": "white", "width": 0.8}, **seen},
-            customdata=seeds * len(each),
-            hovertemplate="seed %{customdata}: " + ("%{x}" if across else "%{y}") + "<extra></extra>",
-            showlegend=False,
-        )
-    ]
+    size = {"size": 6, "opacity": 0.55} if group is None else {"size": 7, "opacity": 0.9}  # on a line, on a bar
+    trace = go.Scatter(
+        **({"x": values, "y": places} if across else {"x": places, "y": values}),
+        **grouped,
+        mode="markers",
+        marker={"color": colour, "line": {"color": "white", "width": 0.8}, **size},
+        customdata=seeds * len(each),
+        hovertemplate="seed %{customdata}: " + ("%{x}" if across else "%{y}") + "<extra></extra>",
+        showlegend=False,
+    )
+    return [trace]

@@ -39,8 +39,18 @@ def faint(colour: str, opacity: float = 0.15) -> str:
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
-def framed(figure: go.Figure, title: str, subtitle: str = "", height: int = 420, legend: bool = True) -> go.Figure:
-    """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot."""
+def framed(
+    figure: go.Figure, title: str, subtitle: str = "", height: int = 420, legend: bool = True, of: str = ""
+) -> go.Figure:
+    """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot.
+
+    Args:
+        figure: what to frame.
+        title, subtitle: its words.
+        height: in pixels.
+        legend: whether there is one.
+        of: what tells the figure from others with its title (a run, a place); a report names its file by it.
+    """
     figure.update_layout(
         title={
             "text": title,
@@ -61,6 +71,7 @@ def framed(figure: go.Figure, title: str, subtitle: str = "", height: int = 420,
         showlegend=legend,
         legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0, "xanchor": "left"},
         hoverlabel={"namelength": -1},
+        meta={"of": of} if of else None,
     )
     figure.update_xaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)
     figure.update_yaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)

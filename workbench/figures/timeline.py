@@ -9,13 +9,15 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import sample_size
 from workbench.figures.entropy import HEIGHT, TOP, by_layer_over_training
-from workbench.figures.over_training import line_name, map_over_training, over_training
+from workbench.figures.over_training import map_over_training, over_training
 from workbench.inspection.over_training import Timeline
 from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
 MOST_LINES = 14
+IN_ORDER = {"layer", "depth", "hop", "length", "digit"}  # dims whose lines are coloured in their order
 
 
 def timeline(followed: Timeline, name: str) -> go.Figure:
@@ -28,41 +30,52 @@ def timeline(followed: Timeline, name: str) -> go.Figure:
     Raises:
         ValueError: if that was not measured.
     """
-    own = lookup(followed.measured, name, "measure of this timeline")
+    measured = lookup(followed.measured, name, "measure of this timeline")
     if name == "entropy":
-        return by_layer_over_training({followed.name: own}, {})[0]
-    where: dict[str, Any] = {}
-    if "head" in own.dims and followed.head is not None:
-        where = dict(zip(("layer", "head"), followed.head, strict=True))
-    found = lines(own, **where)
-    if len(found) > MOST_LINES:
-        rows = {line_name(label): line for label, line in found.items()}
-        return map_over_training(rows, own.name, f"{followed.name} over training")
-    with_control = name in followed.controls and (name in MECHANISMS or len(found) == 1)
-    control = lines(followed.controls[name], **where) if with_control else {}
-    alone = "claim holds" if name in MECHANISMS else own.name
-    named, controls = ({line_name(label) or alone: line for label, line in one.items()} for one in (found, control))
-    in_order = bool({"layer", "depth", "hop", "length", "digit"} & set(own.dims)) and len(named) > 2
-    subtitle = _subtitle(followed, own, bool(where), bool(controls))
-    figure = over_training(named, own.name, subtitle, controls=controls, in_order=in_order, events=followed.events)
+        return by_layer_over_training({followed.name: measured}, {})[0]
+    head: dict[str, Any] = {}
+    if "head" in measured.dims and followed.head is not None:
+        head = dict(zip(("layer", "head"), followed.head, strict=True))
+    alone = "claim holds" if name in MECHANISMS else measured.name
+    by_place = lines(measured.select(**head), alone)
+    if len(by_place) > MOST_LINES:
+        return map_over_training(by_place, measured.name, f"{followed.name} over training")
+    controls = {}
+    if name in followed.controls and (name in MECHANISMS or len(by_place) == 1):
+        controls = lines(followed.controls[name].select(**head), alone)
+    in_order = bool(IN_ORDER & set(measured.dims)) and len(by_place) > 2
+    subtitle = _subtitle(followed, measured, bool(head), bool(controls))
+    figure = over_training(
+        by_place, measured.name, subtitle, controls=controls, in_order=in_order, events=followed.events
+    )
     return figure.update_layout(margin_t=TOP, height=HEIGHT)
 
 
-def _subtitle(followed: Timeline, own: Measurement, of_head: bool, controlled: bool) -> str:
-    """Two lines: what of, and how sure it is."""
+def _subtitle(followed: Timeline, measured: Measurement, of_head: bool, controlled: bool) -> str:
+    """Two lines: the run and its head, then the sample's size and what bands and dots mean."""
     head = ", layer {}, head {}".format(*followed.head) if of_head and followed.head else ""
     dotted = "; dotted: control" if controlled else ""
-    return f"{followed.name} over training{head}<br>{sample_size({'': own})}; bands: 95 % intervals{dotted}"
+    return f"{followed.name} over training{head}<br>{sample_size({'': measured})}; bands: 95 % intervals{dotted}"
 
 
-def lines(measurement: Measurement, **where: Any) -> dict[str, Measurement]:
-    """A measurement over steps as one line for each place that has any value: label -> dims `("step",)`."""
-    part = measurement.select(**where)
-    inner = part.dims[1:]
-    found = {}
-    for index in np.ndindex(*part.values.shape[1:]):
-        place = {dim: part.coords[dim][i] for dim, i in zip(inner, index, strict=True)}
-        line = part.select(**place)
+def lines(measured: Measurement, alone: str) -> dict[str, Measurement]:
+    """A measurement over steps as one line for each place that has any value: the place in words -> its line.
+
+    Args:
+        measured: the first dim is `step`.
+        alone: the name of the line where there is one place only.
+    """
+    by_place = {}
+    for index in np.ndindex(*measured.values.shape[1:]):
+        place = {dim: measured.coords[dim][i] for dim, i in zip(measured.dims[1:], index, strict=True)}
+        line = measured.select(**place)
         if not np.isnan(line.values).all():
-            found[", ".join(f"{dim} {label}" for dim, label in place.items())] = line
-    return found
+            by_place[", ".join(_in_words(dim, label) for dim, label in place.items()) or alone] = line
+    return by_place
+
+
+def _in_words(dim: str, label: Any) -> str:
+    """One dim of a place: `0 · mid` for a hook point, `per position` for a unit, otherwise dim and label."""
+    if dim == "unit":
+        return f"per {label}"
+    return point_name(label) if dim in ("layer", "point") and isinstance(label, str) else f"{dim} {label}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -34,6 +35,7 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     """
     assert len(runs) == 2, f"a difference is of two, not of {len(runs)}"
     first = next(iter(runs.values()))
+    apart = replace(apart, name=first.name)  # a single number stands under the same label in both rows
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.6, 0.4], vertical_spacing=0.07)
     for i, (name, m) in enumerate(runs.items()):
         for trace in [*_seeds(m, PALETTE[i] if _in_order(m) else GREY, name), _side(m, name, i)]:
@@ -123,8 +125,7 @@ def _labels(m: Measurement) -> list[Any]:
     if _in_order(m):
         dim = m.dims[0]
         return [point_name(label) if dim in POINTS else label for label in m.coords[dim]]
-    name = m.name.removesuffix(": difference")
-    return [", ".join(place_name(*at) for at in place.items()) or name for place in places(m)]
+    return [", ".join(place_name(*at) for at in place.items()) or m.name for place in places(m)]
 
 
 def _axis(figure: go.Figure, sides: list[Measurement]) -> go.Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[s
 def stems(sections: Sequence[Section]) -> list[str]:
     """A name for each figure, of its section's title and its own; figures without a title have a number.
 
-    Where two of a section have one title, what they are of, as their subtitle says it, follows. Names that are still
+    Where two of a section have one title, what they are of follows (`figures.style.framed`). Names that are still
     alike (as those of runs whose names differ in signs alone, `a/b`, `a-b`) are numbered.
     """
     slugs = tell_apart([section.slug[:LONGEST] for section in sections], number="{}-{}")
@@ -69,7 +68,7 @@ def _named(section: str, drawn: Sequence[go.Figure]) -> list[str]:
     names = []
     for number, (figure, title) in enumerate(zip(drawn, titles, strict=True), 1):
         if titles.count(title) > 1 and title:
-            title = f"{title}-{slug(re.split(r'[:;]|<br>', figure.layout.title.subtitle.text or '')[0])}"
+            title = f"{title}-{slug((figure.layout.meta or {}).get('of', ''))}"
         own = title.removeprefix(section).strip("-") if title.startswith(f"{section}-") else title
         names.append(section if title == section else f"{section}-{own or number}"[: 2 * LONGEST].strip("-"))
     return names

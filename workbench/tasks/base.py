@@ -158,7 +158,7 @@ class Task(Checked, ABC):
     def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
         """The states that change along one sequence, in words: row -> stretches (first position, last position, words).
 
-        By default there are none; `boxes` gives the contents of each box.
+        The words are empty where nothing is there. By default there are no states; `boxes` has each box's contents.
         """
         return {}
 

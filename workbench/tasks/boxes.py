@@ -231,12 +231,12 @@ class Boxes(Task):
             for clause in range(int(clauses.max()) + 1):
                 where = (clauses == clause).nonzero()[:, 0]
                 items = [OBJECTS[i] for i in held[clause, box].nonzero()[:, 0].tolist()]
-                words, begin, end = ", ".join(items) or "–", int(where[0]), int(where[-1])
+                words, begin, end = ", ".join(items), int(where[0]), int(where[-1])
                 if stretches and stretches[-1][2] == words:
                     stretches[-1] = (stretches[-1][0], end, words)
                 else:
                     stretches.append((begin, end, words))
-            if any(words != "–" for _, _, words in stretches):
+            if any(words for _, _, words in stretches):
                 by_box[f"Box {ascii_uppercase[box]}"] = stretches
         return by_box
 
