@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import streamlit as st
-from workbench.interventions.ablation import INSTEAD
 
 from workbench import interventions
 from workbench.app.fields import widgets
@@ -25,6 +24,7 @@ from workbench.app.state import Look
 from workbench.app.words import plain
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Exchange, Head, Patch, RemoveHead, RemoveWrite
+from workbench.interventions.ablation import INSTEAD
 from workbench.mechanisms import suggestions
 
 EVERY = "every"
