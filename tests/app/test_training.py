@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monke
 
     from workbench.inspection.over_training import moment
 
+    @wraps(moment)  # whose name the panels' code has
     def slow(*given: Any, **how: Any) -> Any:
         clock[0] += 30
         return moment(*given, **how)
