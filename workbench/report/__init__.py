@@ -89,7 +89,7 @@ def inspect(
     opened = [runs.load_run(path) for path in paths]
     folder = Path(out) if out is not None else opened[0].path / "inspection"
     check_can_make(folder / "data")
-    options = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
+    options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
     return _write(folder, inspected, timelines, export, options)
