@@ -144,6 +144,6 @@ def test_the_summary_has_every_claim_beside_its_strongest_control(tmp_path: Path
     for number in rows:
         assert text[number + 1].startswith("  strongest control"), text[number]
         assert any(null in text[number + 1] for null in ("untrained", "others' truth", "random graph"))
-    said = "\n".join(text[text.index(next(line for line in text if line.startswith("what may be said"))) :])
+    said = "\n".join(text[text.index(next(line for line in text if line.startswith("verdict on each claim"))) :])
     assert "Copy before the delimiter, at" in said and "tells nothing: no more than a control" in said
     assert "the smallest set of heads whose edit loses the answers is layer 0, head 0" in said

@@ -12,7 +12,7 @@ import workbench
 from workbench.inspection import inspect_run
 from workbench.report import Report, inspect
 from workbench.report.sections import sections
-from workbench.report.seed_groups import shown
+from workbench.report.seed_groups import seed_groups
 from workbench.tasks import TEXTS
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}
@@ -167,7 +167,7 @@ def test_seeds_of_one_config_are_taken_together(tmp_path: Path) -> None:
     workbench.train("chain-standard", out=tmp_path / "other" / "seed-0", progress=False, **SHORT)
     paths = [*(tmp_path / f"seed-{seed}" for seed in (0, 1, 2)), tmp_path / "other" / "seed-0"]
     report = inspect(paths, out=tmp_path / "report", n=8)
-    (together,) = (one for one in shown(report.inspected) if not one.alone)
+    (together,) = (one for one in seed_groups(report.inspected) if not one.alone)
     assert [one.run.config.seed for one in together.members] == [0, 1, 2]
     own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected[:3]]
     pooled = together["overall"].mean.select(unit="position")

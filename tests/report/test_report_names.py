@@ -16,7 +16,7 @@ from workbench.figures.style import framed
 from workbench.report import inspect
 from workbench.report.figure_files import stems, write_figures
 from workbench.report.sections import Section
-from workbench.report.seed_groups import group_names, shown
+from workbench.report.seed_groups import group_names, seed_groups
 from workbench.training import preset_config
 from workbench.training.sweeps.plan import read_plan
 from workbench.util.lookup import check_told_apart, tell_apart
@@ -54,7 +54,7 @@ def test_a_sweep_over_seeds_and_layers_keeps_every_group_in_figures_files_and_ta
         workbench.train(planned.config, out=tmp_path / planned.name, progress=False)
     paths = [tmp_path / planned.name for planned in plan.runs]
     report = inspect(paths, out=tmp_path / "report", n=8, only=["overall"])
-    together = [line for line in shown(report.inspected) if not line.alone]
+    together = [line for line in seed_groups(report.inspected) if not line.alone]
     assert [line.name for line in together] == [f"standard, n_layers {n}, 2 seeds" for n in (1, 2, 3)]
     for line in together:
         assert len({member.run.config.model.n_layers for member in line.members}) == 1
@@ -93,7 +93,7 @@ def test_runs_of_one_name_are_an_error(tmp_path: Path) -> None:
     run = workbench.train(config(0, {**TINY, "model": SMALL}), out=tmp_path / "a", progress=False)
     (one,) = inspect([run.path], n=4, only=["overall"]).inspected
     with pytest.raises(ValueError, match="two runs would be named 'a' and 'a'"):
-        shown([one, one])
+        seed_groups([one, one])
 
 
 @pytest.mark.parametrize(

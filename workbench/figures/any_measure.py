@@ -1,4 +1,4 @@
-"""Any measurement as a figure: lines where there are few, else a map. What has no drawing of its own is drawn so."""
+"""Any measurement as a figure: lines where there are few, else a map. For instruments without a figure of their own."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
                 error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
             figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker, offsetgroup=name)
             figure.add_traces(dots(drawn, labels, GREY, group=name))
-    said = _of_how_many(runs) + ("; hatched: controls" if controls else "")
-    framed(figure, first.name, said).update_layout(barmode="group", bargap=0.35, scattermode="group")
+    subtitle = _of_how_many(runs) + ("; hatched: controls" if controls else "")
+    framed(figure, first.name, subtitle).update_layout(barmode="group", bargap=0.35, scattermode="group")
     return scaled(figure.update_yaxes(title=first.units), first)
 
 
@@ -127,11 +127,11 @@ def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
 def split(m: Measurement, along: str) -> dict[str, Measurement]:
     """One measurement of the single dim `along` for each combination of the other dims' labels."""
     others = [dim for dim in m.dims if dim != along]
-    found = {}
+    by_label = {}
     for index in np.ndindex(*(len(m.coords[dim]) for dim in others)):
         place = {dim: m.coords[dim][i] for dim, i in zip(others, index, strict=True)}
-        found[", ".join(place_name(dim, label) for dim, label in place.items())] = m.select(**place)
-    return found
+        by_label[", ".join(place_name(dim, label) for dim, label in place.items())] = m.select(**place)
+    return by_label
 
 
 def place_name(dim: str, label: Any) -> str:

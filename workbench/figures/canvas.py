@@ -74,12 +74,12 @@ def kinds_of_edges(
     asked = {query for query, _ in due}
     places = np.argwhere(weight >= threshold)
     edges = [(int(q), int(k)) for q, k in places[np.argsort(-weight[tuple(places.T)], kind="stable")] if q != k]
-    found: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
+    by_kind: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
     for edge in edges:
         kind: Kind = "right" if edge in due else "shortcut" if edge in ancestors else "wrong"
-        found["idle" if edge[0] not in asked and kind == "wrong" else kind].append(edge)
-    found["missing"] = sorted(due - set(edges))
-    return found
+        by_kind["idle" if edge[0] not in asked and kind == "wrong" else kind].append(edge)
+    by_kind["missing"] = sorted(due - set(edges))
+    return by_kind
 
 
 def canvas(

@@ -49,13 +49,13 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
 
 
 def _rows(tried: Edited) -> list[Row]:
-    """What is right, then what is said before and after."""
+    """The right answers, then the model's before and after the edit."""
     before, after = answer_rows(tried.before), answer_rows(tried.after)
     framed = set(np.flatnonzero(tried.changed).tolist())
-    said = [replace(before[0], name="before"), replace(after[0], name="after", framed=framed)]
+    answers = [replace(before[0], name="before"), replace(after[0], name="after", framed=framed)]
     if len(before) == 1:
-        return [replace(row, name=f"{row.name}: found") for row in said]
-    return [before[1], *(replace(row, name=f"says {row.name}") for row in said)]
+        return [replace(row, name=f"{row.name}: found") for row in answers]
+    return [before[1], *(replace(row, name=f"says {row.name}") for row in answers)]
 
 
 def _cuts(page: TokenPage, edges: list[tuple[int, int]]) -> None:

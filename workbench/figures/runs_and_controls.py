@@ -1,4 +1,4 @@
-"""What a figure draws: the measurements of runs, and those of the controls beside each run."""
+"""The data of a figure: measurements of runs, and those of each run's controls."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ def controls_of(run: str, controls: Controls) -> dict[str, Measurement]:
 
 def each_control(controls: Controls, change: Callable[[Measurement], Measurement]) -> Controls:
     """The same controls with every measurement changed in one way, such as a place selected."""
-    return {run: {name: change(m) for name, m in own.items()} for run, own in controls.items()}
+    return {run: {name: change(m) for name, m in of_run.items()} for run, of_run in controls.items()}

@@ -21,25 +21,29 @@ WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of thei
 
 
 def window(n_pos: int, start: int) -> range:
-    """The positions drawn of so many: at most `WIDEST`, from `start`. Raises ValueError if that is none."""
+    """The positions to draw of a sequence: at most `WIDEST`, from `start`.
+
+    Raises:
+        ValueError: if the sequence has no position `start`.
+    """
     if not 0 <= start < n_pos:
         raise ValueError(f"there is no position {start}; the input has {n_pos} tokens")
     return range(start, min(n_pos, start + WIDEST))
 
 
 def part_drawn(drawn: range, n_pos: int) -> str:
-    """What a subtitle says behind a semicolon of what is left out; nothing where all is drawn."""
+    """The end of a subtitle, `; positions 0 to 127 of 300`; empty where all positions are drawn."""
     return "" if len(drawn) == n_pos else f"; positions {drawn[0]} to {drawn[-1]} of {n_pos}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one row says at each position.
+    """One row of words, a word for each position.
 
     Attributes:
         name: of the row.
-        words: at each position; empty where nothing is said.
-        right: whether what is said is right, where that can be asked.
+        words: at each position; empty where there is none.
+        right: whether each word is a right answer; None where it is no answer.
         framed: positions that are marked by a thick frame.
     """
 
@@ -50,34 +54,34 @@ class Row:
 
 
 def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
-    """What the model says at each position that is scored, and what is right.
+    """Two rows, the model's answers and the right ones, at each position that is scored.
 
-    Where a set is asked for, how much of it is found among as many of the likeliest tokens.
+    Where the answer is a set, one row with the share of it that is among as many of the likeliest tokens.
     """
     task, batch = seen.subject.task, seen.batch
     scored = batch.loss_mask[example].tolist()
     shares = correct(seen.logits, batch)[example].tolist()
     right = [share == 1 if asked else None for share, asked in zip(shares, scored, strict=True)]
     if batch.targets.ndim == 3:
-        found = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
-        return [Row("found of the set", found, right)]
-    said, wanted = named(seen.logits[example], task.words), task.words(batch.targets[example])
+        in_percent = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
+        return [Row("found of the set", in_percent, right)]
+    answers, wanted = named(seen.logits[example], task.words), task.words(batch.targets[example])
     blank = [None] * len(scored)
     return [
-        Row("model says", [word if asked else "" for word, asked in zip(said, scored, strict=True)], right),
+        Row("model says", [word if asked else "" for word, asked in zip(answers, scored, strict=True)], right),
         Row("right answer", [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
     ]
 
 
 def label_rows(seen: Capture, example: int = 0) -> list[Row]:
-    """The labels of the task's truth that mean something in this input."""
+    """A row for every label of the task's truth that this input has."""
     task, rows = seen.subject.task, []
     for name, values in seen.truth.labels.items():
-        own = values[example]
-        if not (own >= 0).any():
+        labels = values[example]
+        if not (labels >= 0).any():
             continue
-        words = task.words(own.clamp(min=0)) if name in task.token_labels else [str(int(value)) for value in own]
-        shown = [word if value >= 0 else "" for word, value in zip(words, own.tolist(), strict=True)]
+        words = task.words(labels.clamp(min=0)) if name in task.token_labels else [str(int(value)) for value in labels]
+        shown = [word if value >= 0 else "" for word, value in zip(words, labels.tolist(), strict=True)]
         rows.append(Row(name.replace("_", " "), shown, [None] * len(shown)))
     return rows
 

@@ -1,4 +1,4 @@
-"""Everything that is measured of a run: every instrument and mechanism that applies, with its controls."""
+"""Inspection of a run: every instrument and mechanism that applies, with its controls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
-    """Everything that instruments, mechanisms and figures need of a run, captured on one batch.
+    """A run's activations on one batch: all that instruments, mechanisms and figures need.
 
     Args:
         run: the run.
@@ -47,7 +47,7 @@ def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
 def labels(opened: Sequence[Run]) -> list[str]:
     """A name for each run: its folder's, with as many of the folders above as tell them apart.
 
-    Of names that a file system or a terminal may take for one (`run`, `Run`), the later ones have a number.
+    Where names differ only in case (`run`, `Run`), which some file systems ignore, the later ones are numbered.
 
     Raises:
         ValueError: if a run is there twice.

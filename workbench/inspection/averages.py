@@ -1,4 +1,4 @@
-"""From what was measured batch by batch to results: means, intervals, ranges over models with fresh weights."""
+"""Results of an inspection from its batches: means, intervals, ranges over models with fresh weights."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ OF_WEIGHTS = "It looks at the weights alone, so that there is no interval over s
 
 
 def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
-    """What one measure comes to.
+    """One measure's result.
 
     Args:
-        one: the measure, with what it measured of every batch.
+        one: the measure, with its measurement of every batch.
         head: the head in focus.
-        needed: the smallest set of heads that was found for it.
+        needed: of a claim about heads, the smallest set of heads whose edit loses the answers.
         counts: how many sequences were `drawn` and how many are `distinct`, for the settings.
     """
-    examples = _with(joined(one.batches), counts)
+    examples = _annotated(joined(one.batches), counts)
     controls = {
-        name: ControlResult(every := joined(parts), averaged(every), one.control_conditions[name])
+        name: ControlResult(of_control := joined(parts), averaged(of_control), one.control_conditions[name])
         for name, parts in one.control_batches.items()
     }
     if one.fresh_batches:
@@ -37,14 +37,15 @@ def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts:
 
 
 def _untrained(one: Measure) -> ControlResult:
-    """The control of models with fresh weights: each model's mean, then their mean and range."""
+    """The untrained control: the mean of each model with fresh weights, then the mean and range of those."""
     models = [joined(parts) for parts in one.fresh_batches.values()]
-    every = Measurement.stack(models, DRAW, range(len(models)))
-    draws = averaged(every)
-    return ControlResult(every, over_draws(draws), one.control_conditions.get(UNTRAINED, []), draws)
+    examples = Measurement.stack(models, DRAW, range(len(models)))
+    draws = averaged(examples)
+    return ControlResult(examples, over_draws(draws), one.control_conditions.get(UNTRAINED, []), draws)
 
 
 def _causal(one: Measure, needed: tuple[Head, ...]) -> CausalResult | None:
+    """A mechanism's causal test averaged over examples; None where none was made."""
     tests = {key: Measurement.join(parts).mean("example") for key, parts in one.causal_batches.items()}
     if IN_FOCUS not in tests:
         return None
@@ -55,16 +56,17 @@ def _causal(one: Measure, needed: tuple[Head, ...]) -> CausalResult | None:
 
 
 def joined(parts: Sequence[Measurement]) -> Measurement:
-    """All batches as one; what looks at the weights alone, and has no dim `example`, is the same in each."""
+    """All batches as one measurement; a measure of the weights alone has no dim `example`, and is the same in each."""
     return Measurement.join(parts) if "example" in parts[0].dims else parts[0]
 
 
 def averaged(measured: Measurement) -> Measurement:
-    """The mean over examples with its interval; what looks at the weights alone as it is, which has none."""
+    """The mean over examples with its interval; a measure of the weights alone as it is."""
     return measured.mean("example") if "example" in measured.dims else measured
 
 
-def _with(measured: Measurement, settings: Mapping[str, Any]) -> Measurement:
+def _annotated(measured: Measurement, settings: Mapping[str, Any]) -> Measurement:
+    """A measurement with further settings; of the weights alone, with a note that it has no interval."""
     if "example" in measured.dims:
         return replace(measured, settings={**measured.settings, **settings})
     return replace(measured, caption=f"{measured.caption} {OF_WEIGHTS}".strip())

@@ -1,4 +1,4 @@
-"""The model that is inspected and the models with fresh weights beside it, each with its own best head."""
+"""The model that is inspected, and its baselines: models with fresh or shuffled weights, each with its best head."""
 
 from __future__ import annotations
 
@@ -23,33 +23,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """A hooked model with its facts, and the head that was chosen of it on other data than it is measured on."""
+    """A hooked model, and the head in focus, which is chosen on other data than it is measured on."""
 
     hooked: HookedDecoder
     subject: Subject
     head: Head | None
 
     @staticmethod
-    def of(model: Decoder, subject: Subject, other: Batch | None, head: Head | None = None) -> Model:
-        """The head is that with the most mass on the gold paths of the other data, unless one is given."""
+    def of(model: Decoder, subject: Subject, selection: Batch | None, head: Head | None = None) -> Model:
+        """A model hooked; its head is the one given, or the one with the most mass on gold paths of `selection`."""
         from workbench.models.hooked import hook
 
         hooked = hook(model)
-        if head is None and other is not None:
-            seen = capture(hooked, subject, other, attention_graph.needs(subject))
+        if head is None and selection is not None:
+            seen = capture(hooked, subject, selection, attention_graph.needs(subject))
             head = attention_graph.best_head(attention_graph.measure(seen))
         return Model(hooked, subject, head)
 
 
 def fresh_models(
-    model: Decoder, subject: Subject, measures: Sequence[Measure], other: Batch | None, seeds: tuple[int, int]
+    model: Decoder, subject: Subject, measures: Sequence[Measure], selection: Batch | None, seeds: tuple[int, int]
 ) -> list[Model]:
-    """As many models with fresh weights as any measure wants, each with its own best head."""
+    """As many models with fresh weights as any measure needs, each with its best head.
+
+    Args:
+        model: the architecture.
+        subject: its facts.
+        measures: those that need fitting to a model are fitted to each.
+        selection: sequences on which heads are chosen.
+        seeds: of the inspection and of the run.
+    """
     models = []
     for draw in range(max((one.n_draws for one in measures), default=0)):
         fresh = untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw))
         facts = Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}")
-        models.append(Model.of(fresh, facts, other))
+        models.append(Model.of(fresh, facts, selection))
         for one in measures:
             if draw < one.n_draws:
                 one.fit(draw, fresh, facts, seeds[0])
@@ -57,13 +65,13 @@ def fresh_models(
 
 
 def shuffled_models(
-    model: Decoder, subject: Subject, other: Batch | None, n: int, seeds: tuple[int, int]
+    model: Decoder, subject: Subject, selection: Batch | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
     """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
     models = []
     for draw in range(n):
         mixed = shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw))
-        models.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), other))
+        models.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), selection))
     return models
 
 
@@ -74,7 +82,7 @@ def measure_fresh(
     names: Sequence[str],
     condition: dict[str, Any],
 ) -> None:
-    """Take every measure of the models with fresh weights, one by one; what is read at one head, at its best one."""
+    """Take every measure of the models with fresh weights; those read at one head, at each model's best head."""
     for draw, model in enumerate(fresh):
         seen = capture(model.hooked, model.subject, batch, names)
         for one in measures:
@@ -90,6 +98,7 @@ def measure_fresh(
 
 
 def _of_best_head(measured: Measurement, model: Model) -> Measurement:
+    """A measurement of every head at the model's best head."""
     assert model.head is not None, "a measure that is read at one head needs a graph"
     layer, head = model.head
     part = measured.select(layer=layer, head=head)

@@ -20,12 +20,20 @@ SEARCHED = 32  # sequences on which a set of heads is looked for
 
 
 def sets_of_heads(
-    measures: Sequence[Measure], own: Model, other: Batch | None, seed: int
+    measures: Sequence[Measure], own: Model, selection: Batch | None, seed: int
 ) -> dict[str, tuple[Head, ...]]:
-    """Claim about heads -> the smallest set of heads whose edit loses the answers, found on other data."""
-    if other is None:
+    """Claim about heads -> the smallest set of heads whose edit loses the answers, searched on other data.
+
+    Args:
+        measures: the measures, of which claims about heads are searched.
+        own: the model that is inspected.
+        selection: sequences on which nothing else is measured; None where there is no graph to choose heads by.
+        seed: of the causal tests.
+    """
+    if selection is None:
         return {}
-    batch, sets = other[:SEARCHED], {}
+    batch, sets = selection[:SEARCHED], {}
+    # Heads are left out one by one, those with the least mass on gold paths first.
     seen = capture(own.hooked, own.subject, batch, attention_graph.needs(own.subject))
     mass = attention_graph.measure(seen).select(matrix="resolvent").mean("example").values
     every = [(layer, head) for layer in range(mass.shape[0]) for head in range(mass.shape[1])]
@@ -42,7 +50,7 @@ def sets_of_heads(
 
 
 def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
-    """Of a claim that is tested hop by hop, the first, a middle and the last one that is."""
+    """The hops to search at: of a claim that is tested hop by hop, the first, the middle and the last one measured."""
     if "hops" not in signature(one.thing.causal).parameters:  # type: ignore[union-attr]
         return {}
     n_hops = hops_measured(subject)
@@ -52,7 +60,7 @@ def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
 def make_causal_tests(
     measures: Sequence[Measure], own: Model, sets: Mapping[str, tuple[Head, ...]], batch: Batch, seed: int
 ) -> None:
-    """Make every causal test on a batch: in the head in focus, in the set of heads that was found, in every head."""
+    """Make every causal test on a batch: in the head in focus, in the smallest set of heads, in every head."""
     every = [(layer, head) for layer in range(own.subject.n_layers) for head in range(own.hooked.cfg.n_heads)]
     for one in measures:
         if one.name not in MECHANISMS:
@@ -67,7 +75,7 @@ def make_causal_tests(
 
 
 def make_tests_of_nulls(measures: Sequence[Measure], nulls: Sequence[Model], batch: Batch, seed: int) -> None:
-    """The same tests of models that know nothing, each in its own best head."""
+    """Make the same tests of models that know nothing, each in its best head."""
     for one in measures:
         if one.name in MECHANISMS and one.n_draws:
             for draw, model in enumerate(nulls):

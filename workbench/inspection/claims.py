@@ -1,6 +1,6 @@
-"""What an inspection found of the claims about a task's mechanisms: beside controls, by condition, where they fail.
+"""Claims about a task's mechanisms in an inspection: beside their controls, by condition, and where they fail.
 
-Claims about every head are read at the head in focus, which `inspect_run(run, ..., head=(layer, head))` chooses.
+Claims about heads are read at the head in focus, which `inspect_run(run, ..., head=(layer, head))` chooses.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ Rates = tuple[dict[str, Measurement], dict[str, dict[str, Measurement]]]
 
 
 def beside(
-    found: Inspected, null: str | None = None, names: Sequence[str] | None = None
+    inspected: Inspected, null: str | None = None, names: Sequence[str] | None = None
 ) -> list[tuple[Measurement, Measurement]]:
     """Each claim's rate over all examples with its rate under a control, for `figures.mechanisms`.
 
     Args:
-        found: the inspection.
+        inspected: the inspection.
         null: which control; by default at each place the strongest, whose name is in the control's `labels`.
         names: of which claims; by default of all that were measured.
 
     Raises:
         ValueError: if a claim was not measured, or not under this control.
     """
-    results = {name: _result(found, name) for name in (claims_of(found) if names is None else names)}
+    by_claim = {name: _result(inspected, name) for name in (claims_of(inspected) if names is None else names)}
     if null is None:
-        return [(one.mean, strongest_control(one.mean, verdicts_on(found, name))) for name, one in results.items()]
-    return [(one.mean, lookup(one.controls, null, "control").mean) for one in results.values()]
+        return [(one.mean, strongest_control(one.mean, verdicts_on(inspected, name))) for name, one in by_claim.items()]
+    return [(one.mean, lookup(one.controls, null, "control").mean) for one in by_claim.values()]
 
 
-def claims_of(found: Inspected) -> list[str]:
+def claims_of(inspected: Inspected) -> list[str]:
     """The claims that were measured."""
-    return [name for name in MECHANISMS if name in found]
+    return [name for name in MECHANISMS if name in inspected]
 
 
-def verdicts_on(found: Results, name: str) -> list[Verdict]:
-    """What may be said of a claim at each place where it is read: whether it holds beyond its controls, is needed.
+def verdicts_on(results: Results, name: str) -> list[Verdict]:
+    """The verdict on a claim at each place where it is read: whether it holds beyond its controls and is needed.
 
     Raises:
         ValueError: if it was not measured.
     """
-    one = _result(found, name)
+    one = _result(results, name)
     untrained, causal = one.controls.get(UNTRAINED), one.causal
     return verdicts(
         one.mean,
@@ -76,26 +76,23 @@ def verdicts_on(found: Results, name: str) -> list[Verdict]:
     )
 
 
-def causal_lines(found: Inspected, name: str) -> list[str]:
-    """What a claim's causal test says, a line for places that are judged alike, and the heads that are needed.
+def causal_lines(inspected: Inspected, name: str) -> list[str]:
+    """A claim's causal test in words: a line for places with the same verdict, then the heads that are needed.
 
     Raises:
         ValueError: if the claim was not measured.
     """
-    one = _result(found, name)
+    one = _result(inspected, name)
     alike: dict[Needed, list[Verdict]] = {}
-    for verdict in verdicts_on(found, name):
+    for verdict in verdicts_on(inspected, name):
         alike.setdefault(verdict.needed, []).append(verdict)
     lines = []
     for group in alike.values():
-        where = places_in_words(group).removeprefix(", ")
-        for line in needing_in_words(group, edited_in(one)):
-            text = f"{where}: {line}" if where else line
-            lines.append(text[:1].upper() + text[1:])
+        where = places_in_words(group)
+        lines += [f"{where}: {line}" if where else line for line in needing_in_words(group, edited_in(one))]
     if one.causal is not None and one.causal.needed is not None:
-        text = set_in_words(one.causal.needed)
-        lines.append(text[:1].upper() + text[1:])
-    return lines
+        lines.append(set_in_words(one.causal.needed))
+    return [line[:1].upper() + line[1:] for line in lines]
 
 
 def edited_in(one: Result) -> str:
@@ -103,22 +100,24 @@ def edited_in(one: Result) -> str:
     return "" if one.causal is None else str(one.causal.mean.settings.get("edited", ""))
 
 
-def by_hop(found: Inspected, name: str) -> Rates:
+def by_hop(inspected: Inspected, name: str) -> Rates:
     """A claim's rate at every hop, over all examples, for `figures.mechanism_rates`.
 
     Raises:
         ValueError: if it was not measured, or has no hops.
     """
-    one = _result(found, name)
+    one = _result(inspected, name)
     one.mean.axis("hop")
-    return {found.name: one.mean}, {found.name: {control: result.mean for control, result in one.controls.items()}}
+    return {inspected.name: one.mean}, {
+        inspected.name: {control: result.mean for control, result in one.controls.items()}
+    }
 
 
-def by_condition(found: Inspected, name: str, **place: Any) -> Rates | None:
+def by_condition(inspected: Inspected, name: str, **place: Any) -> Rates | None:
     """A claim's rate in each of the task's test conditions, such as lengths, for `figures.mechanism_rates`.
 
     Args:
-        found: the inspection.
+        inspected: the inspection.
         name: of the claim.
         place: the point or the hop at which it is read, where there are several.
 
@@ -127,8 +126,8 @@ def by_condition(found: Inspected, name: str, **place: Any) -> Rates | None:
     Raises:
         ValueError: if the claim was not measured, or not at such a place.
     """
-    one = _result(found, name)
-    groups = conditions_as_groups(found.sample.conditions)
+    one = _result(inspected, name)
+    groups = conditions_as_groups(inspected.sample.conditions)
     if groups is None:
         return None
     dim, of_each = groups
@@ -136,14 +135,14 @@ def by_condition(found: Inspected, name: str, **place: Any) -> Rates | None:
         control: rates_by_group(result.examples.select(**place), [each[dim] for each in result.conditions], dim)
         for control, result in one.controls.items()
     }
-    return {found.name: by_group(one.examples.select(**place), of_each, dim)}, {found.name: controls}
+    return {inspected.name: by_group(one.examples.select(**place), of_each, dim)}, {inspected.name: controls}
 
 
-def failing(found: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, float]], int]:
+def failing(inspected: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, float]], int]:
     """The examples in which a claim does not hold throughout, worst first, shorter ones before longer ones.
 
     Args:
-        found: the inspection; its `sample` has their tokens.
+        inspected: the inspection; its `sample` has their tokens.
         name: of the claim.
         place: the point or the hop at which it is read; by default all places together.
 
@@ -153,37 +152,37 @@ def failing(found: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, 
     Raises:
         ValueError: if the claim was not measured, or not at such a place.
     """
-    scores = _result(found, name).examples.select(**place).values
+    scores = _result(inspected, name).examples.select(**place).values
     parts = scores.reshape(-1, scores.shape[-1])
     defined = ~np.isnan(parts)
     tested = np.flatnonzero(defined.any(0))
     share = np.nansum(parts[:, tested], axis=0) / defined[:, tested].sum(0)
     fails = [(int(i), float(value)) for i, value in zip(tested, share, strict=True) if value < 1]
-    return sorted(fails, key=lambda one: (one[1], len(found.sample.tokens[one[0]]))), len(tested)
+    return sorted(fails, key=lambda one: (one[1], len(inspected.sample.tokens[one[0]]))), len(tested)
 
 
-def _result(found: Results, name: str) -> Result:
+def _result(results: Results, name: str) -> Result:
     """A claim's result; of a claim about heads, of the head in focus."""
-    if name not in found or name not in MECHANISMS:
-        lookup({claim: None for claim in MECHANISMS if claim in found}, name, "claim among those measured")
-    return found[name].at_head()
+    if name not in results or name not in MECHANISMS:
+        lookup({claim: None for claim in MECHANISMS if claim in results}, name, "claim among those measured")
+    return results[name].at_head()
 
 
 def holding_in_words(group: Sequence[Verdict]) -> str:
-    """Whether a claim holds beyond its controls, at places that are judged alike, with the range of the numbers."""
+    """Whether a claim holds beyond its controls, at places with the same verdict, with the range of the numbers."""
     text = f"{group[0].holds.value}: {_range([one.rate for one in group])}"
     controls = [one.strongest for one in group if one.strongest]
     if not controls:
         return text
-    nulls = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
-    return f"{text}; strongest control {_range([one.value for one in controls])} ({nulls})"
+    names = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
+    return f"{text}; strongest control {_range([one.value for one in controls])} ({names})"
 
 
 def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
-    """What the causal test says at those places; nothing where none was made.
+    """The causal test at places with the same verdict; nothing where none was made.
 
     Args:
-        group: verdicts that are alike.
+        group: the verdicts.
         edited: where the edit was made, in words.
     """
     needed, tests = group[0].needed, [one.tested for one in group if one.tested]
@@ -203,7 +202,7 @@ def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
 
 
 def set_in_words(needed: NeededHeads) -> str:
-    """Which heads the answers come by, as far as the claim's edit can tell."""
+    """The smallest set of heads whose edit loses the answers, in words, or why there is none."""
     everywhere = _changed(needed.everywhere)
     if np.isnan(everywhere).all():
         return "no right answer could be edited, so no set of heads can be found"
@@ -212,33 +211,33 @@ def set_in_words(needed: NeededHeads) -> str:
         by_hop = f" ({lost} by hop)" if everywhere.size > 1 else ""
         mean = f"{float(np.nanmean(everywhere)):.0%}"
         return f"no set of heads is needed: the edit in every head changes {mean} of right answers{by_hop}"
-    own = _range(_changed(needed.causal).tolist())
+    in_set = _range(_changed(needed.causal).tolist())
     return (
-        f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)}: {own} of right "
+        f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)}: {in_set} of right "
         f"answers change (in every head {lost}; found on other sequences)"
     )
 
 
 def _changed(test: Measurement) -> np.ndarray:
-    """What the claimed edit changes, at every hop that has enough right answers to test."""
+    """The share of right answers that the claimed edit changes, at every hop with enough of them to test."""
     changed = test.select(edit="claimed", outcome="changed")
     assert changed.n is not None
     return np.where(changed.n >= LEAST_FOR_A_VERDICT, changed.values, np.nan).reshape(-1)
 
 
 def places_in_words(group: Sequence[Verdict]) -> str:
-    """`, hops 1 to 7` or `, at 0 · mid, 1 · post`; nothing where there is one place only."""
+    """`hops 1 to 7` or `at 0 · mid, 1 · post`; empty where there is one place only."""
     if not group[0].place:
         return ""
     (dim,) = group[0].place
     labels = [one.place[dim] for one in group]
     if dim == "point":
-        return f", at {', '.join(map(point_name, labels))}"
+        return f"at {', '.join(map(point_name, labels))}"
     if len(labels) == 1:
-        return f", {dim} {labels[0]}"
+        return f"{dim} {labels[0]}"
     if labels == list(range(labels[0], labels[0] + len(labels))):
-        return f", {dim}s {labels[0]} to {labels[-1]}"
-    return f", {dim}s {', '.join(map(str, labels))}"
+        return f"{dim}s {labels[0]} to {labels[-1]}"
+    return f"{dim}s {', '.join(map(str, labels))}"
 
 
 def _range(values: Sequence[float]) -> str:

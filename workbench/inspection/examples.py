@@ -22,7 +22,7 @@ WHICH = {
     "hardest": "hardest first, by the loss",
     "easiest": "easiest first, by the loss",
 }
-"""Which inputs to look at -> the same in words."""
+"""A choice of inputs -> its words."""
 
 
 @torch.no_grad()
@@ -61,15 +61,15 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
             else f"these inputs are numbered 0 to {len(order) - 1}, not {number}"
         )
     chosen = int(order[number])
-    found = pool[chosen : chosen + 1]
-    width = int(task.lengths(found.tokens).max())
-    return Batch(found.tokens[:, :width], found.targets[:, :width], found.loss_mask[:, :width], found.head)
+    one = pool[chosen : chosen + 1]
+    width = int(task.lengths(one.tokens).max())  # without the padding of longer inputs
+    return Batch(one.tokens[:, :width], one.targets[:, :width], one.loss_mask[:, :width], one.head)
 
 
 def _losses(logits: Tensor, pool: Batch) -> Float[Tensor, " batch"]:
-    """Each input's own loss; 0 where nothing is scored."""
-    each = [
+    """The loss of each input; 0 where nothing is scored."""
+    losses = [
         next_token(logits[i : i + 1], pool[i : i + 1]) if pool.loss_mask[i].any() else torch.zeros(())
         for i in range(len(pool))
     ]
-    return torch.stack(each)
+    return torch.stack(losses)

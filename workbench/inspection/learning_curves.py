@@ -1,4 +1,4 @@
-"""What a run's own log says of its training: its curves, its events, and where accuracy rose most."""
+"""A run's training log: its learning curves, its events, and where accuracy rose most."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Rise:
 
     @property
     def words(self) -> str:
-        """What a figure says of it."""
+        """The rise in words, for figures."""
         return f"steepest rise: {self.before:.0%} to {self.after:.0%}"
 
 
 def learning_curves(run: Run) -> dict[str, Measurement]:
-    """What was logged while a run trained, each with the single dim `step`.
+    """The curves that were logged while a run trained, each with the single dim `step`.
 
     Returns `accuracy` (of the main task, on held-out sequences) and `loss` (of the training batches), those that were
     logged at all; nothing for a model that was not trained.
@@ -45,12 +45,12 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
         "accuracy": ("Accuracy", "share", f"On the same {config.eval_size:,} held-out sequences drawn, each time."),
         "loss": ("Loss", "nats" if set(config.objectives) == {"next_token"} else "sum of objectives", "Of one batch."),
     }
-    found = {}
+    curves = {}
     for name, (title, units, caption) in about.items():
         if name not in metrics:
             continue
         rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
-        found[name] = Measurement(
+        curves[name] = Measurement(
             name=title,
             values=rows[name].to_numpy(dtype=float),
             dims=("step",),
@@ -59,26 +59,26 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
             settings={"model": run.name, "seed": config.seed},
             caption=f"As it was logged while the run trained. {caption}",
         )
-    return found
+    return curves
 
 
 def events(run: Run) -> list[tuple[int, str]]:
-    """What a run's log notes, as (step, words): accuracies that were to be kept a checkpoint at, the target reached.
+    """The events in a run's log as (step, words): accuracies at which checkpoints were kept, the target reached.
 
     Raises:
         ValueError: if the log is damaged.
     """
-    found = []
+    noted = []
     for row in run.log():
         step, passed = row.get("step"), row.get("passed")
         if not isinstance(step, int) or not 0 <= step <= LARGEST_NUMBER:
             continue  # anyone can have written it
         if row.get("event") == "checkpoint" and isinstance(passed, list):
             levels = [level for level in passed if isinstance(level, float | int)]
-            found += [(step, f"accuracy ≥ {max(levels):.0%}")] if levels else []
+            noted += [(step, f"accuracy ≥ {max(levels):.0%}")] if levels else []
         elif row.get("event") == "target":
-            found.append((step, "target reached"))
-    return list(dict.fromkeys(found))
+            noted.append((step, "target reached"))
+    return list(dict.fromkeys(noted))
 
 
 def steepest_rise(curve: Measurement, *, least: float = LEAST) -> Rise | None:

@@ -1,4 +1,4 @@
-"""Instruments and mechanisms bound to their settings, with what they have measured so far."""
+"""The measures of an inspection: instruments and mechanisms with their settings, and their batches so far."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ FITTED_DRAWS = 2  # of them, where each is fitted to first: a lens
 IN_FOCUS, NEEDED_HEADS, EVERY_HEAD = "in focus", "needed heads", "every head"  # where a causal test makes its edit
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""Of each instrument or mechanism, the settings that are not the default ones."""
+"""Instrument or mechanism -> its settings that are not the default ones."""
 
 
 @dataclass
 class Measure:
-    """One instrument or mechanism bound to its settings, and what it has measured so far, batch by batch.
+    """One instrument or mechanism with its settings, and its measurements of every batch so far.
 
     Attributes:
         name, thing: its entry in `INSTRUMENTS` or `MECHANISMS`.
         function: its `measure` or `score` with the settings given.
-        controls: the names of those that are made.
-        fitted: settings that were fitted to a model first: None is the run's, a number that of fresh weights.
-        batches: what was measured of the run.
-        control_batches, control_conditions: control -> what was measured of it, and each example's test condition.
-        fresh_batches: number of a model with fresh weights -> what was measured of it.
+        controls: the names of the controls that are measured too.
+        fitted: None for the run's model, or the number of a model with fresh weights -> settings fitted to it (a lens).
+        batches: the run's measurement, a batch each.
+        control_batches, control_conditions: control -> its measurements, and each example's test condition.
+        fresh_batches: number of a model with fresh weights -> its measurements.
         causal_batches: where the edit was made, or the number of a model that knows nothing -> the causal test.
     """
 
@@ -59,13 +59,14 @@ class Measure:
 
     @property
     def n_draws(self) -> int:
+        """How many models with fresh weights are measured."""
         if UNTRAINED not in self.controls:
             return 0
         return FITTED_DRAWS if hasattr(self.thing, "fit") else DRAWS
 
     @property
     def read_at_head(self) -> bool:
-        """Whether it is read at one head, so that of another model its own best head counts."""
+        """Whether it is read at one head: of a model with fresh weights at that model's best head."""
         return self.name in MECHANISMS or bool(getattr(self.thing, "READ_AT_HEAD", False))
 
     @property
@@ -74,15 +75,16 @@ class Measure:
         return hasattr(self.thing, "causal") and "heads" in signature(self.thing.causal).parameters
 
     def fit(self, which: int | None, model: Decoder, subject: Subject, seed: int) -> None:
-        """Train what the measure needs of a model first, if it needs anything: a lens. None is the model itself."""
+        """Fit what the measure needs to a model first, such as a lens, if anything; None is the run's model."""
         if hasattr(self.thing, "fit"):
             self.fitted[which] = self.thing.fit(model, subject, seed)
 
     def measure(self, seen: Capture, of: int | None = None) -> Measurement:
+        """The measurement of a capture; `of` says whose fitted settings to use."""
         return self.function(seen, **self.fitted.get(of, {}))
 
     def keep(self, control: str, measured: Measurement, condition: dict[str, Any]) -> None:
-        """Keep what was measured of a control on a batch of one test condition."""
+        """Keep a control's measurement of a batch of one test condition."""
         self.control_batches.setdefault(control, []).append(measured)
         size = measured.values.shape[measured.axis("example")] if "example" in measured.dims else 0
         self.control_conditions.setdefault(control, []).extend([condition] * size)
@@ -91,16 +93,22 @@ class Measure:
         """Make the causal test on a batch, and keep it under a key."""
         self.causal_batches.setdefault(key, []).append(self.tested(model, batch, seed, heads))
 
-    def tested(self, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None, **how: Any) -> Measurement:
-        """The causal test on a batch; of a claim about single heads with the edit in these."""
+    def tested(
+        self, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None, **options: Any
+    ) -> Measurement:
+        """The causal test on a batch; of a claim about single heads, with the edit in these heads."""
         assert self.name in MECHANISMS
         where = {"heads": heads} if self.of_heads else {}
         draws = generator(seed, "causal", self.name)
-        return MECHANISMS[self.name].causal(model.hooked, model.subject, batch, draws, **where, **how)
+        return MECHANISMS[self.name].causal(model.hooked, model.subject, batch, draws, **where, **options)
 
 
 def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[list[Measure], dict[str, str]]:
-    """What applies to this model and was asked for; and what does not apply, with the reason."""
+    """The measures to take of this model, and name -> reason of those that do not apply.
+
+    Raises:
+        ValueError: if there is no such instrument or mechanism, or it has no such setting.
+    """
     everything: dict[str, Instrument | Mechanism] = {**INSTRUMENTS, **MECHANISMS}
     for name in (*only, *settings):
         lookup(everything, name, "instrument or mechanism")
@@ -109,9 +117,9 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
     for name, thing in everything.items():
         if name not in only if only else getattr(thing, "ON_REQUEST", False):
             continue
-        why = thing.why_not(subject)
-        if why is not None:
-            left_out[name] = why
+        reason = thing.why_not(subject)
+        if reason is not None:
+            left_out[name] = reason
             continue
         function = thing.measure if name in INSTRUMENTS else thing.score  # type: ignore[union-attr]
         chosen = dict(settings.get(name, {}))
@@ -126,10 +134,11 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
 
 
 def hops_measured(subject: Subject) -> int:
-    """How many hops are measured: one number for every batch, whatever its own truth has."""
+    """How many hops are measured: the same number for every batch."""
     n_hops = subject.task.truth(subject.task.sample(64, generator(0, "hops")).tokens).n_hops
     return max(1, min(n_hops, MOST_HOPS))
 
 
 def settings_of(function: Callable[..., Measurement]) -> list[str]:
+    """The names of a measure's settings: its keyword-only parameters."""
     return [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]

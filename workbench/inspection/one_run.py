@@ -84,11 +84,11 @@ def inspect_run(
 
 @dataclass
 class Plan:
-    """What is measured of a run, and of which models.
+    """The measures to take of a run, and the models to take them of.
 
     Attributes:
-        measures: instruments and mechanisms, each with what it measured so far.
-        left_out: what does not apply -> why.
+        measures: instruments and mechanisms, each with its measurements so far.
+        left_out: instrument or mechanism that does not apply -> the reason.
         names: the hook points that they need.
         own: the run's model, with the head in focus.
         fresh: models with fresh weights.
@@ -123,7 +123,7 @@ class Plan:
         nulls: Sequence[str],
         causal: bool,
     ) -> Plan:
-        """Everything that has to be there before the first batch; the arguments are those of `inspect_run`."""
+        """The plan for one run, with models loaded and heads chosen; the arguments are those of `inspect_run`."""
         model = run.model(step)
         subject = Subject.of(model, run.task(), name)
         measures, left_out = bound(subject, only, settings)
@@ -131,12 +131,13 @@ class Plan:
             one.controls = [null for null in one.controls if null in nulls]
             one.fit(None, model, subject, seed)
         names = needed_names(subject, measures)
-        other = data_to_choose_heads_on(subject, names, seed)
-        own, seeds = Model.of(model, subject, other, head), (seed, run.config.seed)
-        fresh, ignorant = fresh_models(model, subject, measures, other, seeds), []
+        # Heads are chosen on sequences that nothing is measured on.
+        selection = data_to_choose_heads_on(subject, names, seed)
+        own, seeds = Model.of(model, subject, selection, head), (seed, run.config.seed)
+        fresh, ignorant = fresh_models(model, subject, measures, selection, seeds), []
         if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
-            ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, other, TESTED_DRAWS, seeds)]
-        needed = sets_of_heads(measures, own, other, seed) if causal else {}
+            ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
+        needed = sets_of_heads(measures, own, selection, seed) if causal else {}
         return Plan(measures, left_out, names, own, fresh, ignorant, needed, seed, causal)
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
@@ -166,7 +167,7 @@ class Plan:
             make_causal_tests(self.measures, self.own, self.needed, batch, self.seed)
 
     def results(self, sample: Sample) -> dict[str, Result]:
-        """What every measure comes to."""
+        """The result of every measure."""
         return {
             one.name: result_of(one, self.own.head, self.needed.get(one.name, ()), sample.counts)
             for one in self.measures

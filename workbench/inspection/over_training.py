@@ -1,4 +1,4 @@
-"""A run over training: everything that is measured of it, at every checkpoint."""
+"""A run over training: every measure at every checkpoint."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NULL = "mismatched"  # an untrained model is the first checkpoint
 
 @dataclass(frozen=True)
 class Moment:
-    """What was measured of a run as of one step.
+    """The measurements of a run at one training step.
 
     Attributes:
-        step: which.
+        step: the training step.
         measured: instrument or mechanism -> its mean over examples, with interval and n.
-        controls: the same measures beside the truth of other examples.
+        controls: the same measures against the truth of other examples.
         head: the layer and head in focus.
     """
 
@@ -37,7 +37,7 @@ class Moment:
 
     @staticmethod
     def of(one: Inspected, step: int) -> Moment:
-        """What of an inspection of the run at that step goes into a timeline."""
+        """The part of an inspection that goes into a timeline."""
         measured = {name: result.mean for name, result in one.results.items()}
         controls = {name: result.controls[NULL].mean for name, result in one.results.items() if NULL in result.controls}
         return Moment(step, measured, controls, one.head)
@@ -52,9 +52,9 @@ class Timeline:
         name: what to call it.
         steps: its checkpoints, then its end.
         measured: instrument or mechanism -> its mean over examples at every step, with interval and n.
-        controls: the same measures beside the truth of other examples.
+        controls: the same measures against the truth of other examples.
         head: the layer and head in focus.
-        events: (step, what happened there), of what the run's log notes.
+        events: (step, words), from the run's log.
     """
 
     run: Run
@@ -80,23 +80,23 @@ def checkpoints(run: Run) -> list[int]:
     return [step for step in run.checkpoints() if step < last]
 
 
-def moment(run: Run, step: int | None = None, **how: Any) -> Moment:
-    """Measure a run as of one checkpoint, or its end, on held-out sequences; no model is edited.
+def moment(run: Run, step: int | None = None, **options: Any) -> Moment:
+    """Measure a run at one checkpoint, or its end, on held-out sequences, without causal tests.
 
     Args:
         run: the run.
         step: the checkpoint's; by default the end.
-        how: as for `inspect_run`: n, seed, and name, only, settings, head, conditions.
+        options: as for `inspect_run`: n, seed, and name, only, settings, head, conditions.
 
     Raises:
         ValueError: as `inspect_run`; if there is no such checkpoint, or it is damaged.
     """
     return Moment.of(
-        inspect_run(run, step=step, nulls=(NULL,), causal=False, **how), run.step() if step is None else step
+        inspect_run(run, step=step, nulls=(NULL,), causal=False, **options), run.step() if step is None else step
     )
 
 
-def measure(run: Run, *, progress: bool = False, **how: Any) -> Timeline:
+def measure(run: Run, *, progress: bool = False, **options: Any) -> Timeline:
     """Measure a run at its end and at every checkpoint, on the same sequences.
 
     The head in focus is the one that is best at the end, at every step, unless one is given.
@@ -104,34 +104,34 @@ def measure(run: Run, *, progress: bool = False, **how: Any) -> Timeline:
     Args:
         run: the run.
         progress: show a progress bar on standard error.
-        how: as for `moment`: n, seed, and name, only, settings, head, conditions.
+        options: as for `moment`: n, seed, and name, only, settings, head, conditions.
 
     Raises:
         ValueError: if the run has no checkpoints, and as `moment`.
     """
     check_checkpoints(run)
-    return _through(run, moment(run, **how), progress, how)
+    return _through(run, moment(run, **options), progress, options)
 
 
-def follow(last: Inspected, *, progress: bool = False, **how: Any) -> Timeline:
+def follow(last: Inspected, *, progress: bool = False, **options: Any) -> Timeline:
     """`measure` for a run that is already inspected at its end.
 
     Args:
         last: the run inspected at its end, with the same n, seed, names, settings and conditions.
         progress: show a progress bar on standard error.
-        how: as for `moment`.
+        options: as for `moment`.
 
     Raises:
         ValueError: if the run has no checkpoints, and as `moment`.
     """
     check_checkpoints(last.run)
-    return _through(last.run, Moment.of(last, last.run.step()), progress, {**how, "name": last.name})
+    return _through(last.run, Moment.of(last, last.run.step()), progress, {**options, "name": last.name})
 
 
-def _through(run: Run, last: Moment, progress: bool, how: Mapping[str, Any]) -> Timeline:
-    name = how.get("name") or run.name
+def _through(run: Run, last: Moment, progress: bool, options: Mapping[str, Any]) -> Timeline:
+    name = options.get("name") or run.name
     kept = track(checkpoints(run), f"{escape(name)} over training", console=Console(stderr=True), disable=not progress)
-    return join(run, [*(moment(run, step, **{**how, "head": last.head}) for step in kept), last], name)
+    return join(run, [*(moment(run, step, **{**options, "head": last.head}) for step in kept), last], name)
 
 
 def check_checkpoints(run: Run) -> None:
@@ -153,7 +153,7 @@ def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeli
     """
     last, steps = moments[-1], [one.step for one in moments]
     measured, controls = (
-        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in found}
-        for which, found in (("measured", last.measured), ("controls", last.controls))
+        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in at_end}
+        for which, at_end in (("measured", last.measured), ("controls", last.controls))
     )
     return Timeline(run, name or run.name, steps, measured, controls, last.head, events(run))

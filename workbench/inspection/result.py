@@ -1,4 +1,4 @@
-"""What an inspection of a run finds: a result for every instrument and mechanism, by name."""
+"""The results of an inspection by name: one for every instrument and mechanism, with its controls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ControlResult:
 
 @dataclass(frozen=True)
 class CausalResult:
-    """What a mechanism's causal test found.
+    """A mechanism's causal test.
 
     Attributes:
         mean: over examples; of a claim about single heads, with the edit in the head in focus.
@@ -62,7 +62,7 @@ class CausalResult:
 
 @dataclass(frozen=True)
 class Result:
-    """What one instrument or mechanism measured of a run, beside its controls.
+    """The measurement of one instrument or mechanism, with those of its controls.
 
     Attributes:
         examples: with the dim `example`; without it where the instrument looks at the weights alone.
@@ -84,7 +84,7 @@ class Result:
         return "head" in self.mean.dims
 
     def at_head(self, head: Head | None = None) -> Result:
-        """The same of one head alone, by default of the head in focus; a measure without heads as it is.
+        """The result at one head, by default the head in focus; a measure without heads as it is.
 
         Raises:
             ValueError: if there is a value for every head and none is in focus, or there is no such head.
@@ -108,7 +108,7 @@ class Result:
 
 
 def select_head(measured: Measurement, head: Head) -> Measurement:
-    """Of a measure of every head that of one; any other as it is."""
+    """A measurement of every head at one of them; one without heads as it is."""
     return measured.select(layer=head[0], head=head[1]) if "head" in measured.dims else measured
 
 
@@ -119,7 +119,7 @@ class Sample:
     Attributes:
         drawn: how many were drawn, some of them perhaps more than once.
         conditions: the task's test condition of each example.
-        tokens: of each example, without padding; none asks what another of its condition does.
+        tokens: of each example, without padding; no two of one condition ask the same.
     """
 
     drawn: int
@@ -142,12 +142,12 @@ class Sample:
 
     @property
     def in_words(self) -> str:
-        """How many there are: `256`, or `256 drawn, 139 distinct`."""
+        """How many sequences there are: `256`, or `256 drawn, 139 distinct`."""
         return counted(self.drawn, len(self))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of all tokens: runs with the same one were measured on the same examples."""
+        """A hash of all tokens: runs with the same one were measured on the same examples."""
         digest = sha256()
         for row in self.tokens:
             digest.update(len(row).to_bytes(4, "little") + row.numpy().tobytes())

@@ -1,4 +1,4 @@
-"""Two runs on the same held-out sequences: what can only be measured of both at once."""
+"""Two runs on the same held-out sequences: the measures that need both at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lens_differences(
     step: int | None = None,
     second_step: int | None = None,
 ) -> Measurement:
-    """What two runs, or two checkpoints of one, decode from each layer of the first one's test sequences.
+    """How far apart two runs' (or checkpoints') tokens decoded from each layer are, on the first run's test sequences.
 
     Args:
         first, second: the runs; their tasks have one vocabulary.
@@ -44,6 +44,6 @@ def lens_differences(
         sides.append((model, Subject.of(model, run.task(), run.name_at(at))))
     parts = []
     for _, _, batch in test_batches(sides[0][1].task, n, seed):
-        one, other = (capture(model, subject, batch, from_embedding(subject)) for model, subject in sides)
-        parts.append(lens_difference.measure(one, other, how=how))
+        captures = [capture(model, subject, batch, from_embedding(subject)) for model, subject in sides]
+        parts.append(lens_difference.measure(*captures, how=how))
     return Measurement.join(parts)

@@ -1,10 +1,11 @@
-"""Runs measured and what was found written down: a table, a self-contained HTML page, every number, every figure."""
+"""Runs measured and written up: a summary table, a self-contained HTML page, every number, every figure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,14 +14,14 @@ from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
 from workbench.measurement import Measurement
-from workbench.report.claims import claim_lines
+from workbench.report.claims import Column, claim_lines
 from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
-from workbench.report.seed_groups import shown
-from workbench.report.table import all_columns, rows, summarise
+from workbench.report.seed_groups import seed_groups
+from workbench.report.table import Row, all_columns, rows, summarise
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart, tell_apart
 
@@ -31,16 +32,16 @@ COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pa
 
 @dataclass(frozen=True)
 class Report:
-    """What an inspection leaves.
+    """The results of `inspect` and the files that it wrote.
 
     Attributes:
-        inspected: what was measured, run by run.
-        summary: the table that was printed.
-        html: the page.
-        timelines: every run over training, if that was asked for.
-        differences: two runs of one task, paired by example (see `comparison.compare`).
-        over_seeds: groups of several seeds, each against the first of them.
-        figures: the files of single figures that were asked for.
+        inspected: the measurements, run by run.
+        summary: the table as text.
+        html: the page's file.
+        timelines: every run over training, if that was wanted.
+        differences: two runs on the same sequences, compared example by example (see `comparison.compare`).
+        over_seeds: every later group of seeds compared with the first.
+        figures: the files of single figures, if any were wanted.
     """
 
     inspected: list[Inspected]
@@ -66,8 +67,8 @@ def inspect(
 ) -> Report:
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
 
-    Runs that differ in their seed alone are also taken together. Two runs that were measured on the same sequences are
-    compared in pairs, example by example; two groups of several seeds, over their seeds.
+    Runs that differ in their seed alone are also averaged. Two runs on the same sequences are compared example by
+    example; groups of several seeds are compared over their seeds.
 
     Args:
         paths: run folders.
@@ -75,74 +76,106 @@ def inspect(
         n: sequences to draw for each of the task's test conditions; distinct ones are measured.
         seed: seed of those sequences; they come from other streams than training's.
         only: instruments and mechanisms to measure; by default all that apply.
-        settings: theirs, where not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
+        settings: those of instruments that are not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
         timeline: measure every checkpoint too, and draw everything over training.
         export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
         progress: show a progress bar on standard error.
 
     Raises:
-        ValueError: if a run cannot be opened or is named twice, n is below 2, a name in `only`, `settings` or `export`
-            does not exist, nothing asked for applies, or a timeline is asked for of a run without checkpoints. Nothing
-            is written then.
+        ValueError: if a run cannot be opened or is named twice, n is below 2, a name or format does not exist, nothing
+            applies, or a timeline is wanted of a run without checkpoints. Nothing is written then.
     """
-    if n < 2:
-        raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
-    check_formats(export)
+    _check(n, export)
     opened = [runs.load_run(path) for path in paths]
     folder = Path(out) if out is not None else opened[0].path / "inspection"
     check_can_make(folder / "data")
-    how = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
-    inspected = [
-        inspect_run(run, name=name, **how)  # type: ignore[arg-type]
-        for run, name in zip(opened, labels(opened), strict=True)
-    ]
+    options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
+    inspected = _measure(opened, options)
+    timelines = [follow(run, **options) for run in inspected] if timeline else []
+    return _write(folder, inspected, timelines, export, options)
+
+
+def _check(n: int, export: Sequence[str]) -> None:
+    """Raise ValueError if there are too few sequences for an interval, or a format does not exist."""
+    if n < 2:
+        raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
+    check_formats(export)
+
+
+def _measure(opened: Sequence[runs.Run], options: Mapping[str, Any]) -> list[Inspected]:
+    """Every run inspected.
+
+    Raises:
+        ValueError: if nothing that was asked for can be measured of any run.
+    """
+    inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
     if not any(one.results for one in inspected):
-        why = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
-        raise ValueError(f"nothing that was asked for can be measured; {'; '.join(why)}")
-    timelines = [follow(one, **how) for one in inspected] if timeline else []  # type: ignore[arg-type]
+        reasons = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
+        raise ValueError(f"nothing that was asked for can be measured; {'; '.join(reasons)}")
+    return inspected
+
+
+def _write(
+    folder: Path,
+    inspected: list[Inspected],
+    timelines: list[Timeline],
+    export: Sequence[str],
+    options: Mapping[str, Any],
+) -> Report:
+    """Numbers, page and figures written to a folder; the summary for the terminal."""
+    how_made = f"{options['n']} sequences drawn per test condition, seed {options['seed']}; n counts distinct ones"
     drawn = [*sections(inspected), *map(timeline_section, timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     _write_numbers(folder / "data", inspected, timelines)
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
-    found = rows(columns)
-    made = f"{n} sequences drawn per test condition, seed {seed}; n counts distinct ones"
+    table = rows(columns)
     html = folder / "report.html"
-    text = page(
-        inspected, ([one.name for one in columns], found), claim_lines(columns), drawn, (differences, groups), made
-    )
+    names = [column.name for column in columns]
+    text = page(inspected, (names, table), claim_lines(columns), drawn, (differences, groups), how_made)
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, export)
-    summary = summarise(columns, found)
-    if differences is not None:
-        summary += "\n\n" + comparison_text(differences, inspected[0].name, inspected[1].name)
-    summary += "".join("\n\n" + over_seeds_text(one) for one in groups)
+    summary = _summary(columns, table, inspected, differences, groups)
     return Report(inspected, summary, html, timelines, differences, groups, files)
 
 
-def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> None:
-    """Every number that was measured, a folder for each run and for each config with several seeds.
+def _summary(
+    columns: Sequence[Column],
+    table: Sequence[Row],
+    inspected: Sequence[Inspected],
+    differences: pd.DataFrame | None,
+    groups: Sequence[OverSeeds],
+) -> str:
+    """The table as text, then the comparison of two runs and those of groups of seeds."""
+    parts = [summarise(columns, table)]
+    if differences is not None:
+        parts.append(comparison_text(differences, inspected[0].name, inspected[1].name))
+    return "\n\n".join([*parts, *map(over_seeds_text, groups)])
 
-    Names of folders are those of the figures; of two that differ in their case alone, the second has a number.
+
+def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> None:
+    """Write every measurement, into a folder for each run and for each config with several seeds.
+
+    Folders are named like the lines of figures; of two names that differ in their case alone, the second is numbered.
 
     Raises:
         ValueError: if two things would be written into one folder. Nothing is written then.
     """
-    groups = [group for group in shown(inspected) if not group.alone]
+    groups = [group for group in seed_groups(inspected) if not group.alone]
     names = [*(one.name for one in inspected), *(group.name for group in groups)]
     taken = [f"{name}.{suffix}" for name in COMPARISONS for suffix in ("parquet", "csv")]
     folders = dict(zip(names, tell_apart(names, taken), strict=True))
-    found: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
+    numbers: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
     for group in groups:
         files = {stem: m for name, result in group.results.items() for stem, m in files_of(name, result).items()}
-        found.append((folders[group.name], files))
-    found += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
+        numbers.append((folders[group.name], files))
+    numbers += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
     examples = [
         (f"{folders[one.name]}/examples", {name: result.examples for name, result in one.results.items()})
         for one in inspected
     ]
-    check_told_apart([name for name, _ in (*found, *examples)], "folders of numbers")
-    for name, measured in found:
+    check_told_apart([name for name, _ in (*numbers, *examples)], "folders of numbers")
+    for name, measured in numbers:
         (folder / name).mkdir(parents=True, exist_ok=True)
         for stem, measurement in measured.items():
             measurement.save(folder / name, stem)
@@ -153,7 +186,7 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
 
 
 def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:
-    """Two runs in pairs, and groups of seeds over their seeds, as a table each."""
+    """Write the comparison of two runs, and that of groups of seeds, as a table each."""
     pairs, over = COMPARISONS
     tables = {} if differences is None else {pairs: differences}
     if groups:

@@ -1,4 +1,4 @@
-"""What may be said of each claim, in lines for people: beside its strongest control, and whether it is needed."""
+"""The verdicts on each claim as text: whether it holds beyond its strongest control, and whether answers need it."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from workbench.inspection.claims import (
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
-from workbench.report.seed_groups import Shown
+from workbench.report.seed_groups import SeedGroup
 
-Column = Inspected | Shown
+Column = Inspected | SeedGroup
 
 
 def verdicts_of(one: Column, name: str) -> list[Verdict]:
-    """What may be said of a claim of a run, or of several seeds, at each place where it is read."""
+    """The verdicts on a claim of a run, or of several seeds, at each place where it is read."""
     return verdicts_on(one, name)
 
 
 Lines = list[tuple[str, list[list[str]]]]
-"""A heading for each run, or config of several seeds; what is said, each a line with perhaps more under it."""
+"""A heading for each run, or config of several seeds, with its verdicts: each a line, and further lines under it."""
 
 
 def claim_lines(columns: Sequence[Column]) -> Lines:
-    """What may be said of each claim, at places that are judged alike."""
-    found = []
+    """The verdicts on every claim, those of places with the same verdict in one line."""
+    by_column = []
     for one in columns:
         lines = [line for name in MECHANISMS if name in one for line in _lines(one, name)]
         if lines:
-            found.append((f"{one.name}{_heads(one)}", lines))
-    return found
+            by_column.append((f"{one.name}{_heads(one)}", lines))
+    return by_column
 
 
 def _heads(one: Column) -> str:
-    """Which head claims about heads are of."""
+    """Words for the head that claims about heads are read at."""
     members = members_of(one)
     if not any(members[0][name].of_every_head for name in MECHANISMS if name in members[0]):
         return ""
@@ -52,17 +52,19 @@ def _heads(one: Column) -> str:
 
 def members_of(one: Column) -> Sequence[Inspected]:
     """The runs behind a column."""
-    return one.members if isinstance(one, Shown) else [one]
+    return one.members if isinstance(one, SeedGroup) else [one]
 
 
 def _lines(one: Column, name: str) -> list[list[str]]:
+    """The verdicts on one claim, a line for places that have the same, with the causal test under it."""
     result = one[name]
     alike: dict[tuple[Holds, Needed], list[Verdict]] = {}
     for verdict in verdicts_of(one, name):
         alike.setdefault((verdict.holds, verdict.needed), []).append(verdict)
     lines = []
     for group in alike.values():
-        first = f"{result.mean.name}{places_in_words(group)}: {holding_in_words(group)}"
+        claim = ", ".join(filter(None, (result.mean.name, places_in_words(group))))
+        first = f"{claim}: {holding_in_words(group)}"
         lines.append([first, *needing_in_words(group, edited_in(result))])
     if result.causal is not None and result.causal.needed is not None:
         lines.append([f"{result.mean.name}: {set_in_words(result.causal.needed)}"])

@@ -1,4 +1,4 @@
-"""Runs held against each other in a report: two in pairs, example by example, and groups of seeds over their seeds."""
+"""Comparisons of runs in a report: two runs example by example, and groups of seeds over their seeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from workbench.measurement import Measurement
 from workbench.measurement.comparison import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.places import point_name
-from workbench.report.seed_groups import Shown, shown
+from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
-LEAST_SAID = 1e-4  # of a p; below it, one is as good as another
+SMALLEST_P = 1e-4  # smaller ones are shown as less than this
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,10 @@ class OverSeeds:
 
 
 def in_pairs(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
-    """Two runs on the same examples, in pairs; heads of two models are not the same heads, and are left out.
+    """Two runs on the same examples, compared in pairs; None where the examples differ or the runs are not two.
 
-    So is what looks at the weights alone, and has no examples.
+    Measures of every head are left out, since head 0 of one model is not head 0 of another; so are measures of the
+    weights alone, which have no examples.
     """
     if len(inspected) != 2 or inspected[0].sample.fingerprint != inspected[1].sample.fingerprint:
         return None
@@ -58,42 +59,42 @@ def in_pairs(inspected: Sequence[Inspected]) -> pd.DataFrame | None:
 
 def over_seeds(inspected: Sequence[Inspected]) -> list[OverSeeds]:
     """Every later group of several seeds against the first, wherever they have a measure in common."""
-    groups = [group for group in shown(inspected) if not group.alone]
-    found = []
+    groups = [group for group in seed_groups(inspected) if not group.alone]
+    comparisons = []
     for group in groups[1:]:
         table = compare_over_seeds(_means(groups[0]), _means(group))
         if len(table):
             seeds = (len(groups[0].members), len(group.members))
-            found.append(OverSeeds(groups[0].name, group.name, seeds, table))
-    return found
+            comparisons.append(OverSeeds(groups[0].name, group.name, seeds, table))
+    return comparisons
 
 
-def _means(group: Shown) -> dict[str, Measurement]:
+def _means(group: SeedGroup) -> dict[str, Measurement]:
     return {name: result.mean for name, result in group.results.items()}
 
 
 def surest(differences: pd.DataFrame) -> pd.DataFrame:
-    """The rows worth reading: the smallest p first; among equal ones each measure in turn, its largest effect first."""
-    table = differences.assign(at=_said(differences["p_holm"]), size=_size(differences))
+    """The rows to show: the smallest p first; where p is the same, each measure in turn, its largest effect first."""
+    table = differences.assign(at=_as_shown(differences["p_holm"]), size=_size(differences))
     table["turn"] = table.groupby(["at", "measure"])["size"].rank(method="first", ascending=False)
     ordered = table.sort_values(["at", "turn", "size"], ascending=[True, True, False], kind="stable")
     return ordered.drop(columns=["at", "turn", "size"]).head(SHOWN_DIFFERENCES)
 
 
 def _size(differences: pd.DataFrame) -> pd.Series:
-    """How large a difference is beside its spread: its effect, or over seeds, beside half its interval's width."""
+    """How large a difference is relative to its spread: its effect, or over seeds, in widths of its interval."""
     if "effect" in differences:
         return differences["effect"].abs()
     return (differences["difference"] / (differences["high"] - differences["low"])).abs().fillna(0.0)
 
 
-def _said(p: pd.Series) -> pd.Series:
-    """P as it is shown."""
-    return p.clip(lower=LEAST_SAID).round(4)
+def _as_shown(p: pd.Series) -> pd.Series:
+    """Each p as it is shown: four places, none below the smallest."""
+    return p.clip(lower=SMALLEST_P).round(4)
 
 
 def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
-    """The rows of a comparison as text, those that differ most surely first; as many as are worth reading."""
+    """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm."""
     return [
         [
             f"{row['measure']}: {_in_words(row['place'])}" if row["place"] else str(row["measure"]),
@@ -114,12 +115,13 @@ def _with_interval(row: dict[str, float]) -> str:
 
 
 def p_in_words(p: float) -> str:
-    """A p to four places, and no smaller than can be told."""
-    return "–" if np.isnan(p) else f"<{LEAST_SAID:.4f}" if p < LEAST_SAID else f"{p:.4f}"
+    """A p to four places, or `<0.0001`."""
+    return "–" if np.isnan(p) else f"<{SMALLEST_P:.4f}" if p < SMALLEST_P else f"{p:.4f}"
 
 
 def _in_words(place: str) -> str:
-    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda found: point_name(found[1]), place)
+    """A table's place with its hook names as people read them: `0 · mid` for `layer blocks.0.hook_resid_mid`."""
+    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda match: point_name(match[1]), place)
 
 
 def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
@@ -127,9 +129,9 @@ def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
     return f"{comparison_heading(differences)}\n{_as_table(differences, first, second)}"
 
 
-def over_seeds_text(found: OverSeeds) -> str:
+def over_seeds_text(compared: OverSeeds) -> str:
     """The comparison of two groups of seeds as text."""
-    return f"{over_seeds_heading(found)}\n{_as_table(found.differences, found.first, found.second)}"
+    return f"{over_seeds_heading(compared)}\n{_as_table(compared.differences, compared.first, compared.second)}"
 
 
 def _as_table(differences: pd.DataFrame, first: str, second: str) -> str:
@@ -142,36 +144,36 @@ def _as_table(differences: pd.DataFrame, first: str, second: str) -> str:
 
 
 def comparison_heading(differences: pd.DataFrame) -> str:
-    """What was compared and how, which of the differences are shown, and what a p is about."""
+    """The text above a comparison of two runs: how it was made, which differences are shown, what a p means."""
     return (
         f"paired by example: {len(differences)} differences (second less first){_left_out(differences)}; 95 % "
         f"intervals; p by sign flips, adjusted after Holm for the number of comparisons of the same measure. {ABOUT_P}"
     )
 
 
-def over_seeds_heading(found: OverSeeds) -> str:
-    """What was compared over seeds and how; what so few seeds can tell."""
+def over_seeds_heading(compared: OverSeeds) -> str:
+    """The text above a comparison of groups of seeds: how it was made, and a warning where seeds are few."""
     few = (
         f" Fewer than {LEAST_FOR_A_VERDICT} seeds in a group are too few for a verdict."
-        if min(found.seeds) < LEAST_FOR_A_VERDICT
+        if min(compared.seeds) < LEAST_FOR_A_VERDICT
         else ""
     )
     return (
-        f"over seeds: {found.second} less {found.first}, {found.seeds[1]} and {found.seeds[0]} seeds, "
-        f"{len(found.differences)} differences{_left_out(found.differences)}; n counts seeds; 95 % intervals, those of "
-        "shares wide enough for seeds that fail though none has yet; p by sharing out the seeds anew, adjusted after "
-        "Holm for the number of comparisons of the same measure: about the two ways of making a model, not about two "
-        f"models.{few}"
+        f"over seeds: {compared.second} less {compared.first}, {compared.seeds[1]} and {compared.seeds[0]} seeds, "
+        f"{len(compared.differences)} differences{_left_out(compared.differences)}; n counts seeds; 95 % "
+        "intervals, those of shares wide enough for seeds that fail though none has yet; p by permuting the seeds "
+        "between the groups, adjusted after Holm for the number of comparisons of the same measure: about the two ways "
+        f"of making a model, not about two models.{few}"
     )
 
 
 def _left_out(differences: pd.DataFrame) -> str:
-    """Which are shown, where not all are, and how many could as well have been."""
+    """How many differences are shown, where not all are, and how many tie with the last one shown."""
     if len(differences) <= SHOWN_DIFFERENCES:
         return ""
-    at = _said(differences["p_holm"])
+    at = _as_shown(differences["p_holm"])
     last = at.loc[surest(differences).index[-1]]
     ties = int((at == last).sum())
-    tied = f"p (Holm) {'below' if last <= LEAST_SAID else 'of'} {last:.4f}"
+    tied = f"p (Holm) {'below' if last <= SMALLEST_P else 'of'} {last:.4f}"
     which = f"; {ties} have {tied}: of these each measure in turn, its clearest first" if ties > 1 else ""
     return f", {SHOWN_DIFFERENCES} shown, the smallest p first{which}"

@@ -1,4 +1,4 @@
-"""Every figure of a report as a file of its own."""
+"""Every figure of a report written to a file of its own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WIDTH, SCALE = 1000, 2
 LONGEST = 100  # letters of a name
 
 
-def check_formats(asked: Sequence[str]) -> None:
+def check_formats(wanted: Sequence[str]) -> None:
     """Raise ValueError if a format does not exist."""
-    unknown = next((name for name in asked if name not in FORMATS), None)
+    unknown = next((name for name in wanted if name not in FORMATS), None)
     if unknown is not None:
         raise ValueError(f"a figure is not exported as {unknown!r}; there is: {', '.join(FORMATS)}")
 
@@ -59,16 +59,17 @@ def stems(sections: Sequence[Section]) -> list[str]:
     alike (as those of runs whose names differ in signs alone, `a/b`, `a-b`) are numbered.
     """
     slugs = tell_apart([section.slug[:LONGEST] for section in sections], number="{}-{}")
-    names = [name for own, section in zip(slugs, sections, strict=True) for name in _named(own, section.drawn)]
+    names = [name for start, section in zip(slugs, sections, strict=True) for name in _named(start, section.drawn)]
     return tell_apart(names, number="{}-{}")
 
 
 def _named(section: str, drawn: Sequence[go.Figure]) -> list[str]:
+    """A name for each figure of a section; two of them may still be alike."""
     titles = [slug(figure.layout.title.text or "") for figure in drawn]
     names = []
     for number, (figure, title) in enumerate(zip(drawn, titles, strict=True), 1):
         if titles.count(title) > 1 and title:
             title = f"{title}-{slug((figure.layout.meta or {}).get('of', ''))}"
-        own = title.removeprefix(section).strip("-") if title.startswith(f"{section}-") else title
-        names.append(section if title == section else f"{section}-{own or number}"[: 2 * LONGEST].strip("-"))
+        rest = title.removeprefix(f"{section}-").strip("-")  # a title may begin with its section's
+        names.append(section if title == section else f"{section}-{rest or number}"[: 2 * LONGEST].strip("-"))
     return names

@@ -15,7 +15,7 @@ def timeline_section(timeline: Timeline) -> Section:
     text = (
         f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
         f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
-        "over seeds. What changes together need not be cause and effect."
+        "over seeds. Measures that change together need not be cause and effect."
     )
     if timeline.head is not None:
         text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def page(
     Args:
         inspected: the runs.
         summary: the names of the table's columns, and its rows.
-        claims: what may be said of each claim: a heading for each run, and lines.
+        claims: the verdicts on each claim: a heading for each run, and lines.
         sections: the figures.
-        compared: two runs in pairs, if there are two, and groups of seeds over their seeds.
+        compared: the comparison of two runs, if there are two, and those of groups of seeds.
         made: how the numbers were made.
     """
     names = [one.name for one in inspected]
@@ -87,7 +87,7 @@ def _comparison(title: str, text: str, differences: pd.DataFrame, names: Sequenc
 
 
 def _about(one: Inspected) -> str:
-    """A run's config in a line, and what could not be measured of it."""
+    """A run's config in a line, then what could not be measured of it, with the reason."""
     settings = ", ".join(f"{key}={value}" for key, value in one.run.config.task.items())
     lines = [harmless(f"{one.name}: {one.run.config.preset or 'own config'}, task {settings}")]
     lines += [f"  not measured: {name}: {harmless(why)}" for name, why in one.left_out.items()]

@@ -1,4 +1,4 @@
-"""The report's figures: a section for each thing measured, with what it shows, what it does not, and its controls."""
+"""The report's figures: a section for each measure, with what it shows, what it does not show, and its controls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import verdicts_of
-from workbench.report.seed_groups import Shown, own_head, shown
+from workbench.report.seed_groups import SeedGroup, at_own_head, seed_groups
 
 MOST_BARS = 256  # tokens
 
@@ -49,17 +49,17 @@ class Section:
 
 
 def sections(inspected: Sequence[Inspected]) -> list[Section]:
-    """Every section, those of measures first, then what is drawn of single runs."""
-    lines = shown(inspected)
-    found = [made for name in INSTRUMENTS if (made := _measured(name, lines)) is not None and made.drawn]
-    found += _mechanisms(lines)
-    found += [_graph(one) for one in inspected if "gold_mass" in one and one.head is not None]
+    """Every section: those of measures and claims first, then the pictures of single runs."""
+    lines = seed_groups(inspected)
+    made = [section for name in INSTRUMENTS if (section := _measured(name, lines)) is not None and section.drawn]
+    made += _mechanisms(lines)
+    made += [_graph(one) for one in inspected if "gold_mass" in one and one.head is not None]
     projected = [one for one in inspected if "projection" in one]
     bases = {one.name: one.bases for one in projected if one.bases is not None}
     if bases:
         text = next(iter(bases.values())).caption
-        found.append(Section("How orthogonal the bases are", text, [figures.basis_overlap(bases)]))
-    return found + [_residual(one) for one in projected]
+        made.append(Section("How orthogonal the bases are", text, [figures.basis_overlap(bases)]))
+    return made + [_residual(one) for one in projected]
 
 
 def _residual(one: Inspected) -> Section:
@@ -68,41 +68,42 @@ def _residual(one: Inspected) -> Section:
     drawn = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
     tokens = range(len(one.example.subject.encoder))
     if len(tokens) <= MOST_BARS:
-        everywhere = [trajectory(one.example, 0, position, tokens=tokens) for position in _telling(one)]
+        everywhere = [trajectory(one.example, 0, position, tokens=tokens) for position in _positions_to_draw(one)]
         drawn += [figures.paper_projection(every) for every in everywhere]
     text = f"{table.caption} Below the maps, some positions as in Figures 4.12 to 4.14 of the task-hinting paper."
     return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
 
 
-def _telling(one: Inspected) -> list[int]:
-    """An input position, where the answer begins, and within it."""
+def _positions_to_draw(one: Inspected) -> list[int]:
+    """Up to three positions: one in the question, the answer's first, and one within the answer."""
     scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
     if not scored:
         return [0]
     return sorted({max(0, scored[0] // 2), scored[0], scored[len(scored) // 2]})
 
 
-def _measured(name: str, lines: Sequence[Shown]) -> Section | None:
+def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     """One instrument over all runs that it was measured on."""
-    own = [one for one in lines if name in one]
-    if not own:
+    measured = [one for one in lines if name in one]
+    if not measured:
         return None
     drawn = []
-    for dims in dict.fromkeys(one[name].mean.dims for one in own):
-        alike = [one for one in own if one[name].mean.dims == dims]
+    # Runs whose measurements have other dims are drawn apart.
+    for dims in dict.fromkeys(one[name].mean.dims for one in measured):
+        alike = [one for one in measured if one[name].mean.dims == dims]
         runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
-        every = alike[0].members[0][name].examples.dims
-        if every not in (dims, (*dims, "example")):  # of each seed's best head
+        examples = alike[0].members[0][name].examples.dims
+        if examples not in (dims, (*dims, "example")):  # the mean over seeds is of each seed's head in focus
             drawn += figures.any_measure(runs, controls)
         else:
             drawn += figures.draw(name, runs, controls, {one.name: one[name].examples for one in alike})
         if name == "entropy" and all(conditions_as_groups(one.members[0].sample.conditions) for one in alike):
             drawn += figures.by_layer_and_group({one.name: _grouped(one, name) for one in alike}, {})
-    first = own[0][name].mean
-    return Section(first.name, f"{first.caption} {_of_controls(own, name)}".strip(), drawn)
+    first = measured[0][name].mean
+    return Section(first.name, f"{first.caption} {_controls_in_words(measured, name)}".strip(), drawn)
 
 
-def controls_of(lines: Sequence[Shown], name: str) -> Controls:
+def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
     """Every line's controls of one measure."""
     return {
         one.name: {control: result.mean for control, result in one[name].controls.items()}
@@ -111,50 +112,53 @@ def controls_of(lines: Sequence[Shown], name: str) -> Controls:
     }
 
 
-def _of_controls(lines: Sequence[Shown], name: str) -> str:
-    nulls = dict.fromkeys(null for one in lines for null in one[name].controls)
-    return f"Controls: {'; '.join(in_words(null) for null in nulls)}." if nulls else ""
+def _controls_in_words(lines: Sequence[SeedGroup], name: str) -> str:
+    """`Controls: ….`; nothing where there are none."""
+    controls = dict.fromkeys(control for one in lines for control in one[name].controls)
+    return f"Controls: {'; '.join(map(in_words, controls))}." if controls else ""
 
 
-def _mechanisms(lines: Sequence[Shown]) -> list[Section]:
-    """How often each claim holds, by condition, and what its causal test finds."""
-    own = {name: [one for one in lines if name in one] for name in MECHANISMS}
-    own = {name: found for name, found in own.items() if found}
-    if not own:
+def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
+    """How often each claim holds, over all examples and by condition, and its causal test: a section each."""
+    scored = {name: [one for one in lines if name in one] for name in MECHANISMS}
+    scored = {name: with_claim for name, with_claim in scored.items() if with_claim}
+    if not scored:
         return []
-    pairs = {one.name: [(_one_head(one, name), _control(one, name)) for name in own if name in one] for one in lines}
-    captions = dict.fromkeys(found[0][name].mean.caption for name, found in own.items())
+    pairs = {one.name: [(_one_head(one, name), _control(one, name)) for name in scored if name in one] for one in lines}
+    captions = dict.fromkeys(with_claim[0][name].mean.caption for name, with_claim in scored.items())
     made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
-    by_condition = [figure for name, found in own.items() for figure in _by_condition(name, found)]
+    by_condition = [figure for name, with_claim in scored.items() for figure in _by_condition(name, with_claim)]
     if by_condition:
         text = "The same claims in each of the task's test conditions, with their controls; for sorting compare "
         text += "Figures 4.15 and 4.16 of the task-hinting paper."
         made.append(Section("Mechanisms by condition", text, by_condition))
     tested = {one.name: causal_of(one) for one in lines if causal_of(one)}
     if tested:
-        text = "Each claimed thing was edited in the running model, and the same edit made elsewhere. If the claim is "
-        text += "right, the first changes the answer into what the claim predicts, and the second changes nothing. "
-        text += "Only answers that were right before the edit count. Claims about one head are edited in that head."
+        text = "What each claim is about was edited in the running model, and as a control the same edit was made "
+        text += "elsewhere. If the claim is right, the first edit changes the answer into what the claim predicts, and "
+        text += "the second changes nothing. Only answers that were right before the edit count. Claims about single "
+        text += "heads are tested in the head in focus."
         made.append(Section("Causal tests", text, figures.causal(tested)))
     return made
 
 
-def _one_head(one: Shown, name: str) -> Measurement:
+def _one_head(one: SeedGroup, name: str) -> Measurement:
+    """How often a claim holds, of a claim about heads at the head in focus."""
     return one[name].at_head().mean if one.alone else one[name].mean
 
 
-def _control(one: Shown, name: str) -> Measurement:
+def _control(one: SeedGroup, name: str) -> Measurement:
     """The strongest control at each place where the claim is read."""
     return strongest_control(_one_head(one, name), verdicts_of(one.members[0] if one.alone else one, name))
 
 
-def causal_of(one: Shown) -> dict[str, Measurement]:
+def causal_of(one: SeedGroup) -> dict[str, Measurement]:
     """Claim -> its causal test, of those that were tested."""
     return {name: one[name].causal.mean for name in MECHANISMS if name in one and one[name].causal is not None}  # type: ignore[union-attr]
 
 
-def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
-    """A claim with one number an example over the lengths, or the like, that the task is tested on; its controls."""
+def _by_condition(name: str, lines: Sequence[SeedGroup]) -> list[go.Figure]:
+    """A claim and its controls over the lengths (or the like) that the task is tested on, if there are any."""
     runs: dict[str, Measurement] = {}
     controls: dict[str, dict[str, Measurement]] = {}
     for one in lines:
@@ -166,15 +170,14 @@ def _by_condition(name: str, lines: Sequence[Shown]) -> list[go.Figure]:
     return figures.mechanism_rates(runs, controls)
 
 
-def _grouped(one: Shown, name: str, control: str | None = None) -> Measurement:
+def _grouped(one: SeedGroup, name: str, control: str | None = None) -> Measurement:
     """A measure, or a control of it, in each test condition; of several seeds, the mean over seeds."""
     parts = []
     for member in one.members:
-        result = own_head(member[name]) if len(one.members) > 1 else member[name].at_head()
-        beside = None if control is None else result.controls[control]
-        examples, conditions = (
-            (result.examples, member.sample.conditions) if beside is None else (beside.examples, beside.conditions)
-        )
+        result = at_own_head(member[name]) if len(one.members) > 1 else member[name].at_head()
+        examples, conditions = result.examples, member.sample.conditions
+        if control is not None:
+            examples, conditions = result.controls[control].examples, result.controls[control].conditions
         groups = conditions_as_groups(conditions)
         assert groups is not None
         parts.append(rates_by_group(examples, groups[1], groups[0]))

@@ -1,4 +1,4 @@
-"""Runs that differ in their seed alone, taken together: what figures show, and a column of their own in the table."""
+"""Groups of runs that differ in their seed alone: one line in figures, and a column of their own in the table."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LONGEST_VALUE = 40
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One line of a figure: a run, or several seeds of one config.
+class SeedGroup:
+    """A single run, or several seeds of one config: one line of a figure.
 
     Attributes:
         name: what to call it.
         members: the runs behind it.
-        results: as `Inspected` has them; of several runs, the mean over seeds, of each one's own head in focus where
-            there is a value for every head, and the models with fresh weights of all of them.
+        results: as in `Inspected`; of several runs the mean over seeds, with the untrained models of all of them. A
+            measure of every head is that of each run's head in focus.
     """
 
     name: str
@@ -44,11 +44,12 @@ class Shown:
 
     @property
     def alone(self) -> bool:
+        """Whether it is a single run."""
         return len(self.members) == 1
 
 
-def shown(inspected: Sequence[Inspected]) -> list[Shown]:
-    """Each config once, under a name that no other has: a single run as it is, several seeds as their mean.
+def seed_groups(inspected: Sequence[Inspected]) -> list[SeedGroup]:
+    """One group for each config, under a name of its own: a single run as it is, several seeds as their mean.
 
     Raises:
         ValueError: if two runs have one name, or names that differ in their case alone.
@@ -63,7 +64,7 @@ def shown(inspected: Sequence[Inspected]) -> list[Shown]:
 
 
 def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> list[str]:
-    """A name for each group of seeds: what its runs' names begin with, the settings that tell it from others, how many.
+    """A name for each group of seeds: the start of its runs' names, settings that differ between groups, and how many.
 
     Settings are named where groups would have one name without: `standard, n_layers 2, 3 seeds`. Those of all configs
     count but what no model comes from (preset, device, workers).
@@ -75,9 +76,9 @@ def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> 
     starts = [_common_name(members) for members in groups]
     settings = [_settings(members[0]) for members in groups]
     names = []
-    for start, own, members in zip(starts, settings, groups, strict=True):
-        rivals = [other for name, other in zip(starts, settings, strict=True) if name.casefold() == start.casefold()]
-        names.append(", ".join([start, *_differing(own, rivals), f"{len(members)} seeds"]))
+    for start, config, members in zip(starts, settings, groups, strict=True):
+        rivals = [rival for name, rival in zip(starts, settings, strict=True) if name.casefold() == start.casefold()]
+        names.append(", ".join([start, *_differing(config, rivals), f"{len(members)} seeds"]))
     return tell_apart(names, taken)
 
 
@@ -85,22 +86,22 @@ def _settings(one: Inspected) -> dict[str, Any]:
     return dict(flat_config(_config(one)))
 
 
-def _differing(own: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The first settings that tell all these configs apart, as this one has them.
+def _differing(config: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first settings that tell all these configs apart, with this config's values.
 
-    A setting that splits no configs which those before it leave together is left out: d_head goes with d_model.
+    A setting that tells no further configs apart is left out: `d_head`, where it changes with `d_model`.
     """
     needed: list[str] = []
     told_apart = 1
-    for name in dict.fromkeys(name for other in rivals for name in other):
-        kinds = len({tuple(as_text(other.get(key)) for key in (*needed, name)) for other in rivals})
+    for name in dict.fromkeys(name for rival in rivals for name in rival):
+        kinds = len({tuple(as_text(rival.get(key)) for key in (*needed, name)) for rival in rivals})
         if kinds > told_apart:
             needed, told_apart = [*needed, name], kinds
-    return [_in_words(name, own[name], needed) for name in needed if name in own]
+    return [_in_words(name, config[name], needed) for name in needed if name in config]
 
 
 def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
-    """`n_layers 2`; of an attention variant its name alone; dotted where another setting has the same last part."""
+    """A setting as `n_layers 2`, an attention variant by its name alone; full dotted names where last parts repeat."""
     last = name.split(".")[-1]
     alone = sum(other.split(".")[-1] == last for other in beside) == 1
     text = brief(as_text(value), LONGEST_VALUE)
@@ -108,33 +109,36 @@ def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
 
 
 def _config(one: Inspected) -> dict[str, Any]:
-    """What decides a trained model, but for its seed."""
+    """The part of a run's config that decides the trained model, without the seed."""
     return one.run.config.model_dump(mode="json", exclude={"seed", "preset", "device", "workers"})
 
 
 def _without_seed(one: Inspected) -> str:
-    own = one.name if not one.run.config.steps else ""  # what was not trained here has no seed to differ in
-    return json.dumps([_config(one), own], sort_keys=True, default=str)
+    """A key that is the same for runs that differ in their seed alone."""
+    name = "" if one.run.config.steps else one.name  # a model that was not trained here has no seed to differ in
+    return json.dumps([_config(one), name], sort_keys=True, default=str)
 
 
 def _common_name(members: Sequence[Inspected]) -> str:
-    """What the runs' names begin with, without the seed; else the preset's name, else the first run's."""
+    """The start that the runs' names share, without the seed; else the preset's name, else the first run's."""
     letters = takewhile(lambda column: len(set(column)) == 1, zip(*(one.name for one in members), strict=False))
     start = "".join(column[0] for column in letters).rstrip("0123456789")
     name = re.sub(r"(^|[/\-_. ]+)seeds?[=\-_. ]*$", "", start, flags=re.IGNORECASE).rstrip("/-_. =")
     return name or members[0].run.config.preset or members[0].name
 
 
-def _together(name: str, members: Sequence[Inspected]) -> Shown:
+def _together(name: str, members: Sequence[Inspected]) -> SeedGroup:
+    """One group of its members, with the results that all of them have."""
     first = members[0]
     if len(members) == 1:
-        return Shown(name, members, first.results)
+        return SeedGroup(name, members, first.results)
     known = [key for key in first if not first[key].of_every_head or all(one.head for one in members)]
-    return Shown(name, members, {key: _over_seeds([own_head(one[key]) for one in members], members) for key in known})
+    results = {key: _over_seeds([at_own_head(one[key]) for one in members], members) for key in known}
+    return SeedGroup(name, members, results)
 
 
 def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Result:
-    """One result of each run as one: the mean over runs, and the draws of all of them."""
+    """The same result of several runs as one: the mean over runs, with the untrained models of all of them."""
     seeds, first = [one.run.config.seed for one in members], results[0]
 
     def mean(parts: Sequence[Measurement]) -> Measurement:
@@ -165,8 +169,8 @@ def _control_over_seeds(
     return ControlResult(examples, over_draws(each), conditions, each)
 
 
-def own_head(result: Result) -> Result:
-    """Of a measure of every head, that of the run's head, whichever it is: heads of two models are not the same."""
+def at_own_head(result: Result) -> Result:
+    """A result at its run's head in focus, without that head's number, which differs from seed to seed."""
     if not result.of_every_head and (result.causal is None or "edited" not in result.causal.mean.settings):
         return result
     result = result.at_head()
@@ -176,5 +180,6 @@ def own_head(result: Result) -> Result:
 
 
 def _any_head(measured: Measurement) -> Measurement:
+    """A measurement without its head's number in the settings."""
     settings = {k: v for k, v in measured.settings.items() if k not in ("layer", "head")}
     return replace(measured, settings=settings | ({"edited": "each seed's own head"} if "edited" in settings else {}))

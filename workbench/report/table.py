@@ -1,4 +1,4 @@
-"""The summary: one table, a column for each run and for each config that several seeds were trained of."""
+"""The summary table: a column for each run, and one for each config that was trained with several seeds."""
 
 from __future__ import annotations
 
@@ -18,39 +18,45 @@ from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import strongest_control
 from workbench.report.claims import Column, claim_lines, members_of, verdicts_of
-from workbench.report.seed_groups import shown
+from workbench.report.seed_groups import seed_groups
 
 CLAIMS_HEADING = (
-    "what may be said of each claim (beyond: the low end of its interval lies above each control's limit; "
+    "verdict on each claim (beyond: the low end of its interval lies above each control's limit; "
     "untrained: mean and range of several models with fresh weights)"
 )
 
 Row = tuple[str, list[str]]
 
 
-def summarise(columns: Sequence[Column], found: Sequence[Row]) -> str:
-    """The table as text: its columns, and what `rows` found of them."""
+def summarise(columns: Sequence[Column], cells: Sequence[Row]) -> str:
+    """The table as text, then the verdicts on every claim.
+
+    Args:
+        columns: the runs and groups of seeds.
+        cells: `rows(columns)`.
+    """
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     for one in columns:
         table.add_column(one.name, justify="right", no_wrap=True)
-    for label, cells in found:
-        table.add_row(label, *cells)
+    for label, texts in cells:
+        table.add_row(label, *texts)
     return as_text(table, 70 + 40 * len(columns)) + _claims_text(columns)
 
 
 def _claims_text(columns: Sequence[Column]) -> str:
-    """What may be said of each claim, a line each; nothing where no claim was measured."""
-    found = claim_lines(columns)
-    if not found:
+    """The verdicts on every claim under a heading; nothing where no claim was measured."""
+    by_column = claim_lines(columns)
+    if not by_column:
         return ""
     text = [CLAIMS_HEADING]
-    for name, lines in found:
+    for name, lines in by_column:
         text += [name, *("  " + "\n    ".join(line) for line in lines)]
     return "\n\n" + "\n".join(text)
 
 
 def as_text(table: Table, width: int) -> str:
+    """A table as plain text, at most so many letters wide."""
     console = Console(file=StringIO(), width=width, no_color=True, markup=False)
     console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -59,15 +65,15 @@ def as_text(table: Table, width: int) -> str:
 
 def all_columns(inspected: Sequence[Inspected]) -> list[Column]:
     """Every run, then every config of which there are several seeds."""
-    return [*inspected, *(one for one in shown(inspected) if not one.alone)]
+    return [*inspected, *(one for one in seed_groups(inspected) if not one.alone)]
 
 
 def rows(columns: Sequence[Column]) -> list[Row]:
-    """A label, and a figure for each column ("–" where it does not apply)."""
-    found: list[Row] = []
+    """Every row of the table: a label, and a text for each column ("–" where it does not apply)."""
+    table: list[Row] = []
 
     def add(label: str, cell: Callable[[Column], str]) -> None:
-        found.append((label, [cell(one) for one in columns]))
+        table.append((label, [cell(one) for one in columns]))
 
     add("model", _shape)
     add("trained for", _trained)
@@ -92,11 +98,11 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         add("head of the claims (chosen on other data)", _head)
     for name in MECHANISMS:
         _add_mechanism(add, columns, name)
-    return found
+    return table
 
 
 def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns: Sequence[Column], name: str) -> None:
-    """A row per place where the claim is read, and under a single one its controls and its causal test."""
+    """A row for each place where the claim is read with its strongest control, then rows of its causal test."""
     scores = {one.name: one[name].at_head().mean for one in columns if name in one}
     if not scores:
         return
@@ -130,6 +136,7 @@ def _fresh_causal(one: Column, name: str) -> Measurement | None:
 
 
 def _causal(one: Column, name: str) -> Measurement | None:
+    """A causal test's mean over examples; None where none was made."""
     causal = one[name].causal if name in one else None
     return None if causal is None else causal.mean
 
@@ -137,22 +144,22 @@ def _causal(one: Column, name: str) -> Measurement | None:
 def _named(m: Measurement) -> str:
     """A control with its name: `untrained 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
     assert m.labels is not None
-    null = str(m.labels)
-    if not null:
+    control = str(m.labels)
+    if not control:
         return "none"
-    return f"{short(null)} {share_of_draws(m) if null == UNTRAINED else share(m)}"
+    return f"{short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
-    """Every (dim, label) that any column has a value for in a measurement of one dim, in order."""
+    """Every (dim, label) at which any column has a value of a measurement with one dim, in order."""
     seen: dict[tuple[str, Any], None] = {}
     for one in columns:
         if name not in one or len(one[name].mean.dims) != 1:
             continue
         measurement = one[name].mean
         (dim,) = measurement.dims
-        for label, found in zip(measurement.coords[dim], measurement.values, strict=True):
-            if not np.isnan(found):
+        for label, number in zip(measurement.coords[dim], measurement.values, strict=True):
+            if not np.isnan(number):
                 seen[dim, label] = None
     return list(seen)
 
@@ -187,7 +194,7 @@ def _trained(one: Column) -> str:
 
 
 def _sequences(one: Column) -> str:
-    """How many it was measured on; of several seeds each one's where they differ."""
+    """How many sequences a column was measured on; of several seeds each run's number where they differ."""
     return "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one)))
 
 
@@ -204,7 +211,7 @@ def _claims_of_heads(one: Column) -> bool:
 
 
 def _gold(one: Column, control: str | None = None) -> Measurement | None:
-    """Gold mass of the head in focus, or of a control of it."""
+    """Mass on gold paths of the head in focus, or of a control."""
     if "gold_mass" not in one:
         return None
     result = one["gold_mass"].at_head()
@@ -216,8 +223,8 @@ def _gold(one: Column, control: str | None = None) -> Measurement | None:
 def _entropy_settings(m: Measurement) -> str:
     settings = m.settings
     kernel = settings.get("kernel", "linear")
-    said = [f"α = {settings['alpha']:g}", "centred" if settings["centre"] else "not centred"]
-    return ", ".join([*said, *([] if kernel == "linear" else [f"{kernel} kernel"])])
+    words = [f"α = {settings['alpha']:g}", "centred" if settings["centre"] else "not centred"]
+    return ", ".join([*words, *([] if kernel == "linear" else [f"{kernel} kernel"])])
 
 
 def share(m: Measurement | None) -> str:
@@ -250,5 +257,5 @@ def number(m: Measurement) -> str:
 
 
 def _of(m: Measurement) -> str:
-    """How many values a mean is of."""
+    """` n=256`: how many values a mean is over."""
     return "" if m.n is None else f" n={int(m.n)}"
