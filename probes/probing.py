@@ -53,9 +53,8 @@ def probe(
         points: hook names; by default the embedding, and the residual after every attention layer and every MLP.
         positions, kind: where the probe reads (see `probes.positions`), and its kind (one of `KINDS`).
         n: number of sequences, of the test side of the task's split: seven in ten fit the probe, three test it.
-        seed: of the sequences, their split, the controls and the untrained weights.
-        seeds: number of seeds, from `seed` on, with which all of that is repeated; intervals are then over seeds.
-        step: training step of the checkpoint; by default the end.
+        seed, step: of all that is drawn; training step of the checkpoint, by default the end.
+        seeds: number of seeds, from `seed` on, with which all is repeated; intervals are then over seeds.
         controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …).
 
     Returns the share decoded (`regression`: R²) with its interval over the test sequences, or over seeds: dims `label`
