@@ -183,7 +183,7 @@ def _described(
     coords = {"condition": list(codes), "fitted": list(trained.curve), "point": list(points), "place": list(places)}
 
     def averaged(name: str, values: Tensor, dims: tuple[str, ...], units: str) -> Measurement:
-        axes = {**{dim: coords[dim] for dim in dims}, "example": range(values.shape[-1])}
+        axes: dict[str, Any] = {**{dim: coords[dim] for dim in dims}, "example": range(values.shape[-1])}
         array = values.double().numpy()
         mean = Measurement(f"{name}: {label}", array, (*dims, "example"), axes, units, about, caption=CAPTION).mean()
         return mean.select(place=places[0]) if len(places) == 1 else mean
