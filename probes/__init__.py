@@ -1,22 +1,34 @@
 """What can be decoded from a residual, and how much to believe it.
 
-found = probe(run, "minimum", positions="delimiter")       # every layer, beside its baselines and controls
-verdict(found.select(point="blocks.0.hook_resid_mid"))     # 'decodable: 100% against 66% for …'
+accuracy = probe(run, "minimum", positions="delimiter")    # every layer, beside its baselines and controls
+verdict(accuracy.select(point="blocks.0.hook_resid_mid"))  # 'decodable: 100% against 66% for …'
 causal_test(run, "minimum", point="blocks.0.hook_resid_mid", positions="delimiter")    # and is it used?
 ask(run, "minimum")                                        # both, as one of `PRESETS`
+
+labels.py, positions.py        what is decoded, and where
+probing.py                     fit a probe and its baselines on a run
+probe_kinds.py, logistic.py    the kinds of probe
+baselines_and_controls.py      what a probe is compared with
+decoding_verdict.py            is it decodable?
+causal_test.py                 is it used?
+label_directions.py            LEACE, which finds what the causal test edits
+erase_steer_interchange.py     the edits of the causal test
+causal_verdict.py              the verdict of the causal test
+description_length.py          how easily is it decoded?
+presets.py, preset_answer.py   questions that are ready to be asked, and their answers
 """
 
-from workbench.probes.causal import causal_test
-from workbench.probes.conditions import CONDITIONS
+from workbench.probes.baselines_and_controls import CONDITIONS
+from workbench.probes.causal_test import causal_test
+from workbench.probes.causal_verdict import Conclusion, Use
 from workbench.probes.decoding import KINDS
+from workbench.probes.decoding_verdict import Judgement, Worth, judge, verdict
 from workbench.probes.description_length import Description, description_length
-from workbench.probes.finding import Answer, Finding, Standing
-from workbench.probes.judgement import Judgement, Worth, judge, verdict
 from workbench.probes.labels import label_names, labels
 from workbench.probes.positions import RULES, rules_for
+from workbench.probes.preset_answer import Answer, Finding, Status
 from workbench.probes.presets import PRESETS, applicable, ask
 from workbench.probes.probing import probe, probe_capture, selectivity
-from workbench.probes.use import Told, Use
 
 __all__ = [
     "CONDITIONS",
@@ -24,11 +36,11 @@ __all__ = [
     "PRESETS",
     "RULES",
     "Answer",
+    "Conclusion",
     "Description",
     "Finding",
     "Judgement",
-    "Standing",
-    "Told",
+    "Status",
     "Use",
     "Worth",
     "applicable",

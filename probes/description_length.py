@@ -1,42 +1,42 @@
-"""How much a probe has to be told before it decodes: description length by online coding, and the learning curve.
+"""Description length of a label given the residual (online coding), and the learning curve of its probe.
 
-A label that a representation holds plainly is learnt from few sequences; one that a strong enough probe digs out of
-everything needs many. Voita and Titov (2020) measure it: the labels are sent in blocks, each with the code of a probe
-fitted on the blocks before (§2.2.2), and the bits are counted.
+A label that is easy to read is learnt from few sequences; one that the probe has to compute itself needs many. Voita
+and Titov (2020) measure this: the labels are sent in blocks, each encoded by a probe fitted on the blocks before
+(§2.2.2), and the bits are counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.measurement import Measurement
-from workbench.probes.conditions import CONTROL, SHUFFLED, TRAINED, UNTRAINED, Asked, Source
-from workbench.probes.decoding import Split, columns, tried, varied, whole
+from workbench.probes.baselines_and_controls import CONTROL, SHUFFLED, TRAINED, UNTRAINED, ProbeData, Source
+from workbench.probes.decoding import Predicted, Split, columns, fit_and_test, varied, whole
 from workbench.probes.labels import is_labelled
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
-FIRST = 16  # sequences in the first block, whose labels are sent as they are; each later block doubles what is known
-DOUBT = 0.01  # share of the code kept for classes that were not seen yet
+FIRST = 16  # sequences in the first block, which is sent with the uniform code; each later block doubles what is known
+DOUBT = 0.01  # share of the probability kept for classes that were not seen yet
 
 
 @dataclass(frozen=True)
 class Description:
-    """What labels cost, and how fast they are learnt.
+    """The description length of a label, and its learning curve.
 
     Attributes:
-        bits: bits a label, dims as the probe's, an interval over sequences.
-        curve: share decoded of the sequences held out, with dim `fitted`: on how many sequences the probe was fitted.
-        uniform: bits a label if nothing is known: log₂ of the number of classes.
+        bits: bits per label, dims as the probe's, with an interval over sequences.
+        curve: share decoded of the test sequences, with dim `fitted`: the number of sequences the probe was fitted on.
+        uniform: bits per label of the uniform code, which knows nothing: log₂ of the number of classes.
     """
 
     bits: Measurement
@@ -58,6 +58,21 @@ def blocks(n: int) -> list[int]:
     return ends
 
 
+@dataclass(frozen=True)
+class OnlineCode:
+    """The online code of one label.
+
+    Attributes:
+        bits: bits per label of each fitted sequence.
+        curve: number of fitted sequences -> share decoded of each test sequence.
+        uniform: bits per label of the uniform code.
+    """
+
+    bits: Float[Tensor, "point place sequence"]
+    curve: dict[int, Float[Tensor, "point place test"]]
+    uniform: float
+
+
 def online_code(
     x: Float[Tensor, "point place n d"],
     y: Int[Tensor, "place n *class"],
@@ -67,44 +82,57 @@ def online_code(
     kind: str,
     seed: int,
     **settings: Any,
-) -> tuple[Float[Tensor, "point place sequence"], dict[int, Float[Tensor, "point place test"]], float]:
-    """Bits a label of each fitted sequence, and what is decoded of the tested ones after each block.
+) -> OnlineCode:
+    """Encode the labels block by block, each with a probe fitted on the blocks before it.
 
     Args:
-        x, y: features and one label.
+        x: the vectors that the probe reads.
+        y: one label, −1 where a row has none.
         example: which sequence each row is of.
-        split: the sequences that are coded (those to fit on), and those that are tried on.
+        split: the sequences that are coded (those to fit on), and those to test on.
         kind, settings: of the probe.
-        seed: of the order of the blocks, and of the probe.
-
-    Returns bits `[point, place, sequence]`, by number of fitted sequences the share decoded, and the uniform code.
+        seed: of the order of the sequences, and of the probe.
     """
     names = example[split.fit].unique()
     order = names[torch.randperm(len(names), generator=generator(seed, "blocks"))]
-    parts = [y] if y.ndim == 2 else list(y.unbind(-1))
-    classes = [max(2, int(part[part >= 0].unique().numel())) for part in parts]
-    uniform = sum(math.log2(k) for k in classes)
+    n_classes = _class_counts(y)
+    uniform = sum(math.log2(k) for k in n_classes)
     ends = blocks(len(order))
+    # The labels of the first block are sent with the uniform code.
     cost = torch.full((*x.shape[:2], x.shape[2]), uniform)
     curve = {}
-    for begin, end in zip(ends, [*ends[1:], None], strict=True):
-        known = torch.isin(example, order[:begin]).nonzero()[:, 0]
-        sent = torch.isin(example, order[begin:end] if end else order[:0]).nonzero()[:, 0]
-        found = columns([y], known)
-        outcome = tried(
-            x, found, known, torch.cat([sent, split.test]), kind=kind, generator=generator(seed, "probe"), **settings
-        )
-        share = torch.tensor(classes)[:, None, None, None]
-        mixed = (1 - DOUBT) * outcome.likelihood[..., : len(sent)] + DOUBT / share
-        seen = is_labelled(y[:, known]).any(1)
-        mixed = torch.where(seen[None, None, :, None], mixed, 1 / share)  # nothing was told of this place yet
-        cost[..., sent] = -mixed.log2().sum(0)
-        curve[begin] = split.by_sequence(whole(outcome.right[..., len(sent) :], found))[0]
+    for begin, end in zip(ends, [*ends[1:], len(order)], strict=True):
+        known, sent = (torch.isin(example, part).nonzero()[:, 0] for part in (order[:begin], order[begin:end]))
+        problems, test = columns([y], known), torch.cat([sent, split.test])
+        chance = generator(seed, "probe")
+        predicted = fit_and_test(x, problems, known, test, kind=kind, generator=chance, **settings)
+        cost[..., sent] = _bits(predicted, len(sent), n_classes, is_labelled(y[:, known]).any(1))
+        curve[begin] = split.by_sequence(whole(predicted.right[..., len(sent) :], problems))[0]
     there = is_labelled(y) & varied(columns([y], split.fit))[:, None]
     coded = torch.where(there, cost, torch.nan)[..., split.fit]
     coding = Split.of(example, torch.isin(example, order))
     assert torch.equal(coding.test, split.fit)
-    return coding.by_sequence(coded), curve, uniform
+    return OnlineCode(coding.by_sequence(coded), curve, uniform)
+
+
+def _class_counts(y: Int[Tensor, "place n *class"]) -> list[int]:
+    """The number of values of a label, at least 2; of a set, of each of its classes."""
+    parts = [y] if y.ndim == 2 else list(y.unbind(-1))
+    return [max(2, int(part[part >= 0].unique().numel())) for part in parts]
+
+
+def _bits(
+    predicted: Predicted, n_sent: int, n_classes: Sequence[int], seen: Bool[Tensor, " place"]
+) -> Float[Tensor, "point place sent"]:
+    """The bits of the labels sent, which are the first rows predicted.
+
+    A little probability is left to every class (`DOUBT`), so that a wrong prediction does not cost without end. At a
+    place of which no label is known yet (not `seen`), the code is uniform.
+    """
+    k = torch.tensor(n_classes)[:, None, None, None]
+    mixed = (1 - DOUBT) * predicted.likelihood[..., :n_sent] + DOUBT / k
+    mixed = torch.where(seen[None, None, :, None], mixed, 1 / k)
+    return -mixed.log2().sum(0)
 
 
 def description_length(
@@ -120,7 +148,7 @@ def description_length(
     controls: Sequence[str] = (UNTRAINED, SHUFFLED, CONTROL),
     **settings: Any,
 ) -> Description:
-    """How many bits a label costs who has the residual, and from how many sequences a probe learns it.
+    """Measure how many bits a label costs given the residual, and from how many sequences a probe learns it.
 
     Args:
         run, label, points, positions, n, seed, step, settings: as for `probes.probe`.
@@ -135,35 +163,42 @@ def description_length(
     for control in controls:
         lookup(dict.fromkeys((UNTRAINED, SHUFFLED, CONTROL)), control, "control that fits a probe")
     source = Source.of_run(run, points, n=n, seed=seed, step=step)
-    found = Asked.of(source, [label], positions, seed)
-    costs, curves, uniforms = [], [], []
+    data = ProbeData.of(source, [label], positions, seed)
+    codes = {}
     for condition in (TRAINED, *controls):
-        x, (y,) = found.data(condition)
-        cost, curve, uniform = online_code(x, y, found.sequence, found.split, kind=kind, seed=seed, **settings)
-        costs.append(cost)
-        uniforms.append(uniform)
-        curves.append(torch.stack(list(curve.values())))
-    coords = {"condition": [TRAINED, *controls], "point": list(source.points), "place": list(found.where.names)}
+        x, (y,) = data.data(condition)
+        codes[condition] = online_code(x, y, data.sequence, data.split, kind=kind, seed=seed, **settings)
     about = {"model": source.name, "label": label, "positions": positions, "kind": kind, **source.counts, "seed": seed}
+    described = _described(codes, source.points, data.where.names, about)
+    if not isinstance(points, str):
+        return described
+    return replace(described, bits=described.bits.select(point=points), curve=described.curve.select(point=points))
 
-    def measured(name: str, found_: Tensor, dims: tuple[str, ...], units: str, more: dict[str, Any]) -> Measurement:
-        values = found_.double().numpy()
-        axes = {**coords, **more, "example": range(values.shape[-1])}
-        kept = Measurement(f"{name}: {label.replace('_', ' ')}", values, dims, axes, units, about, caption=CAPTION)
-        kept = kept.mean("example")
-        kept = kept.select(place=found.where.names[0]) if len(found.where.names) == 1 else kept
-        return kept.select(point=points) if isinstance(points, str) else kept
 
-    dims = ("condition", "point", "place", "example")
-    bits = measured("Description length", torch.stack(costs), dims, "bits a label", {})
-    shares = torch.stack(curves)
-    curve_dims = ("condition", "fitted", "point", "place", "example")
-    fitted = {"fitted": list(curve)}
-    return Description(bits, measured("Learning curve", shares, curve_dims, "share", fitted), uniforms[0])
+def _described(
+    codes: Mapping[str, OnlineCode], points: Sequence[str], places: Sequence[str], about: dict[str, Any]
+) -> Description:
+    """The codes of a label under each condition, as means over sequences; a single place is no dim."""
+    trained, label = codes[TRAINED], str(about["label"]).replace("_", " ")
+    coords = {"condition": list(codes), "fitted": list(trained.curve), "point": list(points), "place": list(places)}
+
+    def averaged(name: str, values: Tensor, dims: tuple[str, ...], units: str) -> Measurement:
+        axes: dict[str, Any] = {**{dim: coords[dim] for dim in dims}, "example": range(values.shape[-1])}
+        array = values.double().numpy()
+        mean = Measurement(f"{name}: {label}", array, (*dims, "example"), axes, units, about, caption=CAPTION).mean()
+        return mean.select(place=places[0]) if len(places) == 1 else mean
+
+    bits = torch.stack([code.bits for code in codes.values()])
+    shares = torch.stack([torch.stack(list(code.curve.values())) for code in codes.values()])
+    return Description(
+        averaged("Description length", bits, ("condition", "point", "place"), "bits a label"),
+        averaged("Learning curve", shares, ("condition", "fitted", "point", "place"), "share"),
+        trained.uniform,
+    )
 
 
 CODES = ("logistic", "low_rank", "mlp")
 CAPTION = (
-    "Online coding: labels are sent in blocks, each with a probe fitted on the blocks before, the first as they are. "
-    "n counts sequences."
+    "Online coding: labels are sent in blocks, each encoded by a probe fitted on the blocks before, the first with the "
+    "uniform code. n counts sequences."
 )

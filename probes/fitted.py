@@ -1,4 +1,4 @@
-"""What a fitted probe is: scores of new features for each class, and the scale that features are put to first."""
+"""A fitted probe: it scores new vectors for each class, after standardising them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NEVER = -1e9  # the score of a class that a label does not have
 
 
 class Fitted(Protocol):
-    """A fitted probe of every cell and label."""
+    """Fitted probes, one for every cell and label."""
 
     def scores(self, x: Float[Tensor, "cell n d"]) -> Float[Tensor, "cell label n class"]:
-        """How much each row speaks for each class."""
+        """The score of each class for each row; the largest is the prediction."""
         ...
 
 
@@ -27,12 +27,7 @@ Kind = Callable[..., Fitted]
 
 @dataclass(frozen=True)
 class Linear:
-    """Scores that are linear in the features: `x·weight + bias`.
-
-    Attributes:
-        weight: `[cell, label, d, class]`.
-        bias: `[cell, label, class]`.
-    """
+    """Scores that are linear in the vectors: `x·weight + bias`."""
 
     weight: Float[Tensor, "cell label d class"]
     bias: Float[Tensor, "cell label class"]
@@ -43,7 +38,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Network:
-    """One hidden layer: `relu(x̂·first + first_bias)·second + second_bias`, x̂ the features as `scale` makes them."""
+    """One hidden layer: `relu(x̂·first + first_bias)·second + second_bias`, x̂ the standardised vectors."""
 
     scale: Scale
     first: Float[Tensor, "cell label d hidden"]
@@ -58,10 +53,11 @@ class Network:
 
 @dataclass(frozen=True)
 class Scale:
-    """Features to mean 0 and standard deviation 1 over the rows that have a label; constant ones to 0.
+    """Standardises coordinates to mean 0 and standard deviation 1 over the rows that have a label; constant ones to 0.
 
     Attributes:
-        mean, by: `[cell, d]`; what is subtracted, and what the rest is multiplied with.
+        mean: is subtracted.
+        by: then multiplies.
     """
 
     mean: Float[Tensor, "cell d"]
@@ -81,25 +77,25 @@ class Scale:
         return (x - self.mean[:, None]) * self.by[:, None]
 
     def undo(self, weight: Float[Tensor, "cell label d class"], bias: Float[Tensor, "cell label class"]) -> Linear:
-        """Weights for features as they are, from those for scaled ones."""
+        """The weights for vectors as they are, from those for standardised ones."""
         weight = weight * self.by[:, None, :, None]
         return Linear(weight, bias - torch.einsum("cd,cldk->clk", self.mean, weight))
 
 
 def at_least(name: str, value: object, least: float, whole: bool = False) -> None:
-    """Raise ValueError if a setting is no number, or less than it may be."""
-    right = isinstance(value, int) if whole else isinstance(value, int | float)
-    if not right or isinstance(value, bool) or not value >= least:  # type: ignore[operator]
+    """Raise ValueError if a setting is not a number, or too small."""
+    is_number = isinstance(value, int) if whole else isinstance(value, int | float)
+    if not is_number or isinstance(value, bool) or not value >= least:  # type: ignore[operator]
         wanted = f"a whole number of at least {least:g}" if whole else "a number above 0"
         raise ValueError(f"{name} of a probe is {wanted}, not {value!r}")
 
 
 def absent(hot: Float[Tensor, "cell label n class"]) -> Float[Tensor, "cell label class"]:
-    """What is added to the scores of classes that no row has."""
+    """`NEVER` for classes that no row has, to be added to the scores; 0 for others."""
     return torch.where(hot.any(2), 0.0, NEVER).to(hot.dtype)
 
 
 def one_hot(y: Int[Tensor, "cell label n"], n_classes: int, dtype: torch.dtype) -> Float[Tensor, "cell label n class"]:
-    """Rows without a label are all 0."""
+    """One-hot rows; a row without a label is all 0."""
     hot = torch.zeros(*y.shape, n_classes, dtype=dtype)
     return hot.scatter_(-1, y.clamp(min=0)[..., None], (y >= 0).to(dtype)[..., None])

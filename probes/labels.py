@@ -1,13 +1,13 @@
-"""What can be asked for: every label of a task's truth, and what its other arrays say of single positions.
+"""Labels that a probe can decode: those of a task's truth, and some made of the truth's other arrays.
 
 A label has a class at each position, `[batch, pos]`, or a set of classes, `[batch, pos, class]` of 0 and 1; −1 where it
-means nothing. Every task has `token` (the token itself) and `position`. Beside the labels of the truth there are:
+has no meaning. Every task has `token` (the token itself) and `position`. Beside the labels of the truth there are:
 
     pointer_chain      ancestor_1, ancestor_2, …       the position so many hops up
     multiplication     partial_product_0, …            the digit of that row in the column that is predicted
                        running_sum_0, …                the same of the sum of the rows so far
     boxes              contents_A, …                   the set of objects in box A: at the end of a clause after it,
-                                                       and where box A is asked for, at last
+                                                       and where box A is asked for, after the last
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from workbench.probes.positions import asked_box, clause_ends
 from workbench.tasks import Task, Truth
 from workbench.util.seeds import generator
 
+TOKEN, POSITION = "token", "position"  # labels that every task has
+CONTENTS = "contents_"  # + the letter of a box
 Labels = dict[str, Int[Tensor, "batch pos *class"]]
 
 
@@ -33,59 +35,67 @@ def labels(task: Task, tokens: Int[Tensor, "batch pos"]) -> Labels:
     truth = task.truth(tokens)
     inside = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
     position = torch.arange(tokens.shape[1]).expand_as(tokens)
-    found: Labels = {**truth.labels, **(DERIVED[task.name](task, tokens, truth) if task.name in DERIVED else {})}
-    return {**found, "token": torch.where(inside, tokens, -1), "position": torch.where(inside, position, -1)}
+    derived: Labels = DERIVED[task.name](task, tokens, truth) if task.name in DERIVED else {}
+    of_every_task = {TOKEN: torch.where(inside, tokens, -1), POSITION: torch.where(inside, position, -1)}
+    return {**truth.labels, **derived, **of_every_task}
 
 
 @lru_cache(maxsize=32)
 def label_names(task: Task) -> tuple[str, ...]:
-    """The labels that a task has."""
+    """The names of a task's labels."""
     return tuple(labels(task, task.sample(2, generator(0, "what there is to decode")).tokens))
 
 
+def box_of(label: str) -> str:
+    """The letter of the box whose contents a label is."""
+    return label.removeprefix(CONTENTS)
+
+
 def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
-    """`[batch, pos]`: where a label means something."""
+    """`[batch, pos]`: where a label has a value."""
     return (values if values.ndim == 2 else values.amax(-1)) >= 0
 
 
 def has_label(rows: Int[Tensor, "n *class"]) -> Tensor:
-    """`[n]`: the same of rows."""
+    """`[n]`: which rows have a value."""
     return is_labelled(rows[None])[0]
 
 
 def _ancestors(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    """The position of each token's ancestors, hop by hop."""
     up = truth.arrays["ancestors"]
     return {f"ancestor_{hop + 1}": up[..., hop] for hop in range(up.shape[-1])}
 
 
 def _rows(task: Task, tokens: Tensor, truth: Truth) -> Labels:
-    """The rows of a multiplication by hand, each digit at the position that predicts its column."""
-    place = truth.labels["digit"]
-    found: Labels = {}
+    """The rows of a long multiplication, each digit at the position that predicts its column."""
+    column = truth.labels["digit"]
+    by_row: Labels = {}
     for name in ("partial_product", "running_sum"):
         table = truth.arrays[f"{name}s"]
-        wide = pad(table, (0, max(0, int(place.max()) + 1 - table.shape[-1])))
+        wide = pad(table, (0, max(0, int(column.max()) + 1 - table.shape[-1])))
         for row in range(table.shape[1]):
-            digits = wide[:, row].gather(1, place.clamp(min=0))
-            found[f"{name}_{row}"] = torch.where(place >= 0, digits, -1)
-    return found
+            digits = wide[:, row].gather(1, column.clamp(min=0))
+            by_row[f"{name}_{row}"] = torch.where(column >= 0, digits, -1)
+    return by_row
 
 
 def _contents(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    """The objects in each box, at the end of each clause, and where the box is asked for."""
     held, clause = truth.arrays["contents"].long(), truth.labels["clause"]
     ends, last = clause_ends(clause), clause.amax(1)
-    everyone = torch.arange(len(tokens))
-    found: Labels = {}
+    every_example = torch.arange(len(tokens))
+    by_box: Labels = {}
     for box in range(held.shape[2]):
         letter = ascii_uppercase[box]
         values = torch.full((*tokens.shape, held.shape[3]), -1)
         example, at = ends.nonzero(as_tuple=True)
         values[example, at] = held[example, clause[example, at], box]
-        asked = asked_box(task, tokens, clause, letter)
-        named = asked >= 0
-        values[everyone[named], asked[named]] = held[everyone, last, box][named]
-        found[f"contents_{letter}"] = values
-    return found
+        question = asked_box(task, tokens, clause, letter)
+        named = question >= 0
+        values[every_example[named], question[named]] = held[every_example, last, box][named]
+        by_box[f"{CONTENTS}{letter}"] = values
+    return by_box
 
 
 DERIVED: dict[str, Callable[[Task, Tensor, Truth], Labels]] = {

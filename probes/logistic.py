@@ -1,4 +1,4 @@
-"""Multinomial logistic regressions of many cells and labels in one batch."""
+"""Logistic regression, the default kind of probe: those of many cells and labels are fitted in one batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def logistic(
     tolerance: float = 1e-6,
     most_steps: int = 300,
 ) -> Linear:
-    """Multinomial logistic regressions, all in one batch.
+    """Fit multinomial logistic regressions, all in one batch.
 
     Minimised is Σ −log softmax(Wx̂ + b)_y + (l2/2)·‖W‖², which is scikit-learn's `LogisticRegression(C=1/l2)` on
     standardised features (two classes have two rows of weights here, which halves what l2 weighs). All Hessians of a
@@ -27,41 +27,56 @@ def logistic(
     Nesterov's accelerated descent for all of them, each restarted when it overshoots (O'Donoghue and Candès 2015).
 
     Args:
-        x, y, n_classes: features, labels and their number of classes.
-        generator: takes no part; there is no chance in it.
+        x: the vectors that the probe reads.
+        y: the class of each row, −1 where a label has none.
+        n_classes: number of classes.
+        generator: not used; nothing is random here.
         l2: weight of the penalty.
-        tolerance: stop where the gradient in that metric predicts a fall of less than this a row.
-        most_steps: stop there in any case. Where classes can be told apart without an error the optimum lies far out,
-            and what is decoded is settled long before.
+        tolerance: stop where the gradient in that metric predicts a fall of the loss of less than this per row.
+        most_steps: stop there in any case. Where classes can be separated without an error, the optimum lies far out,
+            and the predictions are settled long before.
     """
     at_least("l2", l2, 1e-12)
     scale = Scale.of(x, y)
-    rows = torch.cat([scale(x), x.new_ones(*x.shape[:2], 1)], -1) * (y >= 0).any(1)[..., None]
+    weight = _minimum(scale(x), y, n_classes, l2, tolerance, most_steps)
+    never = absent(one_hot(y, n_classes, x.dtype))
+    return scale.undo(weight[:, :, :-1], weight[:, :, -1] + never)
+
+
+CHECKED = 10  # steps between two checks of which labels have converged
+
+
+def _minimum(
+    x: Float[Tensor, "cell n d"],
+    y: Int[Tensor, "cell label n"],
+    n_classes: int,
+    l2: float,
+    tolerance: float,
+    most_steps: int,
+) -> Float[Tensor, "cell label d+1 class"]:
+    """The weights at the minimum, the bias as their last row."""
+    rows = torch.cat([x, x.new_ones(*x.shape[:2], 1)], -1) * (y >= 0).any(1)[..., None]
     cells, n, d = rows.shape
-    n_labels = y.shape[1]
     penalty = torch.full((d, 1), float(l2), dtype=x.dtype)
-    penalty[-1] = 0
+    penalty[-1] = 0  # the bias has none
     bound = 0.5 * rows.mT @ rows + torch.diag(penalty[:, 0] + 1e-6 * n)
     metric = torch.cholesky_inverse(torch.linalg.cholesky(bound))
-    problem = _Logistic(rows, metric, penalty, y, n_classes)
-    never = problem.absent.view(cells, n_labels, n_classes)
-    finished = x.new_zeros(cells, n_labels, d, n_classes)
+    descent = _Descent(rows, metric, penalty, y, n_classes)
+    weight = x.new_zeros(cells, y.shape[1], d, n_classes)
     for step in range(most_steps):
-        problem.step()
-        if step % CHECKED == CHECKED - 1 or step == most_steps - 1:
-            over = (problem.fall < tolerance) | (step == most_steps - 1)
-            finished[:, problem.labels[over]] = problem.weights()[:, over]
-            problem = problem.only(~over)
-            if not len(problem.labels):
+        descent.step()
+        last = step == most_steps - 1
+        if step % CHECKED == CHECKED - 1 or last:
+            converged = (descent.fall < tolerance) | last
+            weight[:, descent.labels[converged]] = descent.weights()[:, converged]
+            descent = descent.only(~converged)
+            if not len(descent.labels):
                 break
-    return scale.undo(finished[:, :, :-1], finished[:, :, -1] + never)
+    return weight
 
 
-CHECKED = 10  # steps from one look at which labels are done to the next
-
-
-class _Logistic:
-    """The descent of `logistic`: the labels that are not done yet, and where each of them is."""
+class _Descent:
+    """The state of the accelerated descent, for the labels that have not converged."""
 
     def __init__(self, rows: Tensor, metric: Tensor, penalty: Tensor, y: Tensor, n_classes: int) -> None:
         self.rows, self.metric, self.penalty, self.n_classes = rows, metric, penalty, n_classes
@@ -84,8 +99,9 @@ class _Logistic:
         return self._by_label(self.weight).movedim(2, 1)
 
     def step(self) -> None:
-        said = self._by_label(torch.baddbmm(self.absent, self.rows, self.ahead)).softmax(-1) * self.counted
-        gradient = torch.baddbmm(self.penalty * self.ahead, self.rows.mT, said.flatten(-2) - self.wanted)
+        """One step of every label, restarted (momentum 1) where it overshot."""
+        probability = self._by_label(torch.baddbmm(self.absent, self.rows, self.ahead)).softmax(-1) * self.counted
+        gradient = torch.baddbmm(self.penalty * self.ahead, self.rows.mT, probability.flatten(-2) - self.wanted)
         step = self.metric @ gradient
         self.fall = (self._by_label(gradient * step).sum((1, 3)) / self.each).amax(0)
         moved = self.ahead - step
@@ -96,8 +112,8 @@ class _Logistic:
         self.ahead = moved + (self._by_label(change) * ((momentum - 1) / later)).flatten(-2)
         self.weight, self.momentum = moved, later
 
-    def only(self, kept: Bool[Tensor, " label"]) -> _Logistic:
-        """The same with these labels alone."""
+    def only(self, kept: Bool[Tensor, " label"]) -> _Descent:
+        """The same with these labels only."""
         if bool(kept.all()):
             return self
         for name in ("wanted", "absent", "weight", "ahead"):

@@ -1,13 +1,15 @@
-"""Where a probe looks: rules that say, for any input of a task, at which positions.
+"""Rules for positions: where a probe reads, for any input of a task.
 
-every labelled position     labelled         all in one probe
-every position              each             a probe for each
-a fixed position            3, or (3, 4)     a probe for each
-what is scored              scored           all in one probe
-at the delimiter            delimiter
-at each output token        outputs          all in one probe; `each output`: a probe for each
-at the end of each sentence clauses          a probe for each (boxes)
-where box B is asked for    box B            (boxes)
+rule          where                                       probes
+labelled      every labelled position                     one
+each          every labelled position                     one for each position
+3 or (3, 4)   fixed positions (as text: `3,4`)            one for each position
+scored        the labelled positions that are scored      one
+delimiter     at the delimiter                            one
+outputs       every output token                          one
+each output   every output token                          one for each
+clauses       the end of each sentence about boxes        one for each sentence
+box B         where box B is asked for                    one
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from torch import Tensor
 
 from workbench.tasks import Batch, Task
 
-DELIMITERS = ("⊥", "####", "=")  # what ends the question, where a task has it
+DELIMITERS = ("⊥", "####", "=")  # words that end the question, where a task has one of them
+BOX = "box "  # + a letter: the rule for where that box is asked for
 Rule = str | int | Sequence[int]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The vectors that probes read: for each place, one row of each example, or, pooled, all rows of one place.
+    """The positions that probes read: several places with a row for each example, or all rows pooled in one place.
 
     Attributes:
-        example: `[n]`, which example each row is of; the same for every place.
-        position: `[place, n]`, −1 where the example has no such place.
-        names: of the places.
+        example: which example each row is of; the same for every place.
+        position: the row's position, −1 where the example has no such place.
+        names: names of the places.
     """
 
     example: Int[Tensor, " n"]
@@ -41,22 +44,24 @@ class Rows:
     names: tuple[str, ...]
 
     def take(self, values: Tensor) -> Tensor:
-        """`[batch, pos, …]` to `[place, n, …]`; where there is no position, whatever is at position 0."""
+        """The values `[batch, pos, …]` at these rows, `[place, n, …]`; without a position, those at position 0."""
         return values[self.example, self.position.clamp(min=0)]
 
     def label(self, values: Int[Tensor, "batch pos *class"]) -> Int[Tensor, "place n *class"]:
-        """A label at these rows; −1 where there is no position."""
+        """A label's values at these rows; −1 where there is no position."""
         taken = self.take(values)
         there = self.position >= 0
         return torch.where(there if values.ndim == 2 else there[..., None], taken, -1)
 
 
 def _pooled(name: str, where: Bool[Tensor, "batch pos"]) -> Rows:
+    """One place of all these positions."""
     example, position = where.nonzero(as_tuple=True)
     return Rows(example, position[None], (name,))
 
 
 def _aligned(names: Sequence[str], position: Int[Tensor, "place batch"]) -> Rows:
+    """Places with one position in each example."""
     return Rows(torch.arange(position.shape[1]), position, tuple(names))
 
 
@@ -71,23 +76,25 @@ def _numbered(where: Bool[Tensor, "batch pos"], name: str) -> Rows:
 
 
 def delimiter(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-    """Where each input's question ends.
+    """The position of each input's delimiter, which ends its question.
 
     Raises:
         ValueError: if the task has no delimiter.
     """
     mark = next((word for word in DELIMITERS if word in task.vocabulary.ids), None)
     if mark is None:
-        raise ValueError(f"the inputs of {task.name} have no delimiter; look at `labelled` or at a fixed position")
+        raise ValueError(f"the inputs of {task.name} have no delimiter; read at `labelled` or at a fixed position")
     return (tokens == task.vocabulary.id(mark)).long().argmax(1)
 
 
-def _behind_delimiter(task: Task, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
+def _outputs(task: Task, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
+    """The tokens after the delimiter."""
     position = torch.arange(tokens.shape[1])
     return (position > delimiter(task, tokens)[:, None]) & (position < task.lengths(tokens)[:, None])
 
 
 def _clause(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+    """The number of the clause that each token is in. Raises ValueError if the task is not about boxes."""
     labels = task.truth(tokens).labels
     if "clause" not in labels:
         raise ValueError(f"the inputs of {task.name} have no clauses; those of boxes do")
@@ -103,7 +110,7 @@ def clause_ends(clause: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
 def asked_box(
     task: Task, tokens: Int[Tensor, "batch pos"], clause: Int[Tensor, "batch pos"], box: str
 ) -> Int[Tensor, " batch"]:
-    """Where a box is named behind the text of a task about boxes: there its contents are asked for. −1: nowhere.
+    """The position at which a box is named after the text about boxes, where its contents are asked for; −1 if nowhere.
 
     Raises:
         ValueError: if the task has no such box.
@@ -117,63 +124,99 @@ def asked_box(
 
 
 Find = Callable[[Task, Batch, Bool[Tensor, "batch pos"]], Rows]
-RULES: dict[str, Find] = {
-    "labelled": lambda task, batch, labelled: _pooled("labelled", labelled),
-    "each": lambda task, batch, labelled: _fixed(labelled.any(0).nonzero()[:, 0].tolist(), labelled),
-    "scored": lambda task, batch, labelled: _pooled("scored", labelled & batch.loss_mask),
-    "delimiter": lambda task, batch, labelled: _aligned(["delimiter"], delimiter(task, batch.tokens)[None]),
-    "outputs": lambda task, batch, labelled: _pooled("outputs", labelled & _behind_delimiter(task, batch.tokens)),
-    "each output": lambda task, batch, labelled: _numbered(_behind_delimiter(task, batch.tokens), "output"),
-    "clauses": lambda task, batch, labelled: _numbered(clause_ends(_clause(task, batch.tokens)), "clause"),
+
+
+@dataclass(frozen=True)
+class PositionRule:
+    """A named rule for positions.
+
+    Attributes:
+        find: picks the rows of a batch, given where the label has a value.
+        applies: whether the inputs of a task have such positions.
+    """
+
+    find: Find
+    applies: Callable[[Task], bool] = lambda task: True
+
+
+def _has_delimiter(task: Task) -> bool:
+    return any(word in task.vocabulary.ids for word in DELIMITERS)
+
+
+def _boxes(task: Task) -> list[str]:
+    """The letters of the boxes that a task's inputs name; none if the task is not about boxes."""
+    words = task.vocabulary.ids
+    return [letter for letter in ascii_uppercase if letter in words] if "Box" in words else []
+
+
+RULES: dict[str, PositionRule] = {
+    "labelled": PositionRule(lambda task, batch, labelled: _pooled("labelled", labelled)),
+    "each": PositionRule(lambda task, batch, labelled: _fixed(labelled.any(0).nonzero()[:, 0].tolist(), labelled)),
+    "scored": PositionRule(lambda task, batch, labelled: _pooled("scored", labelled & batch.loss_mask)),
+    "delimiter": PositionRule(
+        lambda task, batch, labelled: _aligned(["delimiter"], delimiter(task, batch.tokens)[None]), _has_delimiter
+    ),
+    "outputs": PositionRule(
+        lambda task, batch, labelled: _pooled("outputs", labelled & _outputs(task, batch.tokens)), _has_delimiter
+    ),
+    "each output": PositionRule(
+        lambda task, batch, labelled: _numbered(_outputs(task, batch.tokens), "output"), _has_delimiter
+    ),
+    "clauses": PositionRule(
+        lambda task, batch, labelled: _numbered(clause_ends(_clause(task, batch.tokens)), "clause"),
+        lambda task: bool(_boxes(task)),
+    ),
 }
 
 
 def rules_for(task: Task) -> list[str]:
-    """The rules that a task's inputs allow, but for single positions."""
-    words = task.vocabulary.ids
-    found = [name for name in RULES if name in ("labelled", "each", "scored")]
-    if any(word in words for word in DELIMITERS):
-        found += ["delimiter", "outputs", "each output"]
-    if "Box" in words:
-        found += ["clauses", *(f"box {letter}" for letter in ascii_uppercase if letter in words)]
-    return found
+    """The rules that apply to a task's inputs, without those of fixed positions."""
+    return [name for name, rule in RULES.items() if rule.applies(task)] + [f"{BOX}{box}" for box in _boxes(task)]
 
 
 def rows(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos"]) -> Rows:
-    """The rows that a rule picks out of a batch.
+    """The rows of a batch that a rule picks, without places where nothing is labelled.
 
     Args:
         task, batch: the inputs.
         rule: one of `RULES`, `box B`, a position, or several.
-        labelled: where what is to be decoded means something.
+        labelled: where the label to be decoded has a value.
 
     Raises:
         ValueError: if there is no such rule, the task has no such place, or nothing is labelled there.
     """
-    found = _find(task, batch, rule, labelled)
-    there = (found.position >= 0) & found.take(labelled)
+    picked = _picked(task, batch, rule, labelled)
+    there = (picked.position >= 0) & picked.take(labelled)
     if not bool(there.any()):
         raise ValueError(f"nothing to decode is labelled at the positions {rule!r}")
     kept = there.any(1)
-    position = torch.where(there, found.position, -1)[kept]
-    return Rows(found.example, position, tuple(name for name, k in zip(found.names, kept.tolist(), strict=True) if k))
+    position = torch.where(there, picked.position, -1)[kept]
+    return Rows(picked.example, position, tuple(name for name, k in zip(picked.names, kept.tolist(), strict=True) if k))
 
 
-def _find(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos"]) -> Rows:
-    if isinstance(rule, str):
-        if rule in RULES:
-            return RULES[rule](task, batch, labelled)
-        if rule.startswith("box "):
-            box = rule.removeprefix("box ")
-            return _aligned([rule], asked_box(task, batch.tokens, _clause(task, batch.tokens), box)[None])
-        if not all(part.strip().isdecimal() for part in rule.split(",")):
-            there_is = ", ".join([*RULES, "box B", "a position", "several: 3,4"])
-            raise ValueError(f"there is no rule {rule!r} for positions; there is: {there_is}")
-        rule = [int(part) for part in rule.split(",")]
-    return _fixed([rule] if isinstance(rule, int) else list(rule), labelled)
+def _picked(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos"]) -> Rows:
+    """The rows of a rule, labelled or not."""
+    if not isinstance(rule, str):
+        return _fixed([rule] if isinstance(rule, int) else list(rule), labelled)
+    if rule in RULES:
+        return RULES[rule].find(task, batch, labelled)
+    if rule.startswith(BOX):
+        at = asked_box(task, batch.tokens, _clause(task, batch.tokens), rule.removeprefix(BOX))
+        return _aligned([rule], at[None])
+    return _fixed(_parsed(rule), labelled)
+
+
+def _parsed(text: str) -> list[int]:
+    """The positions in a text such as `3` or `3,4`. Raises ValueError if it is no rule either."""
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        rules = ", ".join([*RULES, f"{BOX}B", "a position", "several: 3,4"])
+        raise ValueError(f"there is no rule {text!r} for positions; there is: {rules}")
+    return [int(number) for number in numbers]
 
 
 def _fixed(positions: list[int], labelled: Bool[Tensor, "batch pos"]) -> Rows:
+    """A place for each of some positions."""
     batch, n_pos = labelled.shape
     for position in positions:
         if not 0 <= position < n_pos:

@@ -1,43 +1,45 @@
-"""Questions that are asked again and again, each with its labels and positions: `ask(run, "minimum")`.
+"""Presets: ready-made questions, each with its labels and positions, such as `ask(run, "minimum")`.
 
-What is decodable is tested causally at every point where it can be read, and only then called used.
+A label that is decodable is tested causally at every point where it can be read, and only then called used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from workbench.measurement import Measurement
-from workbench.probes.causal import EDITED, NULL_DRAWS, Experiment
-from workbench.probes.conditions import CONDITIONS
+from workbench.probes.baselines_and_controls import CONDITIONS
+from workbench.probes.causal_test import EDITED, NULL_DRAWS, Experiment
+from workbench.probes.causal_verdict import Use
 from workbench.probes.decoding import REGRESSION
-from workbench.probes.finding import Answer, Finding, decodable, decoded_at, finding
-from workbench.probes.labels import label_names
-from workbench.probes.positions import Rule
+from workbench.probes.labels import box_of, label_names
+from workbench.probes.positions import BOX, Rule
+from workbench.probes.preset_answer import Answer, Finding, decodable, decoded_at, finding
 from workbench.probes.probing import probe
-from workbench.probes.use import Use
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 
-EACH_BOX = "box *"
-HOW = "interchange"  # what a preset's causal test does
+EDIT = "interchange"  # the edit of a preset's causal tests
+Progress = Callable[[float, str], Any]
+"""Called with the share that is done, and what is being done."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A question.
+    """A ready-made question.
 
     Attributes:
-        question: in words.
-        tasks: those it can be asked of; none is every one.
-        labels: names; those of them that end in `*` are every label that begins so.
-        positions: where (see `probes.positions`); `box *` is where the box of the label's name is asked for.
-        n: sequences.
-        kind: of probe.
-        causal: whether what is decodable is tested causally.
+        question: the question, in words.
+        tasks: names of the tasks it can be asked of; none: of any.
+        labels: names of labels, or patterns such as `ancestor_*`.
+        positions: where (see `probes.positions`).
+        n: number of sequences.
+        kind: kind of probe.
+        causal: whether decodable labels are tested causally.
     """
 
     question: str
@@ -48,15 +50,28 @@ class Preset:
     kind: str = "logistic"
     causal: bool = True
 
+    def applies(self, task: Task) -> bool:
+        """Whether the question can be asked of a task."""
+        return not self.tasks or task.name in self.tasks
+
     def names(self, task: Task) -> list[str]:
-        """The labels that a task has of these."""
-        known = label_names(task)
-        found = [name for wanted in self.labels for name in known if _matches(name, wanted)]
-        return list(dict.fromkeys(found))
+        """The labels of a task that the question is about."""
+        existing = label_names(task)
+        matching = [name for pattern in self.labels for name in existing if fnmatchcase(name, pattern)]
+        return list(dict.fromkeys(matching))
 
     def rule(self, label: str) -> Rule:
-        """Where to look for one label."""
-        return f"box {label.rpartition('_')[2]}" if self.positions == EACH_BOX else self.positions
+        """The rule for the positions of one label."""
+        return self.positions
+
+
+@dataclass(frozen=True)
+class BoxPreset(Preset):
+    """A question about what each box holds, read where that box is asked for: `positions` stands for all the boxes."""
+
+    def rule(self, label: str) -> Rule:
+        """The rule for the positions of one label."""
+        return f"{BOX}{box_of(label)}"
 
 
 PRESETS: dict[str, Preset] = {
@@ -66,11 +81,11 @@ PRESETS: dict[str, Preset] = {
         ("contents_*",),
         "clauses",
     ),
-    "entity-answer": Preset(
+    "entity-answer": BoxPreset(
         "What does the model know of a box where its contents are asked for?",
         ("boxes",),
         ("contents_*",),
-        EACH_BOX,
+        f"{BOX}*",
     ),
     "hops": Preset(
         "How far up its chain does each token know its ancestors?",
@@ -143,12 +158,12 @@ PRESETS: dict[str, Preset] = {
 
 def applicable(task: Task) -> list[str]:
     """The presets that can be asked of a task."""
-    return [name for name, preset in PRESETS.items() if not preset.tasks or task.name in preset.tasks]
+    return [name for name, preset in PRESETS.items() if preset.applies(task)]
 
 
 def check(name: str, task: Task) -> None:
     """Raise ValueError if a preset cannot be asked of a task; the message says which can."""
-    if name not in applicable(task):
+    if not PRESETS[name].applies(task):
         about = ", ".join(PRESETS[name].tasks)
         raise ValueError(f"{name} is about {about}; of {task.name} there is: {', '.join(applicable(task))}")
 
@@ -165,64 +180,60 @@ def ask(
     causal: bool = True,
     null_draws: int = NULL_DRAWS,
     controls: Sequence[str] = CONDITIONS[1:],
-    progress: Callable[[float, str], Any] = lambda share, doing: None,
+    progress: Progress = lambda share, doing: None,
     **settings: Any,
 ) -> Answer:
-    """Ask a preset's question of a run.
+    """Ask a preset's question of a run: probe its labels, and test causally those that are decodable.
 
     Args:
         run: the run.
-        name: of the preset.
-        n, kind: instead of the preset's.
-        seed, seeds, step, controls, settings: as for `probe`.
-        causal: test what is decodable.
+        name: name of the preset.
+        n, kind: in place of the preset's; seed, seeds, step, controls, settings: as for `probe`.
+        causal: whether to test decodable labels causally, if the preset does.
         null_draws: as for `causal_test`.
-        progress: told how much is done, as a share, and what is being done.
+        progress: see `Progress`.
 
     Raises:
-        ValueError: if there is no such preset, the task is not one of its, or as `probe` raises.
+        ValueError: if there is no such preset, it is about another task, or as `probe` raises.
     """
     preset, task = lookup(PRESETS, name, "probe"), run.task()
     check(name, task)
-    read: dict[str, Any] = {"n": preset.n if n is None else n, "seed": seed, "step": step}
-    parts, names = [], preset.names(task)
-    rules = {label: preset.rule(label) for label in names}
-    groups = list(dict.fromkeys(rules.values()))
-    for done, rule in enumerate(groups):
-        progress(0.6 * done / len(groups), f"fitting probes: {', '.join(names)}")
-        own = [label for label in names if rules[label] == rule]
-        how: dict[str, Any] = {"positions": rule, "kind": kind or preset.kind, "seeds": seeds, "controls": controls}
-        parts.append(probe(run, own, **how, **read, **settings))
-    measured = _joined(parts)
-    tested = causal and preset.causal
-    findings = []
-    for done, label in enumerate(names):
-        start, span = 0.6 + 0.4 * done / len(names), 0.4 / len(names)
-
-        def tell(share: float, doing: str, start: float = start, span: float = span, label: str = label) -> None:
-            progress(start + span * share, f"testing what is used, {label}: {doing}")
-
-        findings += _findings(
-            run, measured.select(label=label), rules[label], null_draws if tested else None, read, tell
-        )
+    sample: dict[str, Any] = {"n": preset.n if n is None else n, "seed": seed, "step": step}
+    settings |= {"kind": kind or preset.kind, "seeds": seeds, "controls": controls, **sample}
+    rules = {label: preset.rule(label) for label in preset.names(task)}
+    measured = _probed(run, preset, rules, settings, progress)
+    drawn = null_draws if causal and preset.causal else None
+    findings: list[Finding] = []
+    for done, (label, rule) in enumerate(rules.items()):
+        tell = _part(progress, 0.6 + 0.4 * done / len(rules), 0.4 / len(rules), f"causal test of {label}")
+        findings += _findings(run, measured.select(label=label), rule, drawn, seed, step, tell)
     return Answer(name, preset.question, measured, findings)
 
 
-def _matches(name: str, wanted: str) -> bool:
-    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
-
-
-def _joined(parts: Sequence[Measurement]) -> Measurement:
-    """Measurements of different labels as one."""
+def _probed(
+    run: Run, preset: Preset, rules: dict[str, Rule], settings: dict[str, Any], progress: Progress
+) -> Measurement:
+    """The share decoded of every label; labels that are read at the same positions are fitted together."""
+    parts = []
+    groups = list(dict.fromkeys(rules.values()))
+    for done, rule in enumerate(groups):
+        progress(0.6 * done / len(groups), f"fitting probes: {', '.join(rules)}")
+        together = [label for label in rules if rules[label] == rule]
+        parts.append(probe(run, together, positions=rule, **settings))
     if len(parts) == 1:
         return parts[0]
-    names = [name for part in parts for name in part.coords["label"]]
-    joined = Measurement.stack(
-        [part.select(label=name) for part in parts for name in part.coords["label"]], "label", names
-    )
-    return replace(
-        joined, name=parts[0].name.partition(" for ")[0], settings={**joined.settings, "positions": EACH_BOX}
-    )
+    by_label = {label: part.select(label=label) for part in parts for label in part.coords["label"]}
+    joined = Measurement.stack(list(by_label.values()), "label", list(by_label))
+    return replace(joined, settings={**joined.settings, "positions": preset.positions})
+
+
+def _part(progress: Progress, start: float, span: float, doing: str) -> Progress:
+    """The progress of a part that begins at a share of the whole, and takes a share of it."""
+
+    def tell(share: float, detail: str) -> None:
+        progress(start + span * share, f"{doing}: {detail}")
+
+    return tell
 
 
 def _findings(
@@ -230,23 +241,20 @@ def _findings(
     measured: Measurement,
     rule: Rule,
     null_draws: int | None,
-    read: dict[str, Any],
-    progress: Callable[[float, str], Any],
+    seed: int,
+    step: int | None,
+    progress: Progress,
 ) -> list[Finding]:
-    """Where one label can be read at each place, and whether it is used at any of these points.
-
-    `null_draws`: None tests nothing.
-    """
+    """The finding for one label at each place; with `null_draws` None, nothing is tested causally."""
     label = str(measured.settings["label"])
     places = list(measured.coords.get("place", [None]))
-    own = {place: measured if place is None else measured.select(place=place) for place in places}
-    judged = {place: decoded_at(own[place]) for place in places}
+    decoded = {place: measured if place is None else measured.select(place=place) for place in places}
+    judged = {place: decoded_at(decoded[place]) for place in places}
     uses: dict[str | None, dict[str, Use]] = {place: {} for place in places}
     if null_draws is not None and any(decodable(judged[place]) for place in places):
-        how: dict[str, Any] = {"how": HOW, "n": EDITED, "seed": read["seed"], "step": read["step"], "rank": None}
-        test = Experiment.of(run, label, rule, **how)
+        test = Experiment.of(run, label, rule, how=EDIT, n=EDITED, seed=seed, step=step, rank=None)
         cells = {
-            (point, test.known.names[0] if place is None else place): (place, point)
+            (point, test.fit_rows.names[0] if place is None else place): (place, point)
             for place in places
             for point in decodable(judged[place])
         }
@@ -254,4 +262,4 @@ def _findings(
         for cell, use in test.uses(list(cells), judged=worth, null_draws=null_draws, progress=progress).items():
             place, point = cells[cell]
             uses[place][point] = use
-    return [finding(label, place, own[place], judged[place], uses[place]) for place in places]
+    return [finding(label, place, decoded[place], judged[place], uses[place]) for place in places]

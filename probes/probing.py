@@ -1,6 +1,6 @@
-"""What can be decoded where, beside the baselines and controls that say what that is worth.
+"""Probe a run or a capture: what can be decoded where, beside baselines and controls.
 
-A label that a probe decodes is *there*; that the model *uses* it is another claim, which `probes.causal` tests.
+That a probe decodes a label shows that the label is there, not that the model uses it: `probes.causal_test` tests that.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from workbench.capture import Capture
 from workbench.measurement import Measurement
 from workbench.measurement import intervals as statistics
 from workbench.measurement.measurement import SEED
-from workbench.probes import features
-from workbench.probes.conditions import (
+from workbench.probes import probe_inputs
+from workbench.probes.baselines_and_controls import (
     CONDITIONS,
     CONTROL,
     TRAINED,
     UNTRAINED,
-    Asked,
+    ProbeData,
     Source,
 )
-from workbench.probes.decoding import REGRESSION
+from workbench.probes.decoding import R2, REGRESSION
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup
@@ -48,39 +48,30 @@ def probe(
 ) -> Measurement:
     """Decode labels of the task's truth from a run's residual, on sequences that the model did not train on.
 
-    Seven sequences in ten fit the probe, three try it; all rows of a sequence are on one side.
-
     Args:
-        run: the run.
-        label: a name, or several (see `probes.labels`).
-        points: hook names, such as `blocks.0.hook_resid_post`; by default the embedding, and what follows every
-            attention layer and every MLP.
-        positions: where to look (see `probes.positions`).
-        kind: of probe (see `probes.kinds`), or `regression` of the label as a number.
-        n: sequences, from the test side of the task's split.
-        seed: of the sequences, their split, the controls and the untrained weights.
-        seeds: repeat all of that with so many seeds, from `seed` on; intervals are then over them.
-        step: of which checkpoint; by default the end.
-        controls: which of `CONDITIONS` beside the probe itself.
-        settings: those of the kind (`l2`, `rank`, `hidden`, …).
+        run, label: the run, and one or several of `label_names(run.task())`.
+        points: hook names; by default the embedding, and the residual after every attention layer and every MLP.
+        positions, kind: where the probe reads (see `probes.positions`), and its kind (one of `KINDS`).
+        n: number of sequences, of the test side of the task's split: seven in ten fit the probe, three test it.
+        seed, step: of all that is drawn; training step of the checkpoint, by default the end.
+        seeds: number of seeds, from `seed` on, with which all is repeated; intervals are then over seeds.
+        controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …).
 
-    Returns:
-        What is decoded, a share (`regression`: R²), with its interval: over the sequences tried, or over seeds. Dims
-        `label` and `point` where several were asked for, `place` where the rule has several, `condition`.
+    Returns the share decoded (`regression`: R²) with its interval over the test sequences, or over seeds: dims `label`
+    and `point` where several were asked for, `place` where the rule has several, `condition`.
 
     Raises:
-        ValueError: if there is no such label, point, rule, kind, setting, control or checkpoint, or nothing to tell
-            apart.
+        ValueError: if one of these does not exist, or the label has one value only.
     """
     if seeds < 1 or n < 2:
         raise ValueError(f"a probe needs at least 2 sequences and 1 seed, not n={n}, seeds={seeds}")
     if seeds > 1:
-        how: dict[str, Any] = {"points": points, "positions": positions, "kind": kind, "n": n, "step": step}
-        parts = [probe(run, label, seed=seed + i, controls=controls, **how, **settings) for i in range(seeds)]
+        same: dict[str, Any] = {"points": points, "positions": positions, "kind": kind, "n": n, "step": step}
+        parts = [probe(run, label, seed=seed + i, controls=controls, **same, **settings) for i in range(seeds)]
         return over_seeds(parts, range(seed, seed + seeds))
     source = Source.of_run(run, points, n=n, seed=seed, step=step)
-    found = _measured(source, label, positions, kind, controls, seed, settings)
-    return found.select(point=points) if isinstance(points, str) else found
+    accuracy = _measured(source, label, positions, kind, controls, seed, settings)
+    return accuracy.select(point=points) if isinstance(points, str) else accuracy
 
 
 def probe_capture(
@@ -95,24 +86,25 @@ def probe_capture(
     controls: Sequence[str] | None = None,
     **settings: Any,
 ) -> Measurement:
-    """`probe` on what was captured of any model, with the sequences and the truth that the capture has.
+    """`probe` for a capture of any model, on the capture's sequences and with its truth.
 
     Args:
         seen: the capture.
         label: a name, or several.
-        untrained: the same points and sequences of a model with fresh weights; without it there is no such baseline.
+        untrained: a capture of the same points and sequences of a model with fresh weights; by default there is no such
+            control.
         points: which of the captured activations; by default all.
         positions, kind, seed, settings: as for `probe`.
-        controls: by default all that can be had.
+        controls: as for `probe`; by default all, without that of an untrained model if its capture is not given.
 
     Raises:
         ValueError: as `probe` does.
     """
     names = list(seen.activations if points is None else points)
-    fresh = () if untrained is None else (partial(features.from_capture, untrained, names),)
+    fresh = () if untrained is None else (partial(probe_inputs.from_capture, untrained, names),)
     if controls is None:
         controls = [name for name in CONDITIONS[1:] if name != UNTRAINED or fresh]
-    read = partial(features.from_capture, seen, names)
+    read = partial(probe_inputs.from_capture, seen, names)
     source = Source(seen.subject.task, seen.batch, names, read, fresh, seen.subject.name)
     return _measured(source, label, positions, kind, controls, seed, settings)
 
@@ -126,35 +118,39 @@ def _measured(
     seed: int,
     settings: dict[str, Any],
 ) -> Measurement:
+    """Check the names and measure; a single label is no dim."""
     names = [label] if isinstance(label, str) else list(label)
     for control in controls:
         lookup(dict.fromkeys(CONDITIONS[1:]), control, "control")
     measured = measure(
-        Asked.of(source, names, positions, seed), names, kind, controls, {"positions": positions, **settings}
+        ProbeData.of(source, names, positions, seed), names, kind, controls, {"positions": positions, **settings}
     )
     return measured.select(label=label) if isinstance(label, str) else measured
 
 
 def measure(
-    found: Asked, names: Sequence[str], kind: str, controls: Sequence[str], about: dict[str, Any]
+    data: ProbeData, names: Sequence[str], kind: str, controls: Sequence[str], about: dict[str, Any]
 ) -> Measurement:
-    """What is decoded of some labels at the rows of a source, under each condition.
+    """Fit and test a probe under each condition.
 
     Args:
-        found: the labels and rows.
+        data: the vectors and labels.
         names: of the labels.
         kind, controls: see `probe`.
         about: the rule for positions, and the settings of the kind of probe.
 
+    Returns:
+        What is decoded, dims `label`, `point`, `place` where there are several, `condition`.
+
     Raises:
-        ValueError: if there is nothing to tell apart.
+        ValueError: if the labels have one value only.
     """
-    source, where = found.source, found.where
     settings = {name: value for name, value in about.items() if name != "positions"}
-    outcome = {condition: found.outcome(condition, kind, settings) for condition in (TRAINED, *controls)}
-    values = torch.stack(list(outcome.values()), -1).movedim(3, 0).double().numpy()
-    if np.isnan(values[..., list(outcome).index(TRAINED)]).all():
-        raise ValueError(f"there is nothing to tell apart: {', '.join(names)} has one value wherever it is looked at")
+    by_condition = {condition: data.outcome(condition, kind, settings) for condition in (TRAINED, *controls)}
+    values = torch.stack(list(by_condition.values()), -1).movedim(3, 0).double().numpy()
+    if np.isnan(values[..., 0]).all():
+        raise ValueError(f"there is nothing to tell apart: {', '.join(names)} has one value at all these positions")
+    places, units = list(data.where.names), R2 if kind == REGRESSION else "share"
     measured = Measurement(
         name=kind.replace("_", " ").capitalize() + ("" if kind == REGRESSION else " probe"),
         values=values,
@@ -162,63 +158,70 @@ def measure(
         coords={
             "example": range(len(values)),
             "label": names,
-            "point": list(source.points),
-            "place": list(where.names),
-            "condition": list(outcome),
+            "point": list(data.source.points),
+            "place": places,
+            "condition": list(by_condition),
         },
-        units="R²" if kind == REGRESSION else "share",
-        settings={
-            "model": source.name,
-            "positions": about["positions"],
-            "kind": kind,
-            **source.counts,
-            "seed": found.seed,
-            "untrained models": len(source.untrained),
-            **settings,
-        },
-        caption=CAPTION_R2 if kind == REGRESSION else CAPTION,
+        units=units,
+        settings=_settings(data, kind, about["positions"]) | settings,
+        caption=_caption(units, "sequences"),
     ).mean("example")
-    measured = _varied(measured)
-    if len(where.names) == 1:
-        measured = measured.select(place=where.names[0])
-    return measured
+    measured = _without_constant_places(measured)
+    return measured.select(place=places[0]) if len(places) == 1 else measured
 
 
-def _varied(found: Measurement) -> Measurement:
-    """Without the places at which no label has two values to tell apart."""
-    names = found.coords["place"]
-    kept = [name for name in names if not np.isnan(found.select(place=name, condition=TRAINED).values).all()]
-    return found.keep("place", kept)
+def _settings(data: ProbeData, kind: str, positions: Rule) -> dict[str, Any]:
+    """The settings of a measurement, without those of the kind of probe."""
+    source = data.source
+    return {
+        "model": source.name,
+        "positions": positions,
+        "kind": kind,
+        **source.counts,
+        "seed": data.seed,
+        "untrained models": len(source.untrained),
+    }
 
 
-CAPTION = (
-    "Share of labels that a probe decodes in sequences that it was not fitted on; n counts sequences. It shows that "
-    "the label can be read there, not that the model reads it."
-)
-CAPTION_R2 = (
-    "R² of a linear regression on sequences that it was not fitted on; n counts sequences. It shows that the number "
-    "can be read there, not that the model reads it."
-)
+def _without_constant_places(measured: Measurement) -> Measurement:
+    """The measurement without the places at which no label has two values."""
+    names = measured.coords["place"]
+    kept = [name for name in names if not np.isnan(measured.select(place=name, condition=TRAINED).values).all()]
+    return measured.keep("place", kept)
+
+
+def _caption(units: str, counted: str) -> str:
+    """What the values are, and what they do not show.
+
+    Args:
+        units: of the values.
+        counted: what n counts.
+    """
+    if units == R2:
+        values, decoded = "R² of a linear regression on sequences that it was not fitted on", "number"
+    else:
+        values, decoded = "Share of labels that a probe decodes in sequences that it was not fitted on", "label"
+    return f"{values}; n counts {counted}. It shows that the {decoded} can be read there, not that the model reads it."
 
 
 def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
     """The mean over seeds: each draws sequences and a split anew for the same model (`statistics.redrawn`)."""
-    if "place" in parts[0].dims:  # a place may have nothing to tell apart under one seed
+    if "place" in parts[0].dims:  # at some places the label may have one value only under one of the seeds
         shared = [name for name in parts[0].coords["place"] if all(name in part.coords["place"] for part in parts)]
         parts = [part.keep("place", shared) for part in parts]
     bare = [replace(part, low=None, high=None, n=None) for part in parts]
-    found = Measurement.stack(bare, SEED, list(seeds)).mean(SEED)
-    said = found.caption.replace("n counts sequences", "n counts seeds, each with sequences and a split of its own")
-    if found.units == "share":
-        assert found.each is not None
-        n = np.stack([np.broadcast_to(part.n if part.n is not None else 0, found.values.shape) for part in parts], -1)
-        low, high = statistics.redrawn(found.each, n)
-        found = replace(found, low=low, high=high)
-    return replace(found, settings={**found.settings, "seeds": len(parts)}, caption=said)
+    mean = Measurement.stack(bare, SEED, list(seeds)).mean(SEED)
+    if mean.units != R2:
+        assert mean.each is not None
+        n = np.stack([np.broadcast_to(part.n if part.n is not None else 0, mean.values.shape) for part in parts], -1)
+        low, high = statistics.redrawn(mean.each, n)
+        mean = replace(mean, low=low, high=high)
+    caption = _caption(mean.units, "seeds, each with sequences and a split of its own")
+    return replace(mean, settings={**mean.settings, "seeds": len(parts)}, caption=caption)
 
 
-def selectivity(found: Measurement) -> Measurement:
-    """How much better a probe decodes a label than the control task (Hewitt and Liang 2019), without an interval."""
-    trained, control = (found.select(condition=name) for name in (TRAINED, CONTROL))
-    name = f"Selectivity of the {found.name[0].lower()}{found.name[1:]}"
+def selectivity(accuracy: Measurement) -> Measurement:
+    """The accuracy of a probe less that on the control task (Hewitt and Liang 2019), without an interval."""
+    trained, control = (accuracy.select(condition=name) for name in (TRAINED, CONTROL))
+    name = f"Selectivity of the {accuracy.name[0].lower()}{accuracy.name[1:]}"
     return replace(trained, name=name, values=trained.values - control.values, low=None, high=None, each=None)

@@ -19,7 +19,7 @@ from workbench.inspection import two_runs as pairs
 from workbench.inspection.causal_tests import sets_of_heads
 from workbench.instruments import INSTRUMENTS
 from workbench.measurement import Measurement
-from workbench.probes.causal import Experiment
+from workbench.probes.causal_test import Experiment
 from workbench.report import inspect
 from workbench.runs import Run, save_run
 from workbench.tasks import Batch, Task, make

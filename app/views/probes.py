@@ -31,8 +31,8 @@ from workbench.probes import (
     judge,
     probe,
 )
+from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
-from workbench.probes.use import EDITS
 
 NOT_USED = (
     "Decodable does not mean used: that the label can be read does not show that the model reads it. The panel below "

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import workbench
 from workbench.probes import probe
-from workbench.probes.conditions import Asked, Source
+from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.runs import Run
 
 LABELS = ["root", "root_position", "parent", "token", *(f"ancestor_{hop}" for hop in range(2, 8))]
@@ -47,7 +47,7 @@ def comparison() -> Table:
     ours = time.perf_counter() - start
     fitted = int((~np.isnan(found.values)).sum())
 
-    asked = Asked.of(Source.of_run(run, None, n=SEQUENCES, seed=0, step=None), LABELS, "each", 0)
+    asked = ProbeData.of(Source.of_run(run, None, n=SEQUENCES, seed=0, step=None), LABELS, "each", 0)
     fit, test, x = asked.split.fit, asked.split.test, asked.x
     taken, theirs, own = [], [], []
     with threadpool_limits(2):

@@ -17,8 +17,8 @@ from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.probes import causal_test
+from workbench.probes.causal_verdict import CHANGED
 from workbench.probes.decoding import Split, decode
-from workbench.probes.use import CHANGED
 from workbench.tasks import correct, make, whole
 from workbench.util.seeds import generator
 

@@ -35,8 +35,8 @@ import workbench
 from workbench import tasks
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import Decoder
-from workbench.probes import PRESETS, Standing, Worth, applicable, ask, judge
-from workbench.probes.conditions import BASELINES, Asked, Source
+from workbench.probes import PRESETS, Status, Worth, applicable, ask, judge
+from workbench.probes.baselines_and_controls import BASELINES, ProbeData, Source
 from workbench.probes.probing import measure
 from workbench.runs import Run, save_run
 from workbench.runs.compiled import compile_run
@@ -96,13 +96,13 @@ def asked_of(run: Run, seed: int) -> dict[str, int]:
         if PRESETS[name].causal:
             found = ask(run, name, n=SEQUENCES, seed=seed, controls=BASELINES).findings
             count["asked"] += len(found)
-            count["used"] += sum(finding.standing is Standing.USED for finding in found)
+            count["used"] += sum(finding.status is Status.USED for finding in found)
             count["decodable"] += sum(finding.point is not None for finding in found)
     count["models"] = int(count["used"] > 0)
     return count
 
 
-def elsewhere(asked: Asked, chance: torch.Generator) -> Asked:
+def elsewhere(asked: ProbeData, chance: torch.Generator) -> ProbeData:
     """The same rows, each with the labels of a row at the same position of another sequence.
 
     The label that is the position itself is taken from any row.
@@ -125,7 +125,7 @@ def decoded_of(run: Run, seed: int) -> dict[str, int]:
         preset = PRESETS[name]
         for label in preset.names(task):
             source = Source.of_run(run, None, n=SEQUENCES, seed=seed, step=None)
-            asked = elsewhere(Asked.of(source, [label], preset.rule(label), seed), generator(seed, "elsewhere"))
+            asked = elsewhere(ProbeData.of(source, [label], preset.rule(label), seed), generator(seed, "elsewhere"))
             try:
                 found = measure(asked, [label], preset.kind, BASELINES, {"positions": preset.rule(label)})
             except ValueError:  # among so few sequences there is nothing to tell apart
@@ -199,7 +199,7 @@ def power(keep: dict[str, Any], save: Any, rotations: int = ROTATIONS, seeds: in
 def _used(run: Run, questions: list[str], labels: tuple[str, ...], seed: int) -> dict[str, int]:
     found = [one for name in questions for one in ask(run, name, seed=seed, controls=BASELINES).findings]
     known = [one for one in found if one.label in labels]
-    return {"asked": len(known), "used": sum(one.standing is Standing.USED for one in known)}
+    return {"asked": len(known), "used": sum(one.status is Status.USED for one in known)}
 
 
 def beyond(count: int, of: int, rate: float = ERROR) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.probes.false_alarms import DOCS, ERROR, KINDS, SMALL, beyond, elsewhere, false_alarms, power
-from workbench.probes.conditions import Asked, Source
+from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.runs.compiled import compile_run
 
 
@@ -21,7 +21,7 @@ def test_more_false_alarms_than_a_rate_explains_are_told_from_those_it_does() ->
 def test_labels_of_elsewhere_keep_their_position_and_lose_their_sequence(tmp_path: Path) -> None:
     run = compile_run("sorter", tmp_path / "sorter", {"q": 9})
     source = Source.of_run(run, None, n=256, seed=0, step=None)
-    own = Asked.of(source, ["successor"], "outputs", 0)
+    own = ProbeData.of(source, ["successor"], "outputs", 0)
     moved = elsewhere(own, torch.Generator().manual_seed(0))
     (before,), (after,) = own.y, moved.y
     position = own.where.position[0]

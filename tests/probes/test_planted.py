@@ -15,8 +15,8 @@ from workbench.measurement.controls import untrained as nulls
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
-from workbench.probes import Standing, Told, Worth, ask, causal_test, judge, probe, verdict
-from workbench.probes.conditions import BASELINES
+from workbench.probes import Conclusion, Status, Worth, ask, causal_test, judge, probe, verdict
+from workbench.probes.baselines_and_controls import BASELINES
 from workbench.runs import Run, RunConfig, parse_config, save_run
 from workbench.tasks import Batch, Truth
 from workbench.tasks.sorting import Sorting
@@ -128,10 +128,10 @@ def test_a_mark_in_a_direction_that_nothing_reads_is_decodable_and_not_used(mark
 def test_an_exclusive_or_of_two_things_that_are_there_is_neither_decodable_nor_used(marked: Planted) -> None:
     """Mark and minimum are each in a direction; what they are together only a probe that is not linear can say."""
     run: Any = marked
-    assert judge(probe(run, "odd", points=MID)).worth in (Worth.NO_BETTER, Worth.NOT_TOLD)
+    assert judge(probe(run, "odd", points=MID)).worth in (Worth.NO_BETTER, Worth.UNDECIDED)
     assert judge(probe(run, "odd", points=MID, kind="mlp")).worth is Worth.DECODABLE
     (use,) = causal_test(run, "odd", point=MID).values()
-    assert use.told in (Told.UNTESTED, Told.UNUSED, Told.LIKE_CONTROLS), use.verdict()
+    assert use.conclusion in (Conclusion.UNTESTED, Conclusion.UNUSED, Conclusion.LIKE_CONTROLS), use.verdict()
 
 
 def test_a_read_out_in_a_late_layer_is_found_behind_a_copy_that_nothing_reads() -> None:
@@ -149,8 +149,8 @@ def test_a_read_out_in_a_late_layer_is_found_behind_a_copy_that_nothing_reads() 
     assert ((late(batch.tokens).argmax(-1) == batch.targets) | ~batch.loss_mask).all(), "it sorts"
     (finding,) = ask(run, "minimum", controls=BASELINES).findings
     points = list(finding.uses)
-    assert points[0] == MID and finding.uses[MID].told is not Told.USED, finding.in_words()
-    assert finding.standing is Standing.USED and finding.point == "blocks.1.hook_resid_mid", finding.in_words()
+    assert points[0] == MID and finding.uses[MID].conclusion is not Conclusion.USED, finding.in_words()
+    assert finding.status is Status.USED and finding.point == "blocks.1.hook_resid_mid", finding.in_words()
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_shuffled_sorter_uses_nothing(shuffled: Run) -> None:
     """Its successor was called used where the edits beside were smaller than its own."""
     found = ask(shuffled, "successor", controls=BASELINES).findings
-    assert [finding.standing for finding in found if finding.label == "successor"] == [Standing.DECODABLE]
+    assert [finding.status for finding in found if finding.label == "successor"] == [Status.DECODABLE]
 
 
 def test_what_only_token_and_position_tell_is_no_headline(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from workbench.capture import Subject, capture
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
-from workbench.probes.causal import _others
-from workbench.probes.conditions import Asked, Source
+from workbench.probes.baselines_and_controls import ProbeData, Source
+from workbench.probes.causal_test import _others
 from workbench.probes.decoding import Split, by_token, decode, majority
-from workbench.probes.judgement import before_attention
+from workbench.probes.decoding_verdict import before_attention
 from workbench.probes.positions import Rows
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -46,7 +46,7 @@ def test_the_same_question_drawn_twice_is_never_on_both_sides(tmp_path: Path) ->
     """Two digits times two has a few hundred questions to test, which a probe could learn by heart."""
     run = workbench.train("multiply-vanilla", out=tmp_path / "run", progress=False, steps=1)
     source = Source.of_run(run, MID, n=512, seed=0, step=None)
-    found = Asked.of(source, ["carry"], "each", 0)
+    found = ProbeData.of(source, ["carry"], "each", 0)
     width = int(source.task.question_length(source.batch.tokens).max())
     questions = [tuple(row) for row in source.batch.tokens[found.where.example, :width].tolist()]
     fitted, tried = ({questions[i] for i in side.tolist()} for side in (found.split.fit, found.split.test))
@@ -222,25 +222,27 @@ def outcome(
 def test_a_verdict_needs_the_whole_interval_above_the_best_baseline() -> None:
     said = "97% against 31% for the current token alone"
     assert verdict(outcome(0.97, 0.31, 0.05)) == f"decodable: {said}; 10% from an untrained model"
-    assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith("; 95% from an untrained model, which is not told apart")
-    assert verdict(outcome(0.97, 0.31, 0.34)) == f"not told apart from its baselines: {said}"
+    assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith(
+        "; 95% from an untrained model, so no clear gain from training"
+    )
+    assert verdict(outcome(0.97, 0.31, 0.34)) == f"undecided whether better than its baselines: {said}"
     assert verdict(outcome(0.3, 0.31, 0.001)).startswith("no better than its baselines: 30%")
-    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("too few to tell: without an interval; 97%")
+    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("undecided: there is no interval; 97%")
     assert "nothing to tell apart" in verdict(outcome(np.nan, np.nan, np.nan))
 
 
 def test_a_verdict_needs_as_many_sequences_as_any_interval_needs() -> None:
     assert judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT)).worth is Worth.DECODABLE
     few = judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT - 1))
-    assert few.worth is Worth.TOO_FEW and str(few).startswith("too few to tell: 4 sequences of at least 5; 97%")
-    assert "2 seeds of at least 5" in str(judge(outcome(0.97, 0.31, 0.05, n=2, seeds=2)))
+    assert few.worth is Worth.TOO_FEW and str(few).startswith("undecided: 4 sequences, and a verdict needs 5; 97%")
+    assert "2 seeds, and a verdict needs 5" in str(judge(outcome(0.97, 0.31, 0.05, n=2, seeds=2)))
 
 
 def test_what_token_and_position_tell_is_not_called_decodable() -> None:
     """It must be beaten as the others; and before attention there is nothing else, whatever its probe finds."""
     assert judge(outcome(0.97, 0.31, 0.05, placed=0.8)).worth is Worth.DECODABLE
     assert judge(outcome(0.97, 0.31, 0.05, placed=0.98)).worth is Worth.TOKEN_AND_POSITION
-    assert judge(outcome(0.97, 0.31, 0.05, placed=0.9)).worth is Worth.NOT_TOLD
+    assert judge(outcome(0.97, 0.31, 0.05, placed=0.9)).worth is Worth.UNDECIDED
     early: dict[str, object] = {"point": "blocks.0.hook_resid_pre", "label": "dp"}
     assert judge(outcome(0.97, 0.31, 0.05, **early)).worth is Worth.TOKEN_AND_POSITION
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "point": MID})).worth is Worth.DECODABLE
@@ -261,7 +263,7 @@ def test_the_baseline_of_token_and_position_knows_both_and_their_pairs() -> None
     split = Split.by_example(rows.example, chance())
     batch = Batch(token[:, None].expand(-1, 8), token[:, None].expand(-1, 8), torch.ones(len(token), 8) > 0)
     source = Source(workbench.tasks.make("sorting"), batch, [MID], lambda where: torch.empty(0), (), "none")
-    found = Asked(source, rows, [label[None] for label in labels], rows.example, split, 0)
+    found = ProbeData(source, rows, [label[None] for label in labels], rows.example, split, 0)
     total, pairs, noise, itself = found.outcome("token and position", "logistic", {})[:, 0, 0].mean(-1)
     assert total > 0.98 and pairs == 1.0 and noise < 0.6
     assert torch.isnan(itself), "of the position itself it would be no baseline"

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, sample_size
-from workbench.figures.seed_dots import dots
+from workbench.figures.seeds import dots
 from workbench.figures.style import (
     BLUE,
     DASHES,
@@ -34,18 +34,18 @@ MARKS = (*SYMBOLS, "star")
 LAYERS = "residual: layer · point (mid: after attention, post: after the MLP)"
 
 
-def probe_card(found: Measurement) -> go.Figure:
-    """What a probe decodes at one place, and below it each control: bars with their intervals.
+def probe_card(measured: Measurement) -> go.Figure:
+    """The share decoded at one place by a probe, and below it each control: bars with their intervals.
 
     Args:
-        found: `probes.probe(...)` over the single dim `condition`, whose first label is the probe itself.
+        measured: `probes.probe(...)` over the single dim `condition`, whose first label is the probe itself.
     """
-    kept = ~np.isnan(found.values)
-    names = [str(name) for name, keep in zip(found.coords["condition"], kept, strict=True) if keep]
-    bars = interval(found, kept)
+    kept = ~np.isnan(measured.values)
+    names = [str(name) for name, keep in zip(measured.coords["condition"], kept, strict=True) if keep]
+    bars = interval(measured, kept)
     figure = go.Figure()
     figure.add_bar(
-        x=found.values[kept],
+        x=measured.values[kept],
         y=names,
         orientation="h",
         error_x=None if bars is None else {**bars, "color": GREY},
@@ -54,42 +54,42 @@ def probe_card(found: Measurement) -> go.Figure:
             "opacity": [1.0] + [0.6] * (len(names) - 1),
             "pattern": {"shape": [HATCHES[i] for i in np.flatnonzero(kept)]},
         },
-        hovertemplate=f"%{{y}}: %{{x:{_format(found, 1)}}}<extra></extra>",
+        hovertemplate=f"%{{y}}: %{{x:{_format(measured, 1)}}}<extra></extra>",
     )
-    figure.add_traces(dots(found, names, GREY, kept, across=True))
-    ends = found.values if found.high is None else np.fmax(found.values, found.high)
+    figure.add_traces(dots(measured, names, GREY, kept, across=True))
+    ends = measured.values if measured.high is None else np.fmax(measured.values, measured.high)
     figure.add_scatter(  # clear of the bars' intervals
         x=ends[kept] + 0.01,
         y=names,
         mode="text",
-        text=[_number(value, found) for value in found.values[kept]],
+        text=[_number(value, measured) for value in measured.values[kept]],
         textposition="middle right",
         hoverinfo="skip",
     )
-    framed(figure, named(found), about(found), height=190 + 44 * len(names), legend=False)
-    figure.update_xaxes(title=_axis(found), tickformat=_format(found))
-    if found.units == "share":
+    framed(figure, named(measured), about(measured), height=190 + 44 * len(names), legend=False)
+    figure.update_xaxes(title=_axis(measured), tickformat=_format(measured))
+    if measured.units == "share":
         figure.update_xaxes(range=[0, 1.1])
     return figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
 
 
-def probe_by_layer(found: Measurement) -> go.Figure:
-    """What a probe decodes from the embedding up through the layers, its controls dashed.
+def probe_by_layer(measured: Measurement) -> go.Figure:
+    """The share that a probe decodes at each point, from the embedding up through the layers, its controls dashed.
 
     Args:
-        found: `probes.probe(...)` over the dims `point`, `condition`, whose first label is the probe itself.
+        measured: `probes.probe(...)` over the dims `point`, `condition`, whose first label is the probe itself.
     """
     figure = go.Figure()
-    x = [point_name(point) for point in found.coords["point"]]
-    _add_conditions(figure, found, x, found.coords["condition"])
-    framed(figure, f"{named(found)}, by layer", about(found), height=460)
-    _share_axis(figure, found)
+    x = [point_name(point) for point in measured.coords["point"]]
+    _add_conditions(figure, measured, x, measured.coords["condition"])
+    framed(figure, f"{named(measured)}, by layer", about(measured), height=460)
+    _share_axis(figure, measured)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=x)
     return figure.update_xaxes(title=LAYERS)
 
 
 def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") -> go.Figure:
-    """The same probe on several runs, a line each from the embedding up; their baseline in the same colour, dashed.
+    """The same probe on several runs: a line each, and their baseline in the same colour, dashed.
 
     Args:
         runs: name -> `probes.probe(...)` over the dims `point`, `condition`.
@@ -97,10 +97,10 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
     """
     first = next(iter(runs.values()))
     figure = go.Figure()
-    for i, (run, found) in enumerate(runs.items()):
-        for part, dash in ((found.coords["condition"][0], "solid"), (control, DASHES[1])):
-            line = found.select(condition=part)
-            x = [point_name(point) for point in found.coords["point"]]
+    for i, (run, measured) in enumerate(runs.items()):
+        for part, dash in ((measured.coords["condition"][0], "solid"), (control, DASHES[1])):
+            line = measured.select(condition=part)
+            x = [point_name(point) for point in measured.coords["point"]]
             if dash == "solid":
                 figure.add_traces(dots(line, x, PALETTE[i % len(PALETTE)]))
             figure.add_scatter(
@@ -112,30 +112,33 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
                 line={"color": PALETTE[i % len(PALETTE)], "width": 2.5 if dash == "solid" else 1.5, "dash": dash},
                 marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
             )
-    longest = max((found.coords["point"] for found in runs.values()), key=len)
+    longest = max((measured.coords["point"] for measured in runs.values()), key=len)
     framed(figure, f"{named(first)}, run by run", about(first, whose=""), height=460)
     _share_axis(figure, first)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=[point_name(p) for p in longest])
     return figure.update_xaxes(title=LAYERS)
 
 
-def probe_map(found: Measurement) -> go.Figure:
-    """What a probe decodes at every point (rows) and place, or of every label: a heat map with its numbers.
+def probe_map(measured: Measurement) -> go.Figure:
+    """The share that a probe decodes at every point (rows) and place, or of every label: a heat map with its numbers.
 
-    Hovering over a cell shows the number of every condition.
+    The hover text of a cell has the number of every condition.
 
     Args:
-        found: `probes.probe(...)` over `point`, `condition` and one of `place`, `label`.
+        measured: `probes.probe(...)` over `point`, `condition` and one of `place`, `label`.
     """
-    (across,) = (dim for dim in found.dims if dim not in ("point", "condition"))
-    rows = [point_name(point) for point in found.coords["point"]]
-    columns = [str(label).replace("_", " ") for label in found.coords[across]]
-    parts = {name: found.select(condition=name) for name in found.coords["condition"]}
-    tables = {name: part.values if part.axis("point") == 0 else part.values.T for name, part in parts.items()}
-    values = next(iter(tables.values()))
+    (across,) = (dim for dim in measured.dims if dim not in ("point", "condition"))
+    points, columns = measured.coords["point"], [str(c).replace("_", " ") for c in measured.coords[across]]
+    tables = {name: _by_point(measured.select(condition=name)) for name in measured.coords["condition"]}
+    probed, *_ = tables.values()
+    rows = [point_name(point) for point in points]
+
+    def all_conditions(i: int, j: int) -> str:
+        return ", ".join(f"{name} {_number(table[i, j], measured)}" for name, table in tables.items())
+
     figure = go.Figure()
     figure.add_heatmap(
-        z=values,
+        z=probed,
         x=columns,
         y=rows,
         zmin=0,
@@ -143,32 +146,28 @@ def probe_map(found: Measurement) -> go.Figure:
         colorscale=PALE,
         xgap=2,
         ygap=2,
-        text=[["" if np.isnan(value) else _number(value, found, 0) for value in row] for row in values],
+        text=[["" if np.isnan(v) else _number(v, measured, 0) for v in row] for row in probed],
         texttemplate="%{text}" if len(columns) <= 32 else None,
         textfont={"color": "#222"},
-        customdata=_every_condition(tables, found),
+        customdata=[[all_conditions(i, j) for j in range(len(columns))] for i in range(len(rows))],
         hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
-        colorbar={"title": {"text": found.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
-        | {"tickformat": _format(found)},
+        colorbar={"title": {"text": measured.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
+        | {"tickformat": _format(measured)},
     )
-    framed(figure, named(found), about(found, bars=False), height=200 + 34 * len(rows), legend=False)
+    framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
     figure.update_xaxes(title=title, type="category", showgrid=False)
     figure.update_yaxes(title="layer · point", type="category", autorange="reversed", showgrid=False, automargin=True)
     return figure
 
 
-def _every_condition(tables: Mapping[str, np.ndarray], found: Measurement) -> list[list[str]]:
-    """For each cell of the map the number of every condition, in words."""
-    n_rows, n_columns = next(iter(tables.values())).shape
-    return [
-        [", ".join(f"{name} {_number(table[i, j], found)}" for name, table in tables.items()) for j in range(n_columns)]
-        for i in range(n_rows)
-    ]
+def _by_point(measured: Measurement) -> np.ndarray:
+    """The values with a row for each point."""
+    return measured.values if measured.axis("point") == 0 else measured.values.T
 
 
 def probe_use(effect: Measurement) -> go.Figure:
-    """What becomes of a model's answers when what a probe reads is changed, beside edits that should do nothing.
+    """How a model's answers change when what a probe reads is changed, beside control edits that should do nothing.
 
     Args:
         effect: `probes.causal_test(...)[place].effect`: dims `edit`, `outcome`.
@@ -203,7 +202,7 @@ def probe_use(effect: Measurement) -> go.Figure:
 
 
 def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Figure:
-    """How much is decoded after so many sequences, and, beside each name, how many bits a label costs.
+    """The share decoded by the number of sequences fitted on; beside each name, how many bits a label costs.
 
     Args:
         curve: `probes.description_length(...).curve` at one point: dims `condition`, `fitted`.
@@ -222,10 +221,10 @@ def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Fi
     return figure
 
 
-def _add_conditions(figure: go.Figure, found: Measurement, x: Sequence[Any], names: Sequence[str]) -> None:
+def _add_conditions(figure: go.Figure, measured: Measurement, x: Sequence[Any], names: Sequence[str]) -> None:
     """A line for each condition that has numbers, the probe's own the strongest."""
-    for i, (condition, name) in enumerate(zip(found.coords["condition"], names, strict=True)):
-        line = found.select(condition=condition)
+    for i, (condition, name) in enumerate(zip(measured.coords["condition"], names, strict=True)):
+        line = measured.select(condition=condition)
         if np.isnan(line.values).all():
             continue
         figure.add_traces(dots(line, x, COLOURS[i]))
@@ -240,21 +239,21 @@ def _add_conditions(figure: go.Figure, found: Measurement, x: Sequence[Any], nam
         )
 
 
-def named(found: Measurement) -> str:
+def named(measured: Measurement) -> str:
     """The kind of probe, and for what, where that is one label."""
-    label = found.settings.get("label")
-    joint = " of" if found.units == "R²" else " for"
-    return found.name if label is None else f"{found.name}{joint} {str(label).replace('_', ' ')}"
+    label = measured.settings.get("label")
+    joint = " of" if measured.units == "R²" else " for"
+    return measured.name if label is None else f"{measured.name}{joint} {str(label).replace('_', ' ')}"
 
 
-def about(found: Measurement, whose: str | None = None, bars: bool = True) -> str:
+def about(measured: Measurement, whose: str | None = None, bars: bool = True) -> str:
     """The subtitle: whose residual, which positions, and how many sequences."""
-    settings: Mapping[str, Any] = found.settings
+    settings: Mapping[str, Any] = measured.settings
     model = f"{settings['model']}, " if whose is None else whose
-    at = f"{point_name(settings['point'])}, " if "point" not in found.dims and "point" in settings else ""
+    at = f"{point_name(settings['point'])}, " if "point" not in measured.dims and "point" in settings else ""
     where = positions_in_words(settings.get("place", settings["positions"]))
-    end = "; bars are 95 % intervals" if bars and found.low is not None else ""
-    return f"{model}{at}{where}; {settings['kind'].replace('_', ' ')}; {sample_size({'': found})}{end}"
+    end = "; bars are 95 % intervals" if bars and measured.low is not None else ""
+    return f"{model}{at}{where}; {settings['kind'].replace('_', ' ')}; {sample_size({'': measured})}{end}"
 
 
 def positions_in_words(rule: Any) -> str:
@@ -276,19 +275,21 @@ WHERE = {
 }
 
 
-def _format(found: Measurement, digits: int = 0) -> str:
-    return f".{digits}%" if found.units == "share" else ".2f"
+def _format(measured: Measurement, digits: int = 0) -> str:
+    return f".{digits}%" if measured.units == "share" else ".2f"
 
 
-def _number(value: float, found: Measurement, digits: int = 1) -> str:
-    return "–" if np.isnan(value) else format(value, _format(found, digits))
+def _number(value: float, measured: Measurement, digits: int = 1) -> str:
+    return "–" if np.isnan(value) else format(value, _format(measured, digits))
 
 
-def _axis(found: Measurement) -> str:
-    return "share of labels decoded on held-out sequences" if found.units == "share" else "R² on held-out sequences"
+def _axis(measured: Measurement) -> str:
+    return "share of labels decoded on held-out sequences" if measured.units == "share" else "R² on held-out sequences"
 
 
-def _share_axis(figure: go.Figure, found: Measurement) -> None:
-    figure.update_yaxes(title="share decoded" if found.units == "share" else found.units, tickformat=_format(found))
-    if found.units == "share":
+def _share_axis(figure: go.Figure, measured: Measurement) -> None:
+    figure.update_yaxes(
+        title="share decoded" if measured.units == "share" else measured.units, tickformat=_format(measured)
+    )
+    if measured.units == "share":
         figure.update_yaxes(range=[-0.03, 1.05])

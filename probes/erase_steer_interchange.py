@@ -1,6 +1,7 @@
-"""One causal trial: a label's directions at one point of one model are edited, and beside them what should do nothing.
+"""Erase, steer, interchange: the edits of a causal test, and beside each the control edits that should do nothing.
 
-Every edit beside is made as large as the label's own, row by row: else a smaller edit does less because it is smaller.
+A label's directions at one point of one model are edited. Every control edit is made as large as the label's own, row
+by row: else it would do less only because it is smaller.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.interventions import Hooks, put_rows
+from workbench.probes.label_directions import Subspace
 from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
-from workbench.probes.subspace import Subspace
 from workbench.tasks import Batch, predicted
 from workbench.util.ties import clear
 
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 AT_ONCE = 256  # sequences
-TRIES = 16  # to draw a partner of each kind
-MOST_SCALED = (
-    100.0  # times: where rows of one label differ by less than this share in its directions, it is by rounding
-)
+TRIES = 16  # draws of a partner of each kind
+# An edit is enlarged this many times at most: where rows of one label differ by less than a hundredth of the label's
+# own edit, they differ by rounding.
+MOST_SCALED = 100.0
 
 
 @dataclass(frozen=True)
 class Edited:
-    """What edits did, by sequence; NaN where a sequence has nothing to edit.
+    """How the answers changed, by edit and sequence; NaN where a sequence has nothing to edit.
 
     Attributes:
-        outcomes: `[edit, outcome, example]`.
-        sizes: `[edit, 2, example]`: mean norm of what is added to a row, before it is scaled and as it is added.
+        outcomes: shares of the answers (see `causal_verdict.Use`).
+        sizes: mean norm of what is added to a row, before it is scaled and as it is added.
     """
 
     outcomes: Float[np.ndarray, "edit outcome example"]
@@ -47,13 +48,16 @@ class Edited:
 
 @dataclass(frozen=True)
 class Trial:
-    """Sequences, the answers of a model, and the rows that are edited.
+    """One model, the rows of it that are edited, and the directions along which they are.
 
     Attributes:
-        model, batch, before: the hooked model, the sequences, and its logits.
-        point: where it is edited.
-        rows: of one place.
-        x, y: what the model holds at these rows, and their label.
+        model: the hooked model.
+        batch: the sequences.
+        before: the model's logits without an edit.
+        point: hook name of what is edited.
+        rows: the edited rows, of one place.
+        x: what the model holds at these rows.
+        y: the label of each row, −1 where it has none.
         space: the label's directions.
     """
 
@@ -67,38 +71,54 @@ class Trial:
     space: Subspace
 
     def edited(self, how: str, chance: torch.Generator) -> Edited | None:
-        """The outcomes of one way to edit and of all beside it (see `probes.use.EDITS`); None if no row has any."""
+        """Make an edit and its control edits (in the order of `causal_verdict.EDITS`); None if no row has a partner.
+
+        Args:
+            how: `interchange`, `steer` or `erase`.
+            chance: for the choice of partners, and for random directions.
+        """
         another, same = self._partners(chance)
-        kept = (another >= 0) & ((same >= 0) if how == "interchange" else True)
+        kept = another >= 0
+        if how == "interchange":
+            kept &= same >= 0
         if not bool(kept.any()):
             return None
-        x, other = self.x[kept], another[kept]
-        if how == "erase":
-            to = self.space.mean.float().expand_as(x)
-        else:
-            to = (self._class_means() if how == "steer" else self.x)[other]
-        own, beside = self.space.moved(x, to) - x, self.space.moved(x, to, rest=True) - x
-        drawn, added = [own, beside], [own, as_large(self._or_noise(beside, chance), own)]
+        x, target = self.x[kept], self._target(how, another[kept])
+        # What is added to a row: along the label's directions, and along as many others.
+        label_change = self.space.moved(x, target) - x
+        other_change = self.space.moved(x, target, rest=True) - x
+        drawn = [label_change, other_change]
+        scaled = [label_change, as_large(self._or_noise(other_change, chance), label_change)]
+        partners: list[Tensor | None] = [None, None]
         if how == "interchange":
-            drawn.insert(1, self.space.moved(x, self.x[same[kept]]) - x)
-            added.insert(1, as_large(drawn[1], own, MOST_SCALED))
-        follow = [another, same, another] if how == "interchange" else [None] * len(added)
-        outcomes = [self._outcome(kept, change, whom) for change, whom in zip(added, follow, strict=True)]
-        sizes = [
-            [self._by_sequence(kept, each.norm(dim=-1)) for each in pair] for pair in zip(drawn, added, strict=True)
-        ]
+            same_change = self.space.moved(x, self.x[same[kept]]) - x
+            drawn.insert(1, same_change)
+            scaled.insert(1, as_large(same_change, label_change, MOST_SCALED))
+            partners = [another, same, another]
+        outcomes = [self._outcome(kept, change, partner) for change, partner in zip(scaled, partners, strict=True)]
+        sizes = [self._sizes(kept, *changes) for changes in zip(drawn, scaled, strict=True)]
         return Edited(np.stack(outcomes), np.array(sizes))
 
-    def _partners(self, chance: torch.Generator) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
-        """For each row one with another label and one with the same, of any sequence but its own; −1: there is none.
+    def _target(self, how: str, partner: Int[Tensor, " row"]) -> Float[Tensor, "row d"]:
+        """The vectors whose part in the label's directions replaces that of the edited rows."""
+        if how == "erase":
+            return self.space.mean.float().expand(len(partner), -1)
+        return (self._class_means() if how == "steer" else self.x)[partner]
 
-        One with the same token at the same position where one of those drawn is so, else one with the same token, else
-        any: so what is exchanged is the label and not, with it, the token.
+    def _sizes(self, kept: Bool[Tensor, " n"], *changes: Float[Tensor, "row d"]) -> list[np.ndarray]:
+        """The mean norm of each change, by sequence."""
+        return [self._by_sequence(kept, change.norm(dim=-1)) for change in changes]
+
+    def _partners(self, chance: torch.Generator) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+        """For each row, one with another label and one with the same label, of another sequence; −1 where none is.
+
+        Preferred is a partner with the same token at the same position, then one with the same token, then any: so the
+        label is exchanged, and not the token along with it.
         """
         kind, token = _numbered(self.y), self.rows.take(self.batch.tokens)[0]
         placed = _numbered(token * self.batch.tokens.shape[1] + self.rows.position[0])
         there, example = has_label(self.y), self.rows.example
-        found = []
+        partners = []
         for alike in (False, True):
             groups = [placed, token, torch.zeros_like(token)]
             if alike:
@@ -107,11 +127,11 @@ class Trial:
             allowed = (kind[candidates] == kind[:, None]) == alike
             allowed = allowed & there[:, None] & there[candidates] & (example[candidates] != example[:, None])
             pick = candidates.gather(1, allowed.long().argmax(1, keepdim=True))[:, 0]
-            found.append(torch.where(allowed.any(1), pick, -1))
-        return found[0], found[1]
+            partners.append(torch.where(allowed.any(1), pick, -1))
+        return partners[0], partners[1]
 
     def _or_noise(self, change: Float[Tensor, "n d"], chance: torch.Generator) -> Float[Tensor, "n d"]:
-        """A random direction outside the label's where two rows do not differ in any of the other directions."""
+        """The change; where a row has none in the other directions, a random direction outside the label's instead."""
         outside = self.space.outside
         noise = torch.randn(len(change), outside.shape[1], generator=chance, dtype=outside.dtype) @ outside.mT
         return torch.where(change.norm(dim=-1, keepdim=True) > 0, change, noise.to(change))
@@ -125,30 +145,33 @@ class Trial:
     def _outcome(
         self, kept: Bool[Tensor, " n"], change: Float[Tensor, "row d"], partner: Int[Tensor, " n"] | None
     ) -> Float[np.ndarray, "outcome batch"]:
+        """What a change of the kept rows does to the answers of each sequence, in the order of `OUTCOMES`."""
         example, position = self.rows.example[kept], self.rows.position[0, kept]
-        after = run(self.model, self.batch, [(self.point, example, position, self.x[kept] + change)])
+        after = logits_with(self.model, self.batch, [(self.point, example, position, self.x[kept] + change)])
+        # Counted are the answers at and after the first edited position: no earlier one can change.
         first = torch.full((len(self.batch),), self.batch.tokens.shape[1])
         first.scatter_reduce_(0, example, position, "amin")
         counted = self.batch.loss_mask & (torch.arange(self.batch.tokens.shape[1]) >= first[:, None])
         changed = (predicted(self.before, self.batch.targets) != predicted(after, self.batch.targets)).any(-1)
         moved = (self.before.softmax(-1) - after.softmax(-1)).abs().sum(-1) / 2
-        found = [(values * counted).sum(1) / counted.sum(1) for values in (changed.double(), moved.double())]
-        found.append(torch.full_like(found[0], torch.nan))
+        shares = [(values * counted).sum(1) / counted.sum(1) for values in (changed.double(), moved.double())]
         if partner is not None and self.batch.targets.ndim == 2:
-            found[-1] = self._followed(after, kept, partner)
-        return torch.stack(found).numpy()
+            shares.append(self._followed(after, kept, partner))
+        else:
+            shares.append(torch.full_like(shares[0], torch.nan))
+        return torch.stack(shares).numpy()
 
     def _followed(self, after: Tensor, kept: Bool[Tensor, " n"], partner: Int[Tensor, " n"]) -> Tensor:
-        """Of a sequence's answers at edited positions: which became those at the other's, having been others.
+        """The share of a sequence's answers at edited positions that became the partner's answer, and were not before.
 
-        Where the two say the same anyway nothing can follow, and it counts as not following: a model that says nearly
-        always the same has then no large share of few answers.
+        Where both have the same answer anyway, nothing can follow, and it counts as not following: else a model that
+        nearly always gives the same answer would get a large share of few answers.
         """
         example, position = self.rows.example, self.rows.position[0]
         before, now = clear(self.before), clear(after)  # a tie is no answer
-        others = before[example, position][partner.clamp(min=0)]
+        target = before[example, position][partner.clamp(min=0)]
         both = self.batch.loss_mask[example, position] & self.batch.loss_mask[example, position][partner.clamp(min=0)]
-        followed = (now[example, position] == others) & (others != before[example, position]) & (others >= 0)
+        followed = (now[example, position] == target) & (target != before[example, position]) & (target >= 0)
         return torch.from_numpy(self._by_sequence(kept & both, followed[kept & both].double()))
 
     def _by_sequence(self, kept: Bool[Tensor, " n"], values: Float[Tensor, " row"]) -> Float[np.ndarray, " batch"]:
@@ -162,37 +185,39 @@ class Trial:
 def as_large(
     change: Float[Tensor, "n d"], wanted: Float[Tensor, "n d"], most: float = float("inf")
 ) -> Float[Tensor, "n d"]:
-    """Each row scaled to the norm of the other's; by no more than `most` times, and what is 0 stays 0."""
+    """A change whose rows are scaled to the norms of another's, by no more than `most` times; a row of 0 stays 0."""
     norm = change.norm(dim=-1, keepdim=True)
     factor = (wanted.norm(dim=-1, keepdim=True) / norm).clamp(max=most)
     return torch.where(norm > 0, change * factor, change)
 
 
 def _numbered(values: Int[Tensor, "n *class"]) -> Int[Tensor, " n"]:
-    """Rows that are the same have the same number."""
+    """A number for each row; equal rows have the same."""
     flat = values if values.ndim == 1 else values.reshape(len(values), -1)
     numbers: Tensor = flat.unique(dim=None if flat.ndim == 1 else 0, return_inverse=True)[1]
     return numbers
 
 
 def _members(group: Int[Tensor, " n"], chance: torch.Generator) -> Int[Tensor, "n try"]:
-    """Rows drawn at random of each row's group."""
+    """For each row, `TRIES` rows drawn at random from its group."""
     order, size = group.argsort(stable=True), torch.bincount(group)
     first = size.cumsum(0) - size
     drawn = torch.rand(len(group), TRIES, generator=chance)
     return order[first[group][:, None] + (drawn * size[group][:, None]).long()]
 
 
-Put = tuple[str, Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, "row d"]]
-"""A hook point, the examples and positions of rows, and what is put there."""
+Replacement = tuple[str, Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, "row d"]]
+"""A hook name, the examples and positions of rows, and the vectors that replace what the model has there."""
 
 
 @torch.no_grad()
-def run(model: TransformerBridge, batch: Batch, puts: Sequence[Put]) -> Float[Tensor, "batch pos class"]:
-    """The logits, with other vectors at some rows."""
+def logits_with(
+    model: TransformerBridge, batch: Batch, replacements: Sequence[Replacement]
+) -> Float[Tensor, "batch pos class"]:
+    """The model's logits when the vectors at some rows are replaced."""
     parts = []
     for start in range(0, len(batch), AT_ONCE):
-        hooks: Hooks = [(point, partial(put_rows, **_within(start, *rest))) for point, *rest in puts]
+        hooks: Hooks = [(point, partial(put_rows, **_within(start, *rest))) for point, *rest in replacements]
         with model.hooks(fwd_hooks=hooks):
             parts.append(model(batch.tokens[start : start + AT_ONCE]))
     return torch.cat(parts)
@@ -200,5 +225,5 @@ def run(model: TransformerBridge, batch: Batch, puts: Sequence[Put]) -> Float[Te
 
 def _within(start: int, example: Tensor, position: Tensor, values: Tensor) -> dict[str, Tensor]:
     """The rows of one part of the batch, as `put_rows` takes them."""
-    own = (example >= start) & (example < start + AT_ONCE)
-    return {"example": example[own] - start, "position": position[own], "values": values[own]}
+    inside = (example >= start) & (example < start + AT_ONCE)
+    return {"example": example[inside] - start, "position": position[inside], "values": values[inside]}

@@ -1,11 +1,13 @@
-"""Kinds of probe, each fitted for every cell (a point and a place) and every label at once, in one batch.
+"""The kinds of probe; each is fitted for every cell (a point and a place) and every label at once, in one batch.
 
-`PROBES` has them by name. Each takes features `[cell, n, d]`, labels `[cell, label, n]` (−1 where there is none) and
-the number of classes, and gives back what scores new features: the class with the largest score is what the probe says.
-Features are standardised first, each over the rows that have a label.
+`PROBES` has them by name. Each takes the vectors x `[cell, n, d]`, their labels y `[cell, label, n]` (−1 where there is
+none) and the number of classes, and returns a `Fitted` probe, which scores new vectors: the class with the largest
+score is its prediction. Each coordinate is standardised first, over the rows that have a label.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -23,12 +25,12 @@ def ridge(
     generator: torch.Generator | None = None,
     l2: float = 1.0,
 ) -> Linear:
-    """Least squares on one-hot labels with a penalty l2·‖W‖² on standardised features: quick, and nearly as good."""
+    """Least squares on one-hot labels with a penalty l2·‖W‖² on standardised coordinates: quick, and nearly as good."""
     at_least("l2", l2, 1e-12)
     scale = Scale.of(x, y)
-    wanted = one_hot(y, n_classes, x.dtype)
-    weight, bias, _ = _least_squares(scale(x), y, wanted, l2)
-    return scale.undo(weight, torch.where(wanted.any(2), bias, NEVER))
+    target = one_hot(y, n_classes, x.dtype)
+    weight, bias, _ = _least_squares(scale(x), y, target, l2)
+    return scale.undo(weight, torch.where(target.any(2), bias, NEVER))
 
 
 def ridge_numbers(
@@ -48,11 +50,11 @@ def nearest_mean(
     *,
     generator: torch.Generator | None = None,
 ) -> Linear:
-    """The class whose mean is nearest, in standardised features: no fitting beyond the means."""
+    """The class whose mean is nearest, in standardised coordinates: nothing is fitted beyond the means."""
     scale = Scale.of(x, y)
-    wanted = one_hot(y, n_classes, x.dtype)
-    count = wanted.sum(2)
-    means = wanted.mT @ scale(x)[:, None] / count.clamp(min=1)[..., None]
+    target = one_hot(y, n_classes, x.dtype)
+    count = target.sum(2)
+    means = target.mT @ scale(x)[:, None] / count.clamp(min=1)[..., None]
     bias = torch.where(count > 0, -0.5 * means.square().sum(-1), NEVER)
     return scale.undo(means.mT, bias)
 
@@ -66,7 +68,7 @@ def low_rank(
     rank: int = 2,
     l2: float = 0.1,
 ) -> Linear:
-    """A logistic regression that sees only `rank` directions: those of a reduced-rank regression (Izenman 1975)."""
+    """A logistic regression on `rank` directions only: those of a reduced-rank regression (Izenman 1975)."""
     at_least("rank", rank, 1, whole=True)
     scale = Scale.of(x, y)
     scaled = scale(x)
@@ -91,38 +93,53 @@ def mlp(
     learning_rate: float = 1e-2,
     decay: float = 1e-2,
 ) -> Network:
-    """One hidden layer with ReLU, for contrast: what it decodes and a linear probe does not is there, but not as a sum.
+    """A network with one hidden layer of ReLU, for contrast with linear probes.
 
-    All cells and labels train at once on their whole data with AdamW.
+    A label that it decodes and a linear probe does not is present, but not linearly. All cells and labels train at once
+    on their whole data with AdamW.
     """
     at_least("hidden", hidden, 1, whole=True)
     at_least("steps", steps, 1, whole=True)
     scale = Scale.of(x, y)
     scaled = scale(x)[:, None]
-    shape = y.shape[:2]
-
-    def drawn(*size: int, spread: float) -> Tensor:
-        return (torch.randn(*shape, *size, generator=generator).to(x.dtype) * spread).requires_grad_()
-
-    d = x.shape[-1]
-    parts = [drawn(d, hidden, spread=(2 / d) ** 0.5), drawn(hidden, spread=0.0)]
-    parts += [drawn(hidden, n_classes, spread=hidden**-0.5), drawn(n_classes, spread=0.0)]
-    optimiser = torch.optim.AdamW(parts, lr=learning_rate, weight_decay=decay)
-    present = y >= 0
-    each = present.sum(-1, keepdim=True).clamp(min=1)
+    parameters = _initial(x, y, n_classes, hidden, generator)
+    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=decay)
     never = absent(one_hot(y, n_classes, x.dtype))
     with torch.enable_grad():
         for _ in range(steps):
-            first, first_bias, second, second_bias = parts
-            inner = (scaled @ first + first_bias[:, :, None]).relu()
-            said = (inner @ second + (second_bias + never)[:, :, None]).log_softmax(-1)
-            right = said.gather(-1, y.clamp(min=0)[..., None])[..., 0]
-            loss = -(right * present / each).sum()
+            loss = _network_loss(parameters, scaled, y, never)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    first, first_bias, second, second_bias = (part.detach() for part in parts)
+    first, first_bias, second, second_bias = (parameter.detach() for parameter in parameters)
     return Network(scale, first, first_bias, second, second_bias + never)
+
+
+def _initial(
+    x: Float[Tensor, "cell n d"], y: Int[Tensor, "cell label n"], n_classes: int, hidden: int, chance: torch.Generator
+) -> list[Tensor]:
+    """Random weights of the two layers, each followed by its bias of 0."""
+    d = x.shape[-1]
+    shapes = [((d, hidden), (2 / d) ** 0.5), ((hidden,), 0.0), ((hidden, n_classes), hidden**-0.5), ((n_classes,), 0.0)]
+    return [
+        (torch.randn(*y.shape[:2], *shape, generator=chance).to(x.dtype) * spread).requires_grad_()
+        for shape, spread in shapes
+    ]
+
+
+def _network_loss(
+    parameters: Sequence[Tensor],
+    x: Float[Tensor, "cell 1 n d"],
+    y: Int[Tensor, "cell label n"],
+    never: Float[Tensor, "cell label class"],
+) -> Tensor:
+    """The cross-entropy, a mean over the rows of each label, summed over cells and labels."""
+    first, first_bias, second, second_bias = parameters
+    inner = (x @ first + first_bias[:, :, None]).relu()
+    log_probability = (inner @ second + (second_bias + never)[:, :, None]).log_softmax(-1)
+    of_class = log_probability.gather(-1, y.clamp(min=0)[..., None])[..., 0]
+    present = y >= 0
+    return -(of_class * present / present.sum(-1, keepdim=True).clamp(min=1)).sum()
 
 
 PROBES: dict[str, Kind] = {
@@ -137,19 +154,19 @@ PROBES: dict[str, Kind] = {
 def _least_squares(
     x: Float[Tensor, "cell n d"],
     y: Int[Tensor, "cell label n"],
-    wanted: Float[Tensor, "cell label n class"],
+    target: Float[Tensor, "cell label n class"],
     l2: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, bias and the Cholesky root of each label's penalised covariance, over the rows that have the label."""
     present = (y >= 0).to(x.dtype)[..., None]
     count = present.sum(2, keepdim=True).clamp(min=1)
-    middle = (wanted * present).sum(2, keepdim=True) / count
+    middle = (target * present).sum(2, keepdim=True) / count
     # Labels that are there for the same rows share one covariance: mostly all do.
     mean = (x[:, None] * present).sum(2, keepdim=True) / count
     same = bool((present == present[:, :1]).all())
     kept, about = (present[:, :1], mean[:, :1]) if same else (present, mean)
     centred = (x[:, None] - about) * kept
     root = torch.linalg.cholesky(centred.mT @ centred + l2 * torch.eye(x.shape[-1], dtype=x.dtype))
-    weight = torch.cholesky_solve(centred.mT @ ((wanted - middle) * present), root.expand(*y.shape[:2], -1, -1))
+    weight = torch.cholesky_solve(centred.mT @ ((target - middle) * present), root.expand(*y.shape[:2], -1, -1))
     bias = (middle - mean @ weight)[:, :, 0]
     return weight, bias, root.expand(*y.shape[:2], -1, -1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.probes.subspace import Subspace
+from workbench.probes.label_directions import Subspace
 
 
 def chance() -> torch.Generator:

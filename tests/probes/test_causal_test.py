@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from workbench.measurement import Measurement
-from workbench.probes import Answer, Standing, Told, Use, ask, causal_test
-from workbench.probes.conditions import BASELINES
-from workbench.probes.trial import Edited, as_large
-from workbench.probes.use import CHANGED, EDITS, FOLLOWED, measured
+from workbench.probes import Answer, Conclusion, Status, Use, ask, causal_test
+from workbench.probes.baselines_and_controls import BASELINES
+from workbench.probes.causal_verdict import CHANGED, EDITS, FOLLOWED, measured
+from workbench.probes.erase_steer_interchange import Edited, as_large
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 
@@ -60,7 +60,7 @@ def test_what_is_written_in_is_found_where_it_is_written_and_is_used(
 ) -> None:
     answer = answers[model, preset]
     (finding,) = [finding for finding in answer.findings if finding.label == label]
-    assert finding.point == written and finding.standing is Standing.USED, finding.in_words()
+    assert finding.point == written and finding.status is Status.USED, finding.in_words()
     found = answer.measured.select(label=label)
     points = list(found.coords["point"])
     for point in points:
@@ -79,7 +79,7 @@ def test_what_is_written_in_is_found_where_it_is_written_and_is_used(
 def test_a_turned_basis_changes_no_verdict(answers: dict[tuple[str, str], Answer], preset: str) -> None:
     plain, turned = answers["sorter", preset].findings, answers["turned", preset].findings
     for one, other in zip(plain, turned, strict=True):
-        assert (one.label, one.point, one.standing) == (other.label, other.point, other.standing)
+        assert (one.label, one.point, one.status) == (other.label, other.point, other.status)
         assert one.judged.worth is other.judged.worth
 
 
@@ -102,7 +102,7 @@ def test_as_large_as_is_row_by_row_and_nothing_stays_nothing() -> None:
 
 def test_few_sequences_give_no_verdict(compiled: dict[str, Run]) -> None:
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=4, judged={}).values()
-    assert use.told is Told.TOO_FEW and use.used is None and " of at least 5)" in use.verdict()
+    assert use.conclusion is Conclusion.TOO_FEW and use.used is None and " of at least 5)" in use.verdict()
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=24, judged={}).values()
     assert use.used is True
 
@@ -113,18 +113,18 @@ def test_used_of_what_cannot_be_read_there_says_so(compiled: dict[str, Run]) -> 
     (use,) = causal_test(compiled["chaser"], "position", point=point, n=64, judged={}, null_draws=2).values()
     assert "can be read there" not in use.verdict(), "nothing is known of it"
     (use,) = causal_test(compiled["chaser"], "root", point=point, n=64, null_draws=2).values()
-    assert use.untested or "a probe does not say that it can be read there" in use.verdict()
+    assert use.untested or "a probe does not show that it can be read there" in use.verdict()
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, null_draws=2).values()
     assert use.used and use.verdict().endswith("; decodable there")
 
 
 def test_nothing_is_called_used_that_no_model_without_knowledge_was_held_against(compiled: dict[str, Run]) -> None:
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, null_draws=0, judged={}).values()
-    assert use.told is Told.NO_NULLS and use.used is None
+    assert use.conclusion is Conclusion.NO_NULLS and use.used is None
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, judged={}).values()
-    assert use.told is Told.USED and use.nulls is not None and use.nulls.values.shape == (5, 2, 2, 3)
+    assert use.conclusion is Conclusion.USED and use.nulls is not None and use.nulls.values.shape == (5, 2, 2, 3)
     as_much = replace(use, nulls=replace(use.nulls, values=np.ones_like(use.nulls.values)))
-    assert as_much.told is Told.LIKE_NULLS and "models that know nothing" in as_much.verdict()
+    assert as_much.conclusion is Conclusion.LIKE_NULLS and "untrained or shuffled models" in as_much.verdict()
 
 
 def of_excess(excess: float, spread: float, compared: int = 1) -> Use:
@@ -142,10 +142,12 @@ def of_excess(excess: float, spread: float, compared: int = 1) -> Use:
 
 def test_the_low_end_of_the_excess_has_to_be_a_point_corrected_for_all_that_was_looked_at() -> None:
     """Of 100 sequences, spread evenly by ±0.05, the interval is ±0.006 wide, and ±0.007 for three outcomes."""
-    assert of_excess(0.03, 0.05).told is Told.USED
-    assert of_excess(0.015, 0.05).told is not Told.USED, "its mean is above a point, its interval is not"
-    assert of_excess(0.018, 0.05).told is Told.USED
-    assert of_excess(0.018, 0.05, compared=9).told is not Told.USED, "the best of nine points is easily so good"
+    assert of_excess(0.03, 0.05).conclusion is Conclusion.USED
+    assert of_excess(0.015, 0.05).conclusion is not Conclusion.USED, "its mean is above a point, its interval is not"
+    assert of_excess(0.018, 0.05).conclusion is Conclusion.USED
+    assert of_excess(0.018, 0.05, compared=9).conclusion is not Conclusion.USED, (
+        "the best of nine points is easily so good"
+    )
 
 
 @pytest.mark.parametrize("how", ["interchange", "steer", "erase"])

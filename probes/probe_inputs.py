@@ -1,4 +1,4 @@
-"""The vectors that probes read, gathered from a model batch by batch, or from what was captured."""
+"""The vectors that probes read, gathered from a model batch by batch, or from a capture."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ def vectors(activation: Tensor, point: str) -> Float[Tensor, "batch pos d"]:
 def from_model(
     model: TransformerBridge | Decoder, batch: Batch, points: Sequence[str], rows: Rows
 ) -> Float[Tensor, "point place n d"]:
-    """The vectors at these points and rows, of which only they are kept.
+    """The vectors at these points and rows; no other activation is kept.
 
     Args:
-        model: hooked or not; a decoder is hooked if it has to be.
-        batch: what it runs on.
+        model: hooked or not; a decoder is hooked if a point needs it.
+        batch: the inputs.
         points: hook names.
         rows: which positions.
 
     Raises:
-        ValueError: if there is no such point, it has no vector per position, the points are not of one width, or so
-            many vectors do not fit in memory.
+        ValueError: if there is no such point, it has no vector per position, the points are not of one width, or the
+            vectors do not fit in memory.
     """
     if isinstance(model, Decoder) and not set(points) <= set(model.activation_names):
         model = hook(model)  # the decoder itself is the faster
-    found: dict[str, Tensor] = {}
+    gathered: dict[str, Tensor] = {}
     for start in range(0, len(batch), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        own = ((rows.example >= start) & (rows.example < start + AT_ONCE)).nonzero()[:, 0]
-        here = Rows(rows.example[own] - start, rows.position[:, own], rows.names)
+        inside = ((rows.example >= start) & (rows.example < start + AT_ONCE)).nonzero()[:, 0]
+        here = Rows(rows.example[inside] - start, rows.position[:, inside], rows.names)
 
-        def see(point: str, activation: Tensor, here: Rows = here, own: Tensor = own) -> None:
+        def see(point: str, activation: Tensor, here: Rows = here, inside: Tensor = inside) -> None:
             taken = here.take(vectors(activation, point)).float()
-            if point not in found:
+            if point not in gathered:
                 shape = (len(rows.names), len(rows.example), taken.shape[-1])
                 check_memory(len(points) * 4 * shape[0] * shape[1] * shape[2], "the vectors that probes read")
-                found[point] = torch.empty(shape)
-            found[point][:, own] = taken
+                gathered[point] = torch.empty(shape)
+            gathered[point][:, inside] = taken
 
         visit(model, batch.tokens[part], points, see)
-    return _stacked([found[point] for point in points], points)
+    return _stacked([gathered[point] for point in points], points)
 
 
-def from_capture(seen: Capture, points: Sequence[str], rows: Rows) -> Float[Tensor, "point place n d"]:
-    """The same from what was captured; the same is raised."""
-    return _stacked([rows.take(vectors(seen[point], point)).float() for point in points], points)
+def from_capture(captured: Capture, points: Sequence[str], rows: Rows) -> Float[Tensor, "point place n d"]:
+    """The same from a capture; raises ValueError likewise."""
+    return _stacked([rows.take(vectors(captured[point], point)).float() for point in points], points)
 
 
 def _stacked(parts: Sequence[Tensor], points: Sequence[str]) -> Tensor:
     widths = {part.shape[-1]: point for part, point in zip(parts, points, strict=True)}
     if len(widths) > 1:
-        said = ", ".join(f"{point} is {width} wide" for width, point in widths.items())
-        raise ValueError(f"points of one width are probed together: {said}")
+        listed = ", ".join(f"{point} is {width} wide" for width, point in widths.items())
+        raise ValueError(f"points of one width are probed together: {listed}")
     return torch.stack(list(parts))

@@ -1,0 +1,248 @@
+"""Baselines and controls of a probe, such as the control task: what its accuracy is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement.controls import untrained as nulls
+from workbench.probes import decoding, probe_inputs
+from workbench.probes.decoding import REGRESSION, Split
+from workbench.probes.labels import has_label, is_labelled, labels
+from workbench.probes.positions import Rows, Rule, rows
+from workbench.runs import Run
+from workbench.tasks import Batch, Task, distinct
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
+
+TRAINED, UNTRAINED, TOKEN, PLACED = "trained", "untrained model", "current token", "token and position"
+SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"
+BASELINE_IN_WORDS = {
+    TOKEN: "the current token alone",
+    PLACED: "token and position alone",
+    SHUFFLED: "shuffled labels",
+    FREQUENT: "the most frequent label",
+}
+BASELINES = tuple(BASELINE_IN_WORDS)
+"""What a probe must beat for its label to be decodable: the best guess from the token at the position alone; from token
+and position together; a probe fitted to labels that are shuffled among the rows; always the most frequent label."""
+UNTRAINED_DRAWS = 3
+MOST_COLUMNS = 512  # for the tokens, or the positions, that a baseline sees
+CONDITIONS = (TRAINED, UNTRAINED, *BASELINES, CONTROL)
+"""The probe itself; the same on models with fresh weights, of which the best counts: the difference is what training
+added; the baselines; and the control task of Hewitt and Liang (2019), where each token has a class drawn at random. The
+probe's accuracy less that on the control task is its selectivity: a probe that can learn anything has none. Where the
+token itself can be read, as in most of the residual of models with few tokens, every probe learns the control task, and
+the baseline `current token` says more."""
+
+Read = Callable[[Rows], Float[Tensor, "point place n d"]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model whose residual is probed, and the sequences it is run on.
+
+    Attributes:
+        task: the task of the sequences.
+        batch: the sequences.
+        points: hook names.
+        read: gives the model's vectors at some rows.
+        untrained: the same of models of its shape with fresh weights; may be empty.
+        name: the model's name.
+    """
+
+    task: Task
+    batch: Batch
+    points: Sequence[str]
+    read: Read
+    untrained: Sequence[Read]
+    name: str
+
+    @classmethod
+    def of_run(cls, run: Run, points: str | Sequence[str] | None, *, n: int, seed: int, step: int | None) -> Source:
+        """The residual of a run's model on sequences from the test side of its task's split.
+
+        Raises:
+            ValueError: if there is no such checkpoint, or the task has not so many sequences.
+        """
+        task, model = run.task(), run.model(step)
+        batch = task.sample(n, generator(seed, "probe"), split="test")
+        names = [points] if isinstance(points, str) else points
+        names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
+        fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in range(UNTRAINED_DRAWS)]
+        read, *untrained = (partial(probe_inputs.from_model, each, batch, names) for each in (model, *fresh))
+        return cls(task, batch, names, read, untrained, run.name_at(step))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many sequences were drawn, and how many of them are distinct."""
+        return {"drawn": len(self.batch), "distinct": len(distinct(self.task, self.batch.tokens).unique())}
+
+
+def rows_and_labels(
+    task: Task, batch: Batch, names: Sequence[str], positions: Rule
+) -> tuple[Rows, list[Int[Tensor, "place n *class"]]]:
+    """The rows that a rule picks for some labels, and the value of each label there.
+
+    Raises:
+        ValueError: if there is no such label or rule, or nothing is labelled there.
+    """
+    known = labels(task, batch.tokens)
+    values = [lookup(known, name, f"label of {task.name}") for name in names]
+    where = rows(task, batch, positions, torch.stack([is_labelled(value) for value in values]).any(0))
+    return where, [where.label(value) for value in values]
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """The data of a probe: a model's vectors at some rows and their labels, under each baseline and control.
+
+    Attributes:
+        source: the model and the sequences.
+        where: the rows.
+        y: the value of each label at these rows, −1 where it has none.
+        sequence: which sequence each row is of; two that ask the same question count as one.
+        split: which sequences the probe is fitted on, and which it is tested on.
+        seed: seed of everything drawn at random.
+    """
+
+    source: Source
+    where: Rows
+    y: list[Int[Tensor, "place n *class"]]
+    sequence: Int[Tensor, " n"]
+    split: Split
+    seed: int
+
+    @classmethod
+    def of(cls, source: Source, names: Sequence[str], positions: Rule, seed: int) -> ProbeData:
+        """Choose the rows and split their sequences. Raises as `rows_and_labels` and `Split.by_example` do."""
+        where, y = rows_and_labels(source.task, source.batch, names, positions)
+        sequence = distinct(source.task, source.batch.tokens)[where.example]
+        return cls(source, where, y, sequence, Split.by_example(sequence, generator(seed, "split")), seed)
+
+    @cached_property
+    def x(self) -> Float[Tensor, "point place n d"]:
+        """The model's vectors."""
+        return self.source.read(self.where)
+
+    def data(self, condition: str) -> tuple[Float[Tensor, "point place n d"], list[Int[Tensor, "place n *class"]]]:
+        """The vectors and labels that a probe is fitted to under a condition; of several untrained models, the first.
+
+        Args:
+            condition: one that fits a probe to a model's vectors: `TRAINED`, `UNTRAINED`, `SHUFFLED` or `CONTROL`.
+
+        Raises:
+            ValueError: if there is no untrained model.
+        """
+        if condition == UNTRAINED:
+            return self._untrained()[0](self.where), self.y
+        chance = generator(self.seed, condition)
+        if condition == SHUFFLED:
+            return self.x, [_shuffled(y, chance) for y in self.y]
+        if condition == CONTROL:
+            return self.x, [_control_task(self.tokens, y, chance) for y in self.y]
+        assert condition == TRAINED, condition
+        return self.x, self.y
+
+    def _untrained(self) -> Sequence[Read]:
+        if not self.source.untrained:
+            raise ValueError("there is no untrained model to compare with; give its capture, or leave it out")
+        return self.source.untrained
+
+    @property
+    def tokens(self) -> Int[Tensor, "place n"]:
+        """The token at each row."""
+        return self.where.take(self.source.batch.tokens)
+
+    def outcome(
+        self, condition: str, kind: str, settings: dict[str, Any]
+    ) -> Float[Tensor, "label point place sequence"]:
+        """The share decoded of each tested sequence under a condition (see `decoding.decode`)."""
+        if condition == UNTRAINED:
+            draws = [self._decoded(read(self.where), self.y, kind, settings) for read in self._untrained()]
+            return _best(torch.stack(draws))
+        if condition == FREQUENT:
+            return self._at_every_point(self._most_frequent(kind, settings))
+        if condition == TOKEN:
+            return self._at_every_point(self._from_token(kind, settings))
+        if condition == PLACED:
+            return self._at_every_point(self._from_token_and_position(kind, settings))
+        return self._decoded(*self.data(condition), kind, settings)
+
+    def _most_frequent(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
+        """The share right if the answer is always the most frequent class; for a regression the mean: R² is 0."""
+        if kind == REGRESSION:
+            return torch.zeros_like(self._from_token(kind, settings))
+        return decoding.majority(self.y, self.split)
+
+    def _from_token(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
+        """The share decoded from the current token alone."""
+        if kind != REGRESSION:
+            return decoding.by_token(self.tokens, self.y, self.split)
+        one_hot = torch.nn.functional.one_hot(self.tokens).float()[None]
+        return self._decoded(one_hot, self.y, kind, settings)[:, 0]
+
+    def _from_token_and_position(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
+        """The share decoded from token and position alone: by the better of two predictors.
+
+        One is a probe of the same kind on one-hots of both, and on both as numbers with their product and squares, so
+        that labels which grow with them need no example of each. The other, for classes, is the most frequent class of
+        each pair of them. A label that is the position itself has no such baseline (NaN).
+        """
+        tokens, position = self.tokens, self.where.position.clamp(min=0)
+        t, p = (each[..., None].float() / max(1, int(each.amax())) for each in (tokens, position))
+        both = torch.cat([_columns(tokens), _columns(position), t, p, t * p, t * t, p * p], -1)
+        predictors = [self._decoded(both[None], self.y, kind, settings)[:, 0]]
+        if kind != REGRESSION:
+            pairs = (tokens * (int(position.amax()) + 1) + position).unique(return_inverse=True)[1]
+            predictors.append(decoding.by_token(pairs, self.y, self.split))
+        is_position = torch.tensor([y.ndim == 2 and bool(((y == position) | (y < 0)).all()) for y in self.y])
+        return torch.where(is_position[:, None, None], torch.nan, _best(torch.stack(predictors)))
+
+    def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
+        return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
+
+    def _at_every_point(
+        self, flat: Float[Tensor, "label place sequence"]
+    ) -> Float[Tensor, "label point place sequence"]:
+        return flat[:, None].expand(-1, len(self.source.points), -1, -1)
+
+
+def _best(outcomes: Float[Tensor, "way *cell sequence"]) -> Float[Tensor, "*cell sequence"]:
+    """For each cell the outcome with the largest mean."""
+    best = outcomes.nanmean(-1).nan_to_num(-torch.inf).argmax(0)
+    return outcomes.gather(0, best[None, ..., None].expand(1, *outcomes.shape[1:]))[0]
+
+
+def _columns(values: Int[Tensor, "place n"]) -> Float[Tensor, "place n column"]:
+    """One-hots of the most frequent values; all rarer ones share a column."""
+    _, at, count = values.unique(return_inverse=True, return_counts=True)
+    rank = torch.empty_like(count).scatter_(0, count.argsort(descending=True, stable=True), torch.arange(len(count)))
+    return torch.nn.functional.one_hot(rank[at].clamp(max=MOST_COLUMNS - 1)).float()
+
+
+def _shuffled(y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:
+    """The labels of each place, shuffled among the rows that have one."""
+    mixed = y.clone()
+    for place, row in enumerate(y):
+        there = has_label(row).nonzero()[:, 0]
+        mixed[place, there] = row[there[torch.randperm(len(there), generator=chance)]]
+    return mixed
+
+
+def _control_task(tokens: Int[Tensor, "place n"], y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tensor:
+    """Labels of the control task: each token has one, drawn from the true labels (Hewitt and Liang 2019, §2.1)."""
+    there = is_labelled(y)
+    values = y[there]
+    if not len(values):  # at these positions only another of the labels asked for is known
+        return y
+    by_token = values[torch.randint(len(values), (int(tokens.amax()) + 1,), generator=chance)]
+    return torch.where(there if y.ndim == 2 else there[..., None], by_token[tokens], -1)

@@ -1,0 +1,301 @@
+"""A causal test of a label: do the model's answers change when only the label is changed inside the model?
+
+The directions in which the label can be read (`probes.label_directions`) are exchanged between two inputs, moved to
+another class, or erased, and the model computes on (`probes.erase_steer_interchange`). Two comparisons say what the
+change in the answers is worth:
+
+control edits        the same edit where it should do nothing if the model reads this label only: exchanged with an
+                     input of the same label, and along as many other directions, each scaled to the same size;
+uninformed models    the whole test on models of the same shape that cannot have learnt the task: with fresh weights,
+                     and with this model's weights shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from workbench.measurement import Measurement
+from workbench.measurement.controls import untrained as nulls
+from workbench.models import Decoder
+from workbench.models.hooked import hook
+from workbench.probes import probe_inputs
+from workbench.probes.baselines_and_controls import BASELINES, rows_and_labels
+from workbench.probes.causal_verdict import EDITS, Conclusion, Use, measured, untested
+from workbench.probes.decoding_verdict import Judgement, Worth, judge
+from workbench.probes.erase_steer_interchange import Trial, logits_with
+from workbench.probes.label_directions import Subspace
+from workbench.probes.labels import has_label
+from workbench.probes.positions import Rows, Rule
+from workbench.probes.probing import probe
+from workbench.runs import Run
+from workbench.tasks import Batch, Task, distinct, once_each
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
+
+FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
+EDITED = 512  # sequences: of so many, none changed means less than a point (3.84 / (n + 3.84) < 0.01)
+NULL_EDITED = 256  # sequences for uninformed models: these differ among each other by more than so few leave open
+NULL_KINDS = ("fresh weights", "weights shuffled")
+NULL_DRAWS = 5  # of each kind
+Cell = tuple[str, str]
+"""A point and a place."""
+
+
+def causal_test(
+    run: Run,
+    label: str,
+    *,
+    point: str,
+    positions: Rule = "labelled",
+    how: str = "interchange",
+    n: int = EDITED,
+    seed: int = 0,
+    step: int | None = None,
+    rank: int | None = None,
+    places: Sequence[str] | None = None,
+    judged: Mapping[str, Judgement] | None = None,
+    null_draws: int = NULL_DRAWS,
+) -> dict[str, Use]:
+    """Change what can be read of a label at one point, and measure how the answers change.
+
+    Args:
+        run, label: the run, and one of `label_names(run.task())`.
+        point: hook name of a residual, or of anything with one vector a position.
+        positions: where (see `probes.positions`); all positions of a pooled rule are edited at once.
+        how: `interchange` (with a sequence whose label is another), `steer` (to the mean of another class), `erase`.
+        n: sequences to draw and edit, each distinct one once; the directions are found on up to 1,024 others.
+        seed: of the sequences, and of the pairs that are exchanged.
+        step, places: training step of the checkpoint, by default the end; places of the rule, by default all.
+        rank: most directions to change; by default all that hold the label.
+        judged: place -> what a probe's accuracy at the point is worth; by default a probe is fitted to find out.
+        null_draws: number of uninformed models of each kind; with 0 nothing is compared, and nothing is called used.
+
+    Returns place -> the result of the test there.
+
+    Raises:
+        ValueError: if there is no such label, point, rule, edit or checkpoint, or too few sequences.
+    """
+    experiment = Experiment.of(run, label, positions, how=how, n=n, seed=seed, step=step, rank=rank)
+    cells = [(point, place) for place in (experiment.fit_rows.names if places is None else places)]
+    uses = {place: use for (_, place), use in experiment.uses(cells, null_draws=null_draws).items()}
+    if judged is None:
+        judged = _judged(experiment, point, uses)
+    return {place: replace(use, judged=judged.get(place)) for place, use in uses.items()}
+
+
+def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict[str, Judgement]:
+    """What a probe's accuracy at the point is worth, for the places that could be tested."""
+    tested = [place for place, use in uses.items() if use.conclusion is not Conclusion.UNTESTED]
+    if not tested:
+        return {}
+    label, where = str(experiment.settings["label"]), experiment.settings["positions"]
+    sample: dict[str, Any] = {"seed": experiment.seed, "step": experiment.step, "controls": BASELINES}
+    accuracy = probe(experiment.run, label, points=point, positions=where, **sample)
+    return {place: _judged_at(accuracy, place) for place in tested}
+
+
+def _judged_at(accuracy: Measurement, place: str) -> Judgement:
+    """What a probe's accuracy is worth at one place of the rule; a place without two values is not measured."""
+    if "place" not in accuracy.dims:
+        return judge(accuracy)
+    if place in accuracy.coords["place"]:
+        return judge(accuracy.select(place=place))
+    return Judgement(Worth.ONE_VALUE, "the label has one value there")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The design of a causal test of one label: which sequences are edited how, the same for every model tested.
+
+    Attributes:
+        run: the run whose model is tested.
+        step: training step of its checkpoint, or None for the end.
+        settings: settings that every measurement of the test carries.
+        task, seed, rank: see `causal_test`.
+        fitted: sequences on which the label's directions are found.
+        fit_rows: their rows at the positions of the rule.
+        fit_labels: the label of each of these rows, −1 where it has none.
+        tried: sequences whose activations are edited; none of them asks what one of `fitted` does.
+        edit_rows, edit_labels: the same of those.
+    """
+
+    run: Run
+    step: int | None
+    settings: Mapping[str, Any]
+    task: Task
+    seed: int
+    rank: int | None
+    fitted: Batch
+    fit_rows: Rows
+    fit_labels: Int[Tensor, "place n *class"]
+    tried: Batch
+    edit_rows: Rows
+    edit_labels: Int[Tensor, "place n *class"]
+
+    @classmethod
+    def of(
+        cls, run: Run, label: str, positions: Rule, *, how: str, n: int, seed: int, step: int | None, rank: int | None
+    ) -> Experiment:
+        """Draw the sequences. Raises ValueError as `causal_test` does."""
+        lookup(EDITS, how, "causal test")
+        task = run.task()
+        tried = once_each(task, task.sample(n, generator(seed, "causal"), split="test"))
+        fitted = _others(task, task.sample(FITTED_ON, generator(seed, "directions"), split="test"), tried)
+        fit_rows, (fit_labels,) = rows_and_labels(task, fitted, [label], positions)
+        edit_rows, (edit_labels,) = rows_and_labels(task, tried, [label], positions)
+        settings = {"model": run.name_at(step), "label": label, "positions": positions, "how": how}
+        settings |= {"drawn": n, "distinct": len(tried), "seed": seed}
+        return cls(run, step, settings, task, seed, rank, fitted, fit_rows, fit_labels, tried, edit_rows, edit_labels)
+
+    @property
+    def how(self) -> str:
+        """The kind of edit: one of `EDITS`."""
+        return str(self.settings["how"])
+
+    def uses(
+        self,
+        cells: Sequence[Cell],
+        *,
+        judged: Mapping[Cell, Judgement] | None = None,
+        null_draws: int = NULL_DRAWS,
+        progress: Callable[[float, str], Any] = lambda share, doing: None,
+    ) -> dict[Cell, Use]:
+        """Test the label at some points and places; compare with uninformed models where control edits do less.
+
+        Args:
+            cells: which points and places.
+            judged: what a probe's accuracy is worth there. A label that token and position explain is not compared
+                with uninformed models.
+            null_draws: see `causal_test`.
+            progress: called with the share that is done, and what is being done.
+        """
+        decoder = self.run.model(self.step)
+        model = _TestedModel(self, decoder, hook(decoder), [point for point, _ in cells])
+        uses = {}
+        for done, cell in enumerate(cells):
+            progress(0.5 * done / len(cells), "editing the model")
+            compared = sum(place == cell[1] for _, place in cells)
+            uses[cell] = replace(model.use(*cell), compared=compared, judged=(judged or {}).get(cell))
+        undecided = [cell for cell in cells if uses[cell].conclusion is Conclusion.NO_NULLS]
+        if not undecided or null_draws < 2:
+            return uses
+        draws = self._excess_in_nulls(decoder, undecided, null_draws, progress)
+        return {**uses, **{cell: replace(uses[cell], nulls=_nulls(uses[cell], draws[cell])) for cell in undecided}}
+
+    def _excess_in_nulls(
+        self, decoder: Decoder, cells: Sequence[Cell], n_draws: int, progress: Callable[[float, str], Any]
+    ) -> dict[Cell, list[list[np.ndarray]]]:
+        """The excess over control edits at each cell, by draw and kind of uninformed model."""
+        experiment, points = self._first(NULL_EDITED), [point for point, _ in cells]
+        draws: dict[Cell, list[list[np.ndarray]]] = {cell: [] for cell in cells}
+        for draw in range(n_draws):
+            progress(0.5 + 0.5 * draw / n_draws, "editing untrained and shuffled models")
+            decoders = _uninformed(decoder, self.seed, draw)
+            models = [_TestedModel(experiment, null, hook(null), points) for null in decoders]
+            for cell in cells:
+                draws[cell].append([model.use(*cell).excess.values for model in models])
+        return draws
+
+    def _first(self, n: int) -> Experiment:
+        """The same experiment on the first n edited sequences."""
+        tried = self.tried[torch.arange(len(self.tried)) < n]
+        label, positions = str(self.settings["label"]), self.settings["positions"]
+        edit_rows, (edit_labels,) = rows_and_labels(self.task, tried, [label], positions)
+        return replace(self, tried=tried, edit_rows=edit_rows, edit_labels=edit_labels)
+
+
+@dataclass(frozen=True)
+class _TestedModel:
+    """A model to which an experiment is applied, at some points."""
+
+    experiment: Experiment
+    decoder: Decoder
+    hooked: Any
+    points: Sequence[str]
+
+    @cached_property
+    def vectors(self) -> dict[str, tuple[Float[Tensor, "place n d"], Float[Tensor, "place m d"]]]:
+        """Point -> the model's vectors where directions are found, and those that are edited."""
+        experiment, points = self.experiment, list(dict.fromkeys(self.points))
+        fitted = probe_inputs.from_model(self.decoder, experiment.fitted, points, experiment.fit_rows)
+        edited = probe_inputs.from_model(self.decoder, experiment.tried, points, experiment.edit_rows)
+        return dict(zip(points, zip(fitted, edited, strict=True), strict=True))
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "batch pos class"]:
+        """The logits of the model as it is."""
+        return logits_with(self.hooked, self.experiment.tried, [])
+
+    def use(self, point: str, place: str) -> Use:
+        """The result of the edits at one point and place."""
+        experiment = self.experiment
+        edits, seed = EDITS[experiment.how], experiment.seed
+        settings = {**experiment.settings, "point": point, "place": place}
+        if place not in experiment.fit_rows.names or place not in experiment.edit_rows.names:
+            return untested(edits, settings, "the sequences drawn have no such place")
+        directions = self._directions(point, place)
+        if not directions.rank:
+            return untested(edits, settings, "no direction holds more of it than of shuffled labels")
+        trial = self._trial(point, place, directions)
+        edited = trial.edited(experiment.how, generator(seed, "partners", place))
+        if edited is None:
+            return untested(edits, settings, "no sequence has a partner with another label and one with the same")
+        settings["directions"] = directions.rank
+        return measured(edited, edits, directions.rank, directions.outside.shape[1], settings)
+
+    def _directions(self, point: str, place: str) -> Subspace:
+        """The label's directions, found on the sequences for fitting."""
+        experiment = self.experiment
+        at = experiment.fit_rows.names.index(place)
+        x, y = self.vectors[point][0][at], experiment.fit_labels[at]
+        there = has_label(y)
+        chance, group = generator(experiment.seed, "subspace", place), experiment.fit_rows.example[there]
+        return Subspace.of(x[there], y[there], chance, rank=experiment.rank, group=group)
+
+    def _trial(self, point: str, place: str, directions: Subspace) -> Trial:
+        """The edits along these directions, of the other sequences."""
+        experiment = self.experiment
+        at = experiment.edit_rows.names.index(place)
+        rows = Rows(experiment.edit_rows.example, experiment.edit_rows.position[at : at + 1], (place,))
+        x, y = self.vectors[point][1][at], experiment.edit_labels[at]
+        return Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
+
+
+def _uninformed(model: Decoder, seed: int, draw: int) -> Iterator[Decoder]:
+    """Models of the same shape that cannot have learnt the task, in the order of `NULL_KINDS`."""
+    yield nulls.untrained(model, generator(seed, "causal", "untrained", draw))
+    yield nulls.shuffled(model, generator(seed, "causal", "shuffled", draw))
+
+
+def _nulls(use: Use, draws: list[list[np.ndarray]]) -> Measurement:
+    """The excess over control edits in each uninformed model."""
+    return Measurement(
+        name=f"{use.excess.name}, in untrained and shuffled models",
+        values=np.array(draws),
+        dims=("null", "kind", *use.excess.dims),
+        coords={"null": range(len(draws)), "kind": NULL_KINDS, **use.excess.coords},
+        units=use.excess.units,
+        settings=use.excess.settings,
+        caption="The same test, with the directions that the label has there, on models of the same shape with "
+        "fresh weights, and with this model's weights shuffled. NaN: nothing could be edited, or no answer could "
+        "follow.",
+    )
+
+
+def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
+    """The sequences of a batch whose question is not among those tried."""
+    width = max(batch.tokens.shape[1], tried.tokens.shape[1])
+    wide = [pad(part.tokens, (0, width - part.tokens.shape[1]), value=task.pad) for part in (tried, batch)]
+    new = distinct(task, torch.cat(wide))[len(tried) :] >= len(tried)
+    if not bool(new.any()):
+        raise ValueError(f"{task.name} has no other sequences to find directions on than those tried; take a smaller n")
+    return batch[new]
