@@ -7,13 +7,13 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import state
+from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import forget_other_run
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
-from workbench.app.words import attention, plain
 from workbench.inspection import over_training
 from workbench.inspection.examples import WHICH, example
 from workbench.runs import Run

@@ -31,7 +31,7 @@ from workbench import figures
 from workbench.inspection import claims, inspect_run
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import by_group
-from workbench.measurement.comparison import difference, over_seeds
+from workbench.measurement.compare_runs import difference, over_seeds
 from workbench.models.attention import Attention
 from workbench.training import train_seeds
 

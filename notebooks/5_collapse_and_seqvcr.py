@@ -30,7 +30,7 @@ import plotly.io as pio
 import workbench
 from workbench import figures
 from workbench.inspection import inspect_run, over_training
-from workbench.measurement.comparison import difference, over_seeds
+from workbench.measurement.compare_runs import difference, over_seeds
 
 pio.renderers.default = "plotly_mimetype"
 pio.templates.default = "plotly_white"

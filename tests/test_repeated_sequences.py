@@ -15,7 +15,7 @@ import workbench
 from workbench import figures
 from workbench.capture import Capture, Subject
 from workbench.inspection import Inspected, claims, examples, inspect_run, one_run, over_training
-from workbench.inspection import two_runs as pairs
+from workbench.inspection import lens_differences as pairs
 from workbench.inspection.causal_tests import sets_of_heads
 from workbench.instruments import INSTRUMENTS
 from workbench.measurement import Measurement

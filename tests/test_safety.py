@@ -29,7 +29,7 @@ from workbench.cli import main
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.runs import Run, list_runs, load_run, scan_runs
-from workbench.runs.table import table
+from workbench.runs.listing import table
 from workbench.tasks import TEXTS
 from workbench.training import TrainingError
 from workbench.training.optimizer_step import Step

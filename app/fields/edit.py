@@ -16,12 +16,12 @@ from typing import Any
 import streamlit as st
 
 from workbench import interventions
+from workbench.app.config_in_words import plain
 from workbench.app.fields import widgets
 from workbench.app.fields.heads import chosen_head
 from workbench.app.fields.values import belongs_to_run, put, start_anew
 from workbench.app.fields.widgets import choose
 from workbench.app.state import Look
-from workbench.app.words import plain
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Exchange, Head, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.ablation import INSTEAD

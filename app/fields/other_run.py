@@ -7,13 +7,13 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import state
+from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
-from workbench.app.words import plain
 from workbench.inspection import see
 from workbench.runs import Run, load_run
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from workbench.app import sidebar, state
+from workbench.app.config_in_words import plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import start_anew
@@ -14,7 +15,6 @@ from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
-from workbench.app.words import plain
 from workbench.inspection.examples import example
 from workbench.runs import Run
 

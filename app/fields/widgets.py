@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar
 
 import streamlit as st
 
+from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory, note
 from workbench.app.fields.values import belongs_to_run, hold, settle
-from workbench.app.words import plain
 from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import streamlit as st
 
+from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look
-from workbench.app.words import capitalised, plain
 from workbench.inspection import Inspected, claims
 from workbench.inspection.result import select_head
 from workbench.measurement import Measurement
-from workbench.measurement.controls import short
+from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import Holds

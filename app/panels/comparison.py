@@ -11,18 +11,18 @@ import pandas as pd
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import plain
 from workbench.app.fields.heads import best_head
 from workbench.app.fields.sides import Sides
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import Panel
 from workbench.app.state import Opened
-from workbench.app.words import plain
 from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import INSTRUMENTS
 from workbench.interventions import Head
 from workbench.measurement import Measurement, by_group
-from workbench.measurement.comparison import compare, difference, difference_by_group
+from workbench.measurement.compare_runs import compare, difference, difference_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from workbench.app import words
+from workbench.app import config_in_words as words
+from workbench.app.config_in_words import plain
 from workbench.app.fields.widgets import choose
 from workbench.app.server import demo
 from workbench.app.server.guard import may_write
-from workbench.app.words import plain
 from workbench.training import preset_config
 
 NO_TOKEN = (

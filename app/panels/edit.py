@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from workbench import figures, interventions
+from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import edit as edits
 from workbench.app.fields import url
 from workbench.app.fields.values import start_anew
@@ -16,7 +17,6 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look
-from workbench.app.words import capitalised, plain
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
 from workbench.interventions import Edit, Edited, Head

@@ -12,11 +12,11 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from workbench.app.config_in_words import plain
 from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.evidence import Figure, Pinned, pin
-from workbench.app.words import plain
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
 

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import plain
 from workbench.app.fields import other_run, url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
@@ -17,7 +18,6 @@ from workbench.app.panels.cell import default_position
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened
-from workbench.app.words import plain
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph, rollout
 from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer

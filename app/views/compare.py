@@ -19,13 +19,13 @@ from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST
-from workbench.inspection.two_runs import lens_differences
+from workbench.inspection.lens_differences import lens_differences
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import ABOUT_P
+from workbench.measurement.compare_runs import ABOUT_P
 from workbench.mechanisms import MECHANISMS
 from workbench.report.comparisons import comparison_heading, difference_rows
 from workbench.runs import Run

@@ -10,6 +10,7 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app import state
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.spectra import MEASURES, choose_measure
@@ -18,7 +19,6 @@ from workbench.app.panels.code import Symbol
 from workbench.app.panels.held_out import HeldOut, held_out, settings_of
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
-from workbench.app.words import plain
 from workbench.inspection.over_training import Timeline, follow
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED

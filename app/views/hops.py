@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import plain
 from workbench.app.fields import other_run, url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_head, n_hops
@@ -17,7 +18,6 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.held_out import held_out
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
-from workbench.app.words import plain
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head

@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_head
@@ -20,7 +21,6 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
-from workbench.app.words import plain
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.interventions import Head
 from workbench.measurement import Measurement

@@ -10,17 +10,18 @@ import pandas as pd
 import streamlit as st
 
 from workbench import figures
-from workbench.app import state, words
+from workbench.app import config_in_words as words
+from workbench.app import state
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
 from workbench.app.panels import code, demo_form
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
-from workbench.app.words import plain
 from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import CONFIG, METRICS, Run, load_run
-from workbench.runs.table import status
+from workbench.runs.listing import status
 
 ROW, MOST_ROWS = 35, 15  # pixels; rows shown before the table scrolls
 MOST_POINTS = 60  # of a sparkline

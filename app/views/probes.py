@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.probe_question import Question, choose_question, fit_now
@@ -18,7 +19,6 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
-from workbench.app.words import capitalised, plain
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
 from workbench.measurement import Measurement

@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
-from workbench.app import words
+from workbench.app import config_in_words as words
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_matrix
@@ -20,7 +21,6 @@ from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.app.sidebar import END, last, last_step
 from workbench.app.state import Look, current
-from workbench.app.words import plain
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline

@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.support import charts, check_code, drawings, page, titles
 from workbench.inspection import inspect_run
-from workbench.inspection.two_runs import lens_differences
-from workbench.measurement.comparison import difference
+from workbench.inspection.lens_differences import lens_differences
+from workbench.measurement.compare_runs import difference
 
 PANELS = [
     "Right answers overall",

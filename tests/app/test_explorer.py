@@ -13,7 +13,7 @@ import workbench
 from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
-from workbench.app.words import plain
+from workbench.app.config_in_words import plain
 
 
 def words(explorer: AppTest) -> list[str]:

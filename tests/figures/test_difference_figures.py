@@ -15,7 +15,7 @@ from workbench.figures.input_differences import BETWEEN
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import difference
+from workbench.measurement.compare_runs import difference
 from workbench.runs.compiled import compile_run
 
 POINTS = ["blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post", "blocks.1.hook_resid_mid"]

@@ -15,7 +15,7 @@ from workbench import figures
 from workbench.figures.runs_and_controls import controls_of, every_line
 from workbench.figures.style import ordered_union
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import over_seeds
+from workbench.measurement.compare_runs import over_seeds
 
 
 def table(name: str, values: np.ndarray, coords: dict, units: str = "share", **settings: object) -> Measurement:

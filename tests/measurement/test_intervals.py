@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import (
+from workbench.measurement.compare_runs import (
     COLUMNS,
     OVER_SEEDS,
     compare,

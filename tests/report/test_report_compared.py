@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import workbench
-from workbench.measurement.comparison import ABOUT_P, COLUMNS
+from workbench.measurement.compare_runs import ABOUT_P, COLUMNS
 from workbench.report import inspect
 from workbench.report.comparisons import comparison_heading, comparison_text, difference_rows, p_in_words, surest
 

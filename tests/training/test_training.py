@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import workbench
 from workbench.runs import list_runs, load_run
-from workbench.runs.table import table
+from workbench.runs.listing import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
 

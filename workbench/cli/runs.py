@@ -40,7 +40,7 @@ def add(commands: Commands, name: str) -> None:
 def run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.cli.terminal_table import print_table
     from workbench.runs import load_run
-    from workbench.runs.table import compare
+    from workbench.runs.listing import compare
 
     check_root(options.root)
     if options.delete and not (options.runs or options.where):
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
 def _chosen(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """A row for each run that is meant, sorted; and why other folders under the root cannot be read."""
     from workbench.runs import load_run
-    from workbench.runs.table import filtered, in_order, table
+    from workbench.runs.listing import filtered, in_order, table
 
     frame, problems = table(options.root)
     names = [name.rstrip("/") for name in options.runs]
@@ -80,7 +80,7 @@ def _chosen(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _delete(folders: Sequence[Path], yes: bool) -> None:
-    from workbench.runs.table import Doomed, delete
+    from workbench.runs.listing import Doomed, delete
 
     if not folders:
         raise ValueError("no run was named to be deleted, and none meets the conditions")

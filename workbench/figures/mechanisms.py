@@ -12,7 +12,7 @@ from workbench.figures.runs_and_controls import Controls, Runs, controls_of, eac
 from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed
 from workbench.measurement import Measurement
-from workbench.measurement.controls import short
+from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words, point_name
 
 STRONGEST = "the strongest at each place, named beside its bar"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.figures.style import PALETTE
 from workbench.measurement import Measurement
-from workbench.measurement.controls import in_words
+from workbench.measurement.controls.words import in_words
 
 Runs = Mapping[str, Measurement]
 """Run -> its measurement, averaged over examples."""

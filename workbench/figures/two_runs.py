@@ -16,7 +16,7 @@ from workbench.figures.seed_dots import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import ROUNDING
+from workbench.measurement.compare_runs import ROUNDING
 from workbench.measurement.places import point_name
 
 POINTS = ("layer", "point")  # dims whose labels are hook names of the residual
@@ -30,7 +30,7 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     Args:
         runs: two names -> the same measure of each, averaged over examples. Over a single dim that has an order
             (layers, hops, lengths) it is drawn as lines, else as bars, one for each place.
-        apart: their difference (`comparison.difference`).
+        apart: their difference (`compare_runs.difference`).
         title: by default the measure's name.
     """
     assert len(runs) == 2, f"a difference is of two, not of {len(runs)}"

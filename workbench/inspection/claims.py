@@ -12,7 +12,8 @@ import numpy as np
 
 from workbench.inspection import Inspected, Result
 from workbench.measurement import Measurement, by_group
-from workbench.measurement.controls import UNTRAINED, in_words
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT

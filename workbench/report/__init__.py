@@ -39,7 +39,7 @@ class Report:
         summary: the table as text.
         html: the page's file.
         timelines: every run over training, if that was wanted.
-        differences: two runs on the same sequences, compared example by example (see `comparison.compare`).
+        differences: two runs on the same sequences, compared example by example (see `compare_runs.compare`).
         over_seeds: every later group of seeds compared with the first.
         figures: the files of single figures, if any were wanted.
     """

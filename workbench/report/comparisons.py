@@ -12,7 +12,7 @@ from rich.table import Table
 
 from workbench.inspection import Inspected
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import ABOUT_P, compare, compare_over_seeds
+from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.places import point_name
 from workbench.report.seed_groups import SeedGroup, seed_groups
@@ -24,7 +24,7 @@ SMALLEST_P = 1e-4  # smaller ones are shown as less than this
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """Two groups of seeds, compared seed by seed (see `comparison.compare_over_seeds`).
+    """Two groups of seeds, compared seed by seed (see `compare_runs.compare_over_seeds`).
 
     Attributes:
         first, second: what the groups are called.

@@ -17,8 +17,8 @@ from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import over_seeds
-from workbench.measurement.controls import in_words
+from workbench.measurement.compare_runs import over_seeds
+from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS

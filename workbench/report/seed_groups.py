@@ -12,7 +12,7 @@ from typing import Any
 from workbench.inspection import CausalResult, ControlResult, Inspected, Result
 from workbench.inspection.averages import joined
 from workbench.measurement import Measurement
-from workbench.measurement.comparison import over_seeds
+from workbench.measurement.compare_runs import over_seeds
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.util.lookup import check_told_apart, tell_apart
 from workbench.util.messages import brief

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from workbench.inspection import Inspected
 from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED, short
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.words import short
 from workbench.measurement.draws import over_draws
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS

@@ -14,15 +14,4 @@ CONTROLS: dict[str, Control] = {
     UNTRAINED: untrained.CONTROL,
 }
 
-
-def in_words(name: str) -> str:
-    """What legends call a control; what is not in `CONTROLS` is called by its name."""
-    return CONTROLS[name].words if name in CONTROLS else name
-
-
-def short(name: str) -> str:
-    """The same for narrow columns."""
-    return CONTROLS[name].short if name in CONTROLS else name
-
-
-__all__ = ["CONTROLS", "UNTRAINED", "Control", "in_words", "short"]
+__all__ = ["CONTROLS", "UNTRAINED", "Control"]

@@ -11,7 +11,7 @@ import pytest
 import workbench
 from workbench.cli import main
 from workbench.runs import load_run
-from workbench.runs.table import compare, filtered, table
+from workbench.runs.listing import compare, filtered, table
 from workbench.training.state import only_writer
 
 SHORT = {"steps": 4, "eval_size": 8, "batch_size": 4, "model": {"d_model": 16, "n_heads": 2}}

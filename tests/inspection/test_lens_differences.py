@@ -9,7 +9,7 @@ import pytest
 
 import workbench
 from workbench.inspection import inspect_run
-from workbench.inspection.two_runs import lens_differences
+from workbench.inspection.lens_differences import lens_differences
 from workbench.runs import Run
 
 
