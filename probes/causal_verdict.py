@@ -187,7 +187,7 @@ class Use:
         return numbers
 
     def _beside_nulls(self) -> str:
-        """The outcome that exceeds its control edits most clearly, beside the same excess in uninformed models."""
+        """In words: the outcome that exceeds its control edits most clearly, and its excess in uninformed models."""
         reach = self.null_reach
         margin = np.where(self.beyond_controls, np.fmin.reduce(self._low() - reach), -np.inf)
         outcome = int(margin.argmax())

@@ -39,7 +39,8 @@ def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **opt
         options: as for `probes.ask`.
 
     Raises:
-        ValueError: if a run cannot be opened, is named twice or cannot be asked this, and as `ask` does.
+        ValueError: if a run cannot be opened, is given twice or cannot be asked this question; also where `ask`
+            raises it.
     """
     lookup(PRESETS, preset, "probe")
     runs = [load_run(path) for path in paths]

@@ -25,7 +25,7 @@ NONE = (
 
 
 def alike(look: Look) -> list[Run]:
-    """The other runs that can read this input: of the same task, with the same tokens; the deepest first."""
+    """The other runs of this task that can read this input, with the same tokens; those with most layers first."""
     task, n_pos = look.opened.subject.task, look.batch.tokens.shape[1]
     readers = [
         run
@@ -39,7 +39,10 @@ def alike(look: Look) -> list[Run]:
 
 
 def choose_other(look: Look, place: Any = st) -> Opened | None:
-    """A field for one of `alike`, the deepest by default; None, with a message, if there is none that loads."""
+    """A field to choose one of the runs in `alike`; by default the one with the most layers.
+
+    Returns None, with a message on the page, if there is no such run, or the chosen one cannot be loaded.
+    """
     runs = {run.name: run for run in alike(look)}
     if not runs:
         st.info(NONE)

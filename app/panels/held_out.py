@@ -22,7 +22,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The part of `Inspected` that pages draw: the results by name, and the sequences that they are of."""
+    """The part of `Inspected` that pages draw: the results by name, and the sequences they were measured on."""
 
     results: dict[str, Result]
     sample: Sample

@@ -108,7 +108,7 @@ class Demo:
 
     @property
     def failure(self) -> str | None:
-        """Why it failed, in one line; None if it did not."""
+        """Why the training failed, in one line; None if it still runs, was stopped, or succeeded."""
         if self.running or self.stopped or self.process.returncode == 0:
             return None
         lines = [line for line in self.console_tail().splitlines() if line.strip()]

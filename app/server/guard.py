@@ -47,7 +47,7 @@ class Door:
 
     @staticmethod
     def made(port: int, more: Iterable[str] = ()) -> Door:
-        """A new one, with a new token; `more` names are answered too."""
+        """A new door, with a new token; `more` names are answered too."""
         names = frozenset(name.strip("[]").lower() for name in (*OF_THIS_MACHINE, *more))
         return Door(names, token_urlsafe(24), f"workbench-{port}")
 
@@ -67,7 +67,7 @@ class Door:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets; nothing if it is none."""
+    """The name in a Host header, without port and brackets; empty if the header is not a valid host."""
     match = HOST.fullmatch(host)
     return (match[1] or match[2]).lower() if match else ""
 

@@ -1,4 +1,4 @@
-"""A run over training: the sidebar's checkpoint is followed through every panel."""
+"""How a run changed over training; all panels follow the checkpoint that is chosen in the sidebar."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Subject:
 
     @classmethod
     def of(cls, model: Decoder, task: Task, name: str) -> Subject:
-        """The facts of a decoder (not of its hooked copy)."""
+        """Collect these facts about a decoder (the bare one, not its hooked copy)."""
         return cls(
             name=name,
             task=task,
@@ -61,7 +61,7 @@ class Subject:
 
 
 def sample_truth(subject: Subject) -> Truth:
-    """The truth of a few sequences of the task: which labels and hops it offers."""
+    """The truth of a few sequences of the task: it shows which labels the task has, and how many hops its graph has."""
     return _sample_truth(subject.task)
 
 
@@ -83,7 +83,7 @@ class Capture:
             `[batch, pos, class]` (`unembed.hook_out`).
         batch: what the model ran on.
         subject: facts of the model.
-        given_truth: what to hold the activations against, if not the truth of the batch's own tokens.
+        given_truth: the truth to compare the activations with, if it is not that of the batch's own tokens.
     """
 
     activations: Mapping[str, Tensor]

@@ -75,10 +75,10 @@ class CaptureStore:
     ) -> CaptureStore:
         """Capture every batch into a new folder, one batch in memory at a time.
 
-        What is interrupted leaves nothing behind.
+        If writing is interrupted, nothing is left on disk.
 
         Args:
-            folder: where; it must not exist.
+            folder: the folder to make; it must not exist yet.
             model: the hooked model, or the decoder itself for residuals and logits (see `capture.visit`).
             subject: the model's facts.
             batches: its inputs, which may be drawn as they are needed.
@@ -177,7 +177,7 @@ def _tensors(seen: Capture, dtype: torch.dtype | None) -> dict[str, Tensor]:
 
 
 def _padded(parts: list[Tensor]) -> Tensor:
-    """Parts one after the other, each padded with zeros to the longest in every further axis."""
+    """The parts, concatenated along the first axis; along every other axis each is padded with zeros to the longest."""
     sizes = [max(axis) for axis in zip(*(part.shape[1:] for part in parts), strict=True)]
 
     def pad(part: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
 
 
 def _setting(name: str, field: FieldInfo) -> str:
-    """`--batch_size = 64 — what it is; one of …`."""
+    """The line that describes one setting: `--batch_size = 64 — what it is; one of …`."""
     default = "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True))}"
     choices = ", ".join(map(str, _choices(field.annotation)))
     description = "; ".join(part for part in (field.description, choices and f"one of {choices}") if part)

@@ -35,7 +35,7 @@ PATH_ERRORS = {
 
 
 def speaks() -> bool:
-    """Whether this process prints: of the processes that `torchrun` started, the first one alone does."""
+    """Whether this process prints: of several processes started by `torchrun`, only the first one does."""
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -183,7 +183,7 @@ class _Page(TokenPage):
         self.height += 4 if rows else 0
 
     def truth(self, gold: Sequence[attention_graph.Edge]) -> None:
-        """Gold edges as arcs that stand on the tokens; those of further hops are seen when their query is in focus."""
+        """Draw the gold edges as arcs above the tokens; those of several hops show only if their query is in focus."""
         inside = [(h, q, k) for h, q, k in gold if self.holds(q, k) and q != k]
         if not inside:
             return

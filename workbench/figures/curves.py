@@ -17,7 +17,7 @@ from workbench.tasks import counted
 
 
 def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
-    """Accuracy by the task's group (`depth`, `length`, `digit`), one line a run.
+    """Accuracy by the task's group (`depth`, `length`, `digit`), one line for each run.
 
     Args:
         runs: name -> `accuracy.measure(...)`, joined and averaged over examples.
@@ -30,7 +30,7 @@ def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
 
 
 def hops(runs: Runs) -> go.Figure:
-    """Mass of A^h on the gold edges h hops away, one line a run.
+    """Mass of A^h on the gold edges h hops away, one line for each run.
 
     Args:
         runs: name -> `attention_hops.measure(...)` averaged over examples, with one layer and head selected.

@@ -28,7 +28,7 @@ KERNELS = {"linear": "linear kernel", "gaussian": "Gaussian kernel", "laplacian"
 
 
 def entropy(runs: Runs) -> go.Figure:
-    """Matrix entropy from the embedding up through the layers, one line a run.
+    """Matrix entropy from the embedding up through the layers, one line for each run.
 
     Args:
         runs: name -> `entropy.measure(...)` of one set of settings, joined and averaged over examples.
@@ -37,7 +37,7 @@ def entropy(runs: Runs) -> go.Figure:
 
 
 def by_layer(runs: Runs, controls: Controls) -> list[go.Figure]:
-    """A measure from the embedding up through the layers, one line a run, its controls dotted: one figure.
+    """A measure from the embedding up through the layers, in one figure: one line for each run, its controls dotted.
 
     Args:
         runs, controls: `entropy`, `effective_rank` or `anisotropy` measured with one set of settings and averaged over

@@ -278,7 +278,7 @@ def _legend(rank: int, path: Path) -> dict[str, Any]:
 
 
 def _shortened(steps: list[str]) -> list[str]:
-    """The first and last steps of a long way, which the figure itself shows in full."""
+    """The first steps and the last step of a long path, for the legend; the figure itself draws the whole path."""
     return steps if len(steps) <= MOST_NAMED else [*steps[: MOST_NAMED - 2], f"… {len(steps)} in all …", steps[-1]]
 
 

@@ -1,4 +1,4 @@
-"""Each seed's own dot, behind the mean over seeds: of seeds that solve a task or do not, a mean alone says little."""
+"""A dot for each seed, behind the mean over seeds: if some seeds solve a task and others fail, a mean says little."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dots(
 
     Args:
         m: the mean over seeds.
-        at: where each value that is kept stands on the axis, in the order of `m.values.reshape(-1)`.
+        at: the place on the axis of each value that is kept, in the order of `m.values.reshape(-1)`.
         colour: of the line or bar that the dots belong to.
         keep: which values are drawn; by default all.
         across: values go along x, places along y.

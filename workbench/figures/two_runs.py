@@ -92,7 +92,7 @@ def _below(apart: Measurement) -> go.Scatter:
 
 
 def _bars(m: Measurement, known: np.ndarray) -> dict[str, Any] | None:
-    """Error bars of the values that are known; none where a single example stands behind each."""
+    """Error bars of the values that are known; none where each value comes from a single example."""
     if m.low is None or m.high is None or _most(m) < 2:
         return None
     above, below = (end.reshape(-1)[known] for end in (m.high - m.values, m.values - m.low))
@@ -110,7 +110,7 @@ def _about(runs: Runs, apart: Measurement) -> str:
 
 
 def _most(m: Measurement) -> int:
-    """The largest number of examples behind a value."""
+    """The largest number of examples that any value is a mean over."""
     return 1 if m.n is None or not m.n.size else int(m.n.max())
 
 

@@ -78,7 +78,7 @@ def verdicts_on(results: Results, name: str) -> list[Verdict]:
 
 
 def causal_lines(inspected: Inspected, name: str) -> list[str]:
-    """A claim's causal test in words: a line for places with the same verdict, then the heads that are needed.
+    """A claim's causal test in words: one line for all places with the same verdict, then one about the needed heads.
 
     Raises:
         ValueError: if the claim was not measured.
@@ -170,7 +170,7 @@ def _result(results: Results, name: str) -> Result:
 
 
 def holding_in_words(group: Sequence[Verdict]) -> str:
-    """Whether a claim holds beyond its controls, at places with the same verdict, with the range of the numbers."""
+    """Whether a claim holds beyond its controls, in words, for places with the same verdict; with the rates' range."""
     text = f"{group[0].holds.value}: {_range([one.rate for one in group])}"
     controls = [one.strongest for one in group if one.strongest]
     if not controls:
@@ -180,7 +180,7 @@ def holding_in_words(group: Sequence[Verdict]) -> str:
 
 
 def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
-    """The causal test at places with the same verdict; nothing where none was made.
+    """The causal test, in words, at places that share its verdict; an empty list where no test was made.
 
     Args:
         group: the verdicts.
@@ -227,7 +227,7 @@ def _changed(test: Measurement) -> np.ndarray:
 
 
 def places_in_words(group: Sequence[Verdict]) -> str:
-    """`hops 1 to 7` or `at 0 · mid, 1 · post`; empty where there is one place only."""
+    """`hops 1 to 7` or `at 0 · mid, 1 · post`; empty where the claim's rate has no dim for places."""
     if not group[0].place:
         return ""
     (dim,) = group[0].place
@@ -242,7 +242,7 @@ def places_in_words(group: Sequence[Verdict]) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    """`98%`, or `12% to 98%`; a dash where there is none."""
+    """The range of some shares as text: `98%`, or `12% to 98%`; a dash where all are NaN."""
     there = [value for value in values if not np.isnan(value)]
     if not there:
         return "–"

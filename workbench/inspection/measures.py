@@ -22,9 +22,9 @@ from workbench.util.seeds import generator
 if TYPE_CHECKING:
     from workbench.inspection.baseline_models import Model
 
-MOST_HOPS = 8  # of longer paths the first so many hops are measured
+MOST_HOPS = 8  # how many hops are measured; of longer paths, the first ones
 DRAWS = 8  # models with fresh weights behind that control
-FITTED_DRAWS = 2  # of them, where each is fitted to first: a lens
+FITTED_DRAWS = 2  # the same, where something (a lens) is first fitted to each of these models
 IN_FOCUS, NEEDED_HEADS, EVERY_HEAD = "in focus", "needed heads", "every head"  # where a causal test makes its edit
 
 Settings = Mapping[str, Mapping[str, Any]]
@@ -39,11 +39,14 @@ class Measure:
         name, thing: its entry in `INSTRUMENTS` or `MECHANISMS`.
         function: its `measure` or `score` with the settings given.
         controls: the names of the controls that are measured too.
-        fitted: None for the run's model, or the number of a model with fresh weights -> settings fitted to it (a lens).
-        batches: the run's measurement, a batch each.
-        control_batches, control_conditions: control -> its measurements, and each example's test condition.
-        fresh_batches: number of a model with fresh weights -> its measurements.
-        causal_batches: where the edit was made, or the number of a model that knows nothing -> the causal test.
+        fitted: model -> settings fitted to it (a lens); None stands for the run's model, a number for a model with
+            fresh weights.
+        batches: the run's measurements, one for each batch.
+        control_batches: control -> its measurements, one for each batch.
+        control_conditions: control -> the test condition of each example.
+        fresh_batches: number of a model with fresh weights -> its measurements, one for each batch.
+        causal_batches: the causal tests, one for each batch, by where the edit was made in the run's model; or by the
+            number of a model that cannot know the task.
     """
 
     name: str
@@ -66,7 +69,7 @@ class Measure:
 
     @property
     def read_at_head(self) -> bool:
-        """Whether it is read at one head: of a model with fresh weights at that model's best head."""
+        """Whether it is read at one head; in a model with fresh weights, this is the best head of that model."""
         return self.name in MECHANISMS or bool(getattr(self.thing, "READ_AT_HEAD", False))
 
     @property

@@ -69,7 +69,7 @@ class Result:
         mean: over examples, with interval and n.
         controls: control -> the same measure of it.
         causal: a mechanism's causal test; None where none was made.
-        head: the head in focus, chosen on other data or given; None where there was nothing to choose one by.
+        head: the head in focus, chosen on other data or given; None where nothing shows which one to choose.
     """
 
     examples: Measurement
@@ -119,7 +119,7 @@ class Sample:
     Attributes:
         drawn: how many were drawn, some of them perhaps more than once.
         conditions: the task's test condition of each example.
-        tokens: of each example, without padding; no two of one condition ask the same.
+        tokens: the tokens of each example, without padding; no two examples of one condition ask the same question.
     """
 
     drawn: int
@@ -127,7 +127,7 @@ class Sample:
     tokens: list[Int[Tensor, " pos"]] = field(default_factory=list)
 
     def add(self, task: Task, batch: Batch, condition: dict[str, Any]) -> None:
-        """Note a batch of one test condition."""
+        """Add the sequences of a batch, all drawn under one test condition."""
         ends = task.lengths(batch.tokens).tolist()
         self.conditions += [condition] * len(batch)
         self.tokens += [row[:end] for row, end in zip(batch.tokens, ends, strict=True)]
@@ -187,7 +187,7 @@ class Inspected:
         return iter(self.results)
 
     def with_head(self, head: Head) -> Inspected:
-        """The same with another head in focus."""
+        """The same inspection with another head in focus."""
         results = {name: replace(result, head=head) for name, result in self.results.items()}
         return replace(self, results=results, head=head)
 

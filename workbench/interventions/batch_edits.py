@@ -53,7 +53,7 @@ class ReadBy:
     """An edit that only some heads read, in their keys and values; the residual itself stays as it is.
 
     Attributes:
-        edit: the edit at a layer's `hook_resid_pre`, for each layer; they agree in span and prediction.
+        edit: the edit at a layer's `hook_resid_pre`, for each layer; all of them have the same span and prediction.
         heads: (layer, head) of those that read it.
     """
 

@@ -40,10 +40,10 @@ def cut_edges(
     Args:
         model: the hooked model.
         batch: what to run on.
-        layer: of which layer; None for every layer.
+        layer: the layer to edit; None for every layer.
         edges: (example, query, key) of each entry; none leaves the model as it is.
-        head: of which head; None for every head.
-        heads: of these heads (layer, head) alone, in place of `layer` and `head`.
+        head: the head to edit; None for every head.
+        heads: edit these heads (layer, head) only; given in place of `layer` and `head`.
         renormalise: give what is cut to the row's other keys, in proportion; by default it is lost.
 
     Raises:
@@ -65,7 +65,7 @@ def cutting(
     heads: Sequence[Head] | None = None,
     renormalise: bool = False,
 ) -> Hooks:
-    """The hooks by which `cut_edges` does so; arguments and errors are the same."""
+    """The hooks with which `cut_edges` edits the pattern; arguments and errors are the same as there."""
     assert heads is None or (layer, head) == (None, None), "heads take the place of layer and head"
     check_head(model, layer, head)
     for each in heads or ():

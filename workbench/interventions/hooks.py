@@ -28,7 +28,7 @@ def put_rows(
     position: Int[Tensor, " row"],
     values: Float[Tensor, "row d"],
 ) -> Float[Tensor, "batch pos *rest"]:
-    """The activation with one vector for each row at its example and position; heads are taken as one vector."""
+    """The activation with a new vector at each given (example, position), which covers all heads if there are heads."""
     edited = activation.flatten(2).clone()
     edited[example, position] = values.to(edited)
     return edited.view_as(activation)

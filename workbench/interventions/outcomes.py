@@ -28,8 +28,8 @@ class Question:
     """One answer of each example.
 
     Attributes:
-        position: where it is read from the logits.
-        answer: the right one.
+        position: the position whose logits give the answer.
+        answer: the right answer.
     """
 
     position: Int[Tensor, " batch"]
@@ -66,8 +66,10 @@ def outcomes(
 
     Args:
         model, subject, tokens: the hooked model, its facts, and what it runs on.
-        question, edits: the answer of each example; name (`claimed`, …, `elsewhere`) -> edit.
-        name, caption, edited: of the measurement; `edited` says where, in words, if not in the whole residual.
+        question: the answer of each example that is tested.
+        edits: name (`claimed`, …, `elsewhere`) -> edit.
+        name, caption: name and caption of the measurement.
+        edited: where the edit is made, in words, if not in the whole residual.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """

@@ -1,4 +1,4 @@
-"""Drawing what is edited: an allowed option of each example at random, and spans of a single position."""
+"""Draw what an edit changes: for each example one of its allowed options at random, and spans of a single position."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Measurement:
         return replace(self, coords={**self.coords, dim: list(labels)}, **parts)
 
     def pick(self, examples: Sequence[int]) -> Measurement:
-        """The part of some examples, by their index."""
+        """The measurement of only these examples, chosen by their index."""
         axis = self.axis("example")
         labels = [self.coords["example"][i] for i in examples]
         return replace(

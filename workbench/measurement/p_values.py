@@ -21,7 +21,7 @@ def sign_flip(differences: np.ndarray) -> np.ndarray:
     The chance, if either of a pair could as well have been the other, of a mean at least this far from 0. Up to 14
     differences (other than 0), every combination of signs is counted; of more, 10,000 at random. Where fewer than 100
     of these are as far, the tail is Lugannani and Rice's saddlepoint approximation of the same distribution (Robinson
-    1982), so that a p may be as small as it is, however many comparisons it has to be held against.
+    1982); so p is not limited by the number of flips, however many comparisons it is then adjusted for.
     """
     rows = np.nan_to_num(differences.reshape(-1, differences.shape[-1])).astype(float)
     known = (~np.isnan(differences.reshape(rows.shape))).any(-1)
@@ -43,7 +43,7 @@ def sign_flip(differences: np.ndarray) -> np.ndarray:
 
 
 def _as_far(rows: np.ndarray, total: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """How many of the flipped sums are as far from 0 as each row's own."""
+    """For each row, how many of its sums with flipped signs are at least as far from 0 as `total`."""
     counts = np.zeros(len(rows), dtype=int)
     far = np.abs(total) - 1e-12 * np.abs(rows).sum(-1)  # what rounding does to equal sums is no difference
     for part in parts(len(rows), signs.shape[-1]):
@@ -55,7 +55,7 @@ def _tail(sizes: np.ndarray, counted: np.ndarray, total: np.ndarray) -> np.ndarr
     """Two-sided chance that n sizes with random signs sum to `total` or more, for totals far out.
 
     With K(t) = Σ log cosh(t·size), t solves K'(t) = total; Newton's steps from 0 never pass it, as K' is concave. Sums
-    of equal sizes come in steps: half a step, the least size, is taken off, which sizes that vary do not feel.
+    of equal sizes come in steps: half a step, the least size, is taken off, which has little effect where sizes vary.
     """
     least = np.where(sizes > 0, sizes, np.inf).min(-1)
     scale = np.sqrt((sizes**2).sum(-1))

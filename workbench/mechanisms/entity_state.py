@@ -3,10 +3,10 @@
 For the boxes of the ChaCAL paper, §5.2. Scored per head, at the answer's words about a box: the gold clause gets more
 of the row of the matrix that the layer applies (the pattern; for ChaCAL the resolvent) than every other clause. The
 score does not show that the state is there to be read: a model may look up each object where it was last named. The
-causal test does: in what the head reads, or all of the last layer, an object is made another one in the gold clause
-alone, whether the clause names it or not. A ChaCAL last layer reads the clauses before through the gold one within
-itself; for it the claim is stronger than what the task needs. Control: the answers of another example of equal length
-(`mismatched`; there are few of them in one batch), and an untrained model.
+causal test does: in what the head (or all of the last layer) reads from the gold clause alone, an object is replaced by
+another one, whether the clause names it or not. If the last layer is a ChaCAL layer, it can follow paths within itself
+and so read earlier clauses through the gold one; for it the claim is stronger than what the task needs. Control: the
+answers of another example of equal length (`mismatched`; there are few of them in one batch), and an untrained model.
 """
 
 from __future__ import annotations

@@ -110,16 +110,16 @@ def verdicts(
 ) -> list[Verdict]:
     """A verdict at each place where a claim is read.
 
-    A claim holds where the low end of its interval lies above every control's limit: the high end of the control's own
-    interval; for models with fresh weights, of which `draws` has each, what a further one would hardly exceed
-    (`measurement.draws.limit`).
+    A claim holds where the low end of its interval lies above the limit of every control. The limit is the high end of
+    the control's own interval; for models with fresh weights (each of them is in `draws`), it is the value that one
+    more such model would hardly exceed (`measurement.draws.limit`).
 
     Args:
         rate: how often the claim holds, averaged over examples, of the head in focus.
-        controls: null -> the same under it, as `rate` in its dims.
+        controls: control -> how often the claim holds under it, with the dims of `rate`.
         draws: each model with fresh weights: the dim `draw`, then those of `rate`.
         causal: the causal test averaged over examples: dims `edit`, `outcome`, and perhaps some of `rate`'s.
-        causal_draws: the same of each model with fresh weights: the dim `draw` first.
+        causal_draws: the causal test of each model with fresh weights: the dim `draw` first.
     """
     results = []
     places = [dict(zip(rate.dims, labels, strict=True)) for labels in _labels(rate)]
@@ -169,7 +169,7 @@ def _labels(rate: Measurement) -> list[tuple[Any, ...]]:
 def _control(
     null: str, m: Measurement, draws: Measurement | None, place: Mapping[str, Any], places: int
 ) -> Control | None:
-    """A control at one place; None where it has no value there."""
+    """A control's value and limit at one place; None where it has no value there."""
     at = _at(m, place)
     if at is None or np.isnan(at.values):
         return None
@@ -201,7 +201,7 @@ def _needed(test: Measurement | None, nulls: Measurement | None) -> Needed:
 
     Args:
         test: dims `edit`, `outcome`.
-        nulls: the same of models with fresh weights, the dim `draw` first.
+        nulls: the same test of models with fresh weights, the dim `draw` first.
     """
     if test is None:
         return Needed.UNTESTED
@@ -228,7 +228,8 @@ def _needed(test: Measurement | None, nulls: Measurement | None) -> Needed:
 def _limit_of(nulls: Measurement | None, outcome: str) -> float:
     """The most that the claimed edit does to answers of models with fresh weights; −∞ where too few can be tested.
 
-    Models with few right answers, which are right by chance, also count together: then the high end of their interval.
+    Such models have few right answers, and these by chance. So their answers are also counted together, which gives the
+    high end of one interval; the larger of the two limits counts.
     """
     if nulls is None:
         return -np.inf

@@ -87,9 +87,9 @@ def _sorter_shape(q: int, n_ctx: int, *, layernorm: bool, pad: bool) -> DecoderC
 def _write_sorter(write: Writer, q: int, n_ctx: int) -> None:
     """The sorter's weights, part by part as `sorter` describes them.
 
-    Unlike the paper (Appendix A): values are written where its text says they are read; the count keeps its
-    denominator, so it is written n_ctx times as large: one copy of n symbols is 1/(2n − 1) of a row or more, and then
-    counts for more than the next symbol's 1/2; scores are not divided by √d_head.
+    Three things differ from the paper (Appendix A). Values are written where its text says they are read. The count of
+    copies stays divided by the sum of its row, so it is written n_ctx times as large: one copy among n symbols is at
+    least 1/(2n − 1) of a row, and then outweighs the 1/2 of the next symbol. Scores are not divided by √d_head.
     """
     E, T, D = write.blocks.coordinates
     V, symbols, delimiter = q + 1, torch.arange(q), q

@@ -115,10 +115,10 @@ def _differ(bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Flo
 
 
 def differs_in_double(model: Decoder) -> bool:
-    """Whether the two paths differ in float64 too.
+    """Whether the hooked and the bare model compute different logits in float64 too.
 
-    In float32 sharp attention (weights written by hand, scores in the thousands) can differ by rounding alone; that
-    does not make it another model.
+    In float32, very sharp attention (weights written by hand, scores in the thousands) can make them differ by rounding
+    alone, although they are the same model.
     """
     device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
     bare = copy.deepcopy(model).eval().to(device, torch.float64)

@@ -211,8 +211,8 @@ def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float
     The features of fewer vectors than features cannot be uncorrelated: their covariance has rank N−1 and trace d.
 
     Args:
-        n: the number of vectors; of a tensor, one number for each position, the result is the mean over the positions
-            with at least two.
+        n: the number of vectors; or a tensor with one number for each position, and then the result is the mean over
+            the positions that have at least two.
         d: the number of features.
         covariance_weight: λ2.
     """

@@ -115,7 +115,7 @@ def _with_interval(row: dict[str, float]) -> str:
 
 
 def p_in_words(p: float) -> str:
-    """A p to four places, or `<0.0001`."""
+    """A p value with four decimal places, or `<0.0001`; a dash where it is NaN."""
     return "–" if np.isnan(p) else f"<{SMALLEST_P:.4f}" if p < SMALLEST_P else f"{p:.4f}"
 
 

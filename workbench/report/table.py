@@ -258,5 +258,5 @@ def number(m: Measurement) -> str:
 
 
 def _of(m: Measurement) -> str:
-    """` n=256`: how many values a mean is over."""
+    """The end of a table entry, ` n=256`: the number of values that a mean is over; empty where it is not known."""
     return "" if m.n is None else f" n={int(m.n)}"

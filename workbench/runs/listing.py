@@ -115,7 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows sorted by a column; accuracy and speed from high to low. Raises ValueError if it does not exist."""
+    """The rows sorted by a column; accuracy and speed from high to low. Raises ValueError if no run has it."""
     if column not in frame:
         raise ValueError(f"no run has {column!r} to sort by; try accuracy, loss, seconds, seed, task.name")
     key = None if pd.api.types.is_numeric_dtype(frame[column]) else (lambda values: values.map(str))

@@ -32,10 +32,11 @@ def accept(files: Iterable[tuple[str, int]]) -> None:
     """Check the names and sizes of the files of a run.
 
     Args:
-        files: the name and size of each file; the first that is refused is the last that is read.
+        files: the name and size of each file; nothing more is read from it after the first file that is refused.
 
     Raises:
-        ValueError: if a name is not one of a run's or is there twice, one is missing, or there is too much.
+        ValueError: if a name is not one of a run's files or is there twice, a file is missing, or there are too many
+            files or bytes.
     """
     seen: set[str] = set()
     total = 0

@@ -38,7 +38,8 @@ def push(
         The address of the commit.
 
     Raises:
-        ValueError: if the run cannot be exported, the name of the repository is wrong, or it holds something else.
+        ValueError: if the run cannot be exported, the name of the repository is wrong, or the repository holds
+            something else.
         SharingError: if the Hub refuses the upload, or cannot be reached.
     """
     _check_name(repo_id)

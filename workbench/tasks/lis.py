@@ -125,7 +125,7 @@ class LongestIncreasingSubsequence(Task):
         return Batch.next_token(tokens, lengths if self.mode == "chain_of_thought" else ends - 2, ends - 1)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The length of the numbers: every mode has the same test set."""
+        """The number of leading numbers: these are the question in every mode, so all modes have the same test set."""
         return (tokens >= self.values).long().argmax(-1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:

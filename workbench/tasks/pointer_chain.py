@@ -80,7 +80,7 @@ class PointerChain(Task):
 
     @property
     def bytes_each(self) -> int:
-        """Each position has every ancestor and, in reading `chain`, a set of positions."""
+        """Memory for one sequence; each position has all its ancestors and, in reading `chain`, a set of positions."""
         return self.n * (17 + 8 * (self.n // self.k) + self.n * (self.reading == "chain"))
 
     @property

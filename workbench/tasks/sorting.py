@@ -187,7 +187,7 @@ class Sorting(TaskWithLengths):
         return Batch(tokens, targets, scored)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The length of what is before ⊥: a sequence and its hints are on the same side of the split."""
+        """The number of tokens before ⊥, so that a sequence and its hints are on the same side of the split."""
         return (tokens == self.q).long().argmax(-1)
 
     def _batch(self, symbols: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]) -> Batch:

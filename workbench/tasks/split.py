@@ -16,7 +16,7 @@ TEST_ONE_IN = 10
 
 
 def is_test(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-    """Whether each example belongs to the test set: one question in `TEST_ONE_IN` does, by its fingerprint.
+    """Whether each example belongs to the test set: a hash of its question puts one in `TEST_ONE_IN` there.
 
     Args:
         tokens: the examples.

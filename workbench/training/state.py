@@ -140,7 +140,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class State:
-    """A whole state as it was read from its file."""
+    """The complete state of a training run, as it was read from its file."""
 
     path: Path
     tensors: Mapping[str, Tensor]

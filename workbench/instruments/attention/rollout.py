@@ -130,7 +130,7 @@ def path_length(capture: Capture, *, n_hops: int | None = None, residual: float 
 
 
 def matrices(capture: Capture, example: int, *, residual: float = 0.5, heads: Heads = "mean") -> Measurement:
-    """One example's rollout as `attention_graph.matrices` gives a head's: dims `matrix` (`rollout`), `query`, `key`.
+    """The rollout of one example, in the form of `attention_graph.matrices`: dims `matrix` (`rollout`), `query`, `key`.
 
     Over the example's real tokens, labelled `position:word`. Arguments and errors as for `measure`.
     """

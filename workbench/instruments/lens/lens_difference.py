@@ -1,7 +1,7 @@
 """Two models through the logit lens: how far what one decodes from each layer is from what the other does.
 
 Both saw the same tokens; each residual is decoded by its own model's final norm and unembedding (see `logit_lens`), and
-the two distributions are held against each other, point by point. Shows: from which layer on two runs, or two
+the two distributions are compared with each other, point by point. Shows: from which layer on two runs, or two
 checkpoints, say different things, in the basis of the output. Does not show: which of them is right, or what differs in
 another basis; the residuals themselves cannot be compared, since each run has directions of its own. Control: two runs
 that differ in their seed alone.

@@ -1,8 +1,8 @@
 """Logit lens: how far the output is decided at each layer, read by the model's own final norm and unembedding.
 
-Every residual is decoded as if it were the last one (nostalgebraist, 2020), the unembedding's bias included, and held
-against the model's final output: KL(final ‖ lens) at the scored positions. Shows: at which layer the residual already
-says what the model will say, in the basis of the output. Does not show: what is there in another basis (see
+Every residual is decoded as if it were the last one (nostalgebraist, 2020), the unembedding's bias included, and
+compared with the model's final output: KL(final ‖ lens) at the scored positions. Shows: at which layer the residual
+already says what the model will say, in the basis of the output. Does not show: what is there in another basis (see
 `tuned_lens`), or that later layers use it; a small KL can also mean that the final output is itself vague. Control: an
 untrained model, whose layers change next to nothing.
 """

@@ -87,9 +87,9 @@ def kernel_matrix(
     residual's basis, and `laplacian_l1` exp(−‖x−y‖₁ / σ), which does. Both are called Laplacian: scikit-learn's is the
     latter with γ = 1/σ; representation-itl has them as elliptical and factorised, with √2 σ for our σ.
 
-    Unlike Z Zᵀ, it sees differences between rows alone: centring changes nothing unless unit rows follow, and with the
-    median as bandwidth the scale of the differences changes nothing either, so that tokens drawn together around a
-    common vector do not count as collapsed.
+    Unlike Z Zᵀ, it depends only on the differences between rows: centring changes nothing unless unit rows follow, and
+    with the median as bandwidth the scale of the differences changes nothing either, so that tokens drawn together
+    around a common vector do not count as collapsed.
     """
     if bandwidth == "median" or unit_rows:  # else a factor would change the result
         z = in_range(z, torch.float64)

@@ -1,4 +1,4 @@
-"""Words of a control, in legends and in narrow columns; each control's own are in its file."""
+"""What legends and narrow columns call a control; the words themselves are in the file of each control."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from workbench.measurement.controls import CONTROLS
 
 
 def in_words(name: str) -> str:
-    """What legends call a control; what is not in `CONTROLS` is called by its name."""
+    """What legends call a control; one that is not in `CONTROLS` is called by its name."""
     return CONTROLS[name].words if name in CONTROLS else name
 
 
 def short(name: str) -> str:
-    """The same for narrow columns."""
+    """What narrow columns call a control; one that is not in `CONTROLS` is called by its name."""
     return CONTROLS[name].short if name in CONTROLS else name

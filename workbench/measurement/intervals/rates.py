@@ -15,17 +15,18 @@ STEP = 0.01  # shares that lie closer than this, all n together, may be outcomes
 
 
 def share_interval(values: np.ndarray) -> Interval:
-    """`graded` for shares."""
+    """The `graded` interval of shares, which lie between 0 and 1."""
     return graded(values, 0.0, 1.0)
 
 
 def graded(values: np.ndarray, least: float, most: float) -> Interval:
     """95 % interval of the mean of a share, or of a difference of shares, of each example: `bounded` for outcomes.
 
-    What comes in steps (right or wrong) may have a step that a sample does not show, and has the `bounded` interval; a
-    share that varies freely, such as attention's mass, shows in its spread how it varies, and has the `bootstrap`'s.
-    Between the two it goes over without a jump, by the part of neighbours in order of size that agree: of n values,
-    a gap counts as exp(-n·gap / 0.01), and where half or more agree, the interval is that of outcomes.
+    Values that come in steps (right or wrong) may have a step that the sample does not show; they get the `bounded`
+    interval. A share that varies freely, such as attention's mass, shows by its spread how it varies; it gets the
+    `bootstrap` interval. Between the two, the interval changes without a jump, with the fraction of neighbours, in
+    order of size, that agree: for n values, a gap counts as exp(-n·gap / 0.01), and where half or more agree, the
+    interval is that of outcomes.
     """
     low, high = bounded(values, least, most)
     free_low, free_high = (end.clip(least, most) for end in bootstrap(values))
@@ -41,18 +42,18 @@ def graded(values: np.ndarray, least: float, most: float) -> Interval:
 def bounded(values: np.ndarray, least: float, most: float) -> Interval:
     """95 % interval of the mean, over the last axis, of values that lie between two bounds: shares, their differences.
 
-    The Bayesian bootstrap (Rubin 1981) with half an observation added at each bound: the mean is weighed anew, 4,000
-    times, with weights from Dirichlet(1, ..., 1, 1/2, 1/2) over the n values and the two bounds. Of yes-or-no
-    outcomes that is Jeffreys's interval (Brown, Cai and DasGupta 2001), so it has the width of a score interval where
-    all are right; of other values it is continuous in them, as no other case is told apart, and it keeps within the
-    bounds. (Whole observations at the bounds would be Gaffke's bound, which is Clopper and Pearson's interval of
-    yes-or-no outcomes, and wider.) As the values may not have shown yet what is rare and far, values that lie close
-    together get a wider interval than Student's: by a part of the order 1/n, not 1/√n.
+    The Bayesian bootstrap (Rubin 1981) with half an observation added at each bound: 4,000 weighted means, with
+    weights from Dirichlet(1, ..., 1, 1/2, 1/2) over the n values and the two bounds. For yes-or-no outcomes this is
+    Jeffreys's interval (Brown, Cai and DasGupta 2001), so it has the width of a score interval where all are right.
+    For other values it is continuous in the values, since no case is treated separately, and it stays within the
+    bounds. (Whole observations at the bounds would give Gaffke's bound, which for yes-or-no outcomes is Clopper and
+    Pearson's interval, and wider.) A sample may lack values that are rare and far from the others; so values that lie
+    close together get a wider interval than Student's, by a fraction of the order 1/n, not 1/√n.
 
-    It is for what may fail altogether though it has not yet: seeds, and outcomes (see `graded`).
+    Use it where complete failure is possible though none was observed: for seeds, and for outcomes (see `graded`).
 
     Args:
-        values: NaN where there is none; below `FEWEST`, the interval is NaN.
+        values: the values, NaN where one is missing; with fewer than `FEWEST` of them, the interval is NaN.
         least, most: the bounds.
     """
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=float)
@@ -81,8 +82,8 @@ def _reweighed(scaled: np.ndarray, present: np.ndarray) -> Interval:
 def _weights(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights of n values, `[n, draw]`, and of the two bounds, `[2, draw]`, before they are scaled to sum to 1.
 
-    Each is there twice, with the bounds swapped, so that what is mirrored has the mirrored interval. The draws of
-    each weight are evenly spread quantiles in random order, which leaves less to chance.
+    Each draw is there twice, the second time with the two bounds swapped, so that mirrored values get the mirrored
+    interval. The draws of each weight are evenly spread quantiles in random order, so that less depends on chance.
     """
     draw = np.random.default_rng(n)
     even = (np.arange(DRAWS // 2) + 0.5) / (DRAWS // 2)
@@ -93,14 +94,15 @@ def _weights(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def redrawn(each: np.ndarray, n: np.ndarray) -> Interval:
-    """95 % interval of a share over a few draws of sequences, as of one model probed anew with other seeds.
+    """95 % interval of a share over a few draws of sequences, such as one model probed again with other seeds.
 
-    Student's over the draws, which holds what differs from draw to draw; nowhere narrower than Jeffreys's of all their
-    sequences together, so that draws which happen to agree claim no more than their sequences tell.
+    Student's interval over the draws, which includes what differs from draw to draw. It is never narrower than
+    Jeffreys's interval of all their sequences together, so that draws that agree by chance claim no more than their
+    sequences show.
 
     Args:
         each: `[..., draw]`, the share in each; NaN is left out.
-        n: `[..., draw]`, how many sequences each is of.
+        n: `[..., draw]`, the number of sequences in each draw.
     """
     centre, draws = mean(each)
     total = np.sum(np.where(np.isnan(each), 0, n), axis=-1)

@@ -176,14 +176,14 @@ class Attention(nn.Module):
 
     @property
     def takes_one_step(self) -> bool:
-        """Whether the layer reads the pattern times the values: whether the variant leaves `read` as it is here."""
+        """Whether the layer reads the pattern times the values: true if the variant keeps the `read` of this class."""
         return type(self).read is Attention.read
 
     @property
     def why_no_steps(self) -> str | None:
-        """Why the steps of this variant are not known, in one line; None if they are.
+        """Why it is not known by how many steps through its pattern a layer reads, in one line; None if it is known.
 
-        It cannot be found out from outside: a `read` that squares each entry of the pattern takes one step, and one
+        Only the variant itself can say this: a `read` that squares each entry of the pattern takes one step, and one
         that multiplies the pattern with itself takes two.
         """
         if self.takes_one_step:
@@ -209,7 +209,7 @@ class Attention(nn.Module):
         smaller; such a variant overrides `weighted_by_steps` too.
 
         Raises:
-            ValueError: if the variant does not say (see `why_no_steps`).
+            ValueError: if the variant does not say by how many steps it reads (see `why_no_steps`).
         """
         if self.why_no_steps:
             raise ValueError(self.why_no_steps)
@@ -219,7 +219,7 @@ class Attention(nn.Module):
         """Σ_h h times the h-th of `step_terms`: over the mixing matrix, the mean number of steps of each entry.
 
         Raises:
-            ValueError: if the variant does not say (see `why_no_steps`).
+            ValueError: if the variant does not say by how many steps it reads (see `why_no_steps`).
         """
         terms = (steps * term for steps, term in enumerate(self.step_terms(pattern), 1))
         return torch.stack(list(terms)).sum(0)
@@ -230,7 +230,7 @@ class Attention(nn.Module):
         NaN where a query reads nothing.
 
         Raises:
-            ValueError: if the variant does not say (see `why_no_steps`).
+            ValueError: if the variant does not say by how many steps it reads (see `why_no_steps`).
         """
         return self.weighted_by_steps(pattern).sum(-1) / self.mixing_matrix(pattern).sum(-1)
 

@@ -77,7 +77,7 @@ class TemperedChacalAttention(Tempered, ChacalAttention):
     name = "tempered_chacal"
 
     class Settings(Tempered.Settings, ChacalAttention.Settings):
-        """Settings of both."""
+        """Settings of tempering and of ChaCAL."""
 
 
 def check_length(n: Length) -> None:
@@ -97,12 +97,12 @@ def tempered_attention(
     """Causal tempered attention: softmax(β ln n · q kᵀ / sqrt(d_head)) v.
 
     Args:
-        q, k, v: queries, keys and values.
+        q, k, v: queries, keys and values; if there are fewer queries than keys, they are those of the last positions.
         beta: β, a number or a tensor that may need a gradient.
         n: `"position"` (each query's 1-based position) or one length for all queries.
 
     Raises:
-        ValueError: if n is neither, or the shapes do not fit one another. Fewer queries than keys are the last ones.
+        ValueError: if n is neither, or the shapes do not fit one another.
     """
     check_length(n)
     base.check_shapes(q, k, v)

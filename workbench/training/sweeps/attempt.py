@@ -65,7 +65,7 @@ class Crew(Protocol):
         """Start an attempt, or put it in the crew's queue."""
 
     def ended(self, wait: float) -> list[Ended]:
-        """The attempts that ended since the last call; if there is none, wait up to so many seconds for one."""
+        """The attempts that ended since the last call; if there is none, wait for one, at most `wait` seconds."""
 
     def stop(self) -> None:
         """End all attempts; where that is possible, they save their state."""
