@@ -113,4 +113,4 @@ def test_the_list_would_notice_an_arrow_that_points_up() -> None:
     """The reader of imports sees those inside functions, and leaves out those for type checkers."""
     found = rooms_of(ROOT / "workbench" / "cli" / "__init__.py")
     assert "cli" in found and "training" not in found
-    assert "workbench.runs.lock" in imports(ROOT / "workbench" / "runs" / "table.py")
+    assert "workbench.runs.lock" in imports(ROOT / "workbench" / "runs" / "listing.py")
