@@ -15,7 +15,7 @@ demo: .venv/installed
 
 test: .venv/installed
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not alone" $(ARGS) $(if $(ARGS),|| test $$? = 5)
-	$(BIN)/pytest -m "alone and not slow" $(ARGS) $(if $(ARGS),|| test $$? = 5)
+	$(BIN)/pytest -m "alone and not slow" $$(grep -rl --include="*.py" "mark.alone" tests) $(ARGS) $(if $(ARGS),|| test $$? = 5)
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .
