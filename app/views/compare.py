@@ -68,9 +68,8 @@ def answers(sides: Sides) -> None:
 
 def _table(sides: Sides, differences: pd.DataFrame) -> None:
     """Rows of a comparison in words."""
-    rows = [[label.replace(": unit ", " per "), *rest] for label, *rest in difference_rows(differences)]
     headings = ["", *sides.names, "difference [95 %]", "n", "p", "p (Holm)"]
-    st.dataframe(pd.DataFrame(rows, columns=headings), hide_index=True, width="stretch")
+    st.dataframe(pd.DataFrame(difference_rows(differences), columns=headings), hide_index=True, width="stretch")
 
 
 @url.fragment

@@ -180,7 +180,7 @@ def test_seeds_of_one_config_are_taken_together(tmp_path: Path) -> None:
 def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> None:
     differences = side_by_side.differences
     assert differences is not None and len(differences) > 10
-    row = differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
+    row = differences.query("measure == 'overall' and place == 'per position'").iloc[0]
     first, second = (float(one["overall"].mean.select(unit="position").values) for one in side_by_side.inspected)
     assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
     html = side_by_side.html.read_text(encoding="utf-8")

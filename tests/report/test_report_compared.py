@@ -67,7 +67,7 @@ def test_two_groups_of_seeds_are_compared_over_their_seeds(groups: Path, tmp_pat
     report = inspect(paths, out=tmp_path, n=8, only=["overall", "entropy"])
     (found,) = report.over_seeds
     assert found.seeds == (2, 2) and report.differences is None
-    row = found.differences.query("measure == 'overall' and place == 'unit position'").iloc[0]
+    row = found.differences.query("measure == 'overall' and place == 'per position'").iloc[0]
     own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected]
     assert row["difference"] == pytest.approx(np.mean(own[2:]) - np.mean(own[:2])) and row["n_first"] == 2
     assert found.differences["p"].min() >= 1 / 3  # of 6 ways to share out four seeds, two are as far

@@ -11,6 +11,7 @@ import pandas as pd
 
 from workbench.measurement import intervals, p_values
 from workbench.measurement.measurement import SEED, Measurement
+from workbench.measurement.places import place_in_words
 from workbench.measurement.units import difference_in, scale_of
 
 COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
@@ -185,7 +186,7 @@ def _rows(
 ) -> pd.DataFrame:
     """A row for each value of a difference: its place, both means, its interval, and further columns."""
     places = (
-        ", ".join(f"{dim} {summary.coords[dim][i]}" for dim, i in zip(summary.dims, index, strict=True))
+        place_in_words({dim: summary.coords[dim][i] for dim, i in zip(summary.dims, index, strict=True)})
         for index in np.ndindex(*summary.values.shape)
     )
     columns = {"first": centres[0], "second": centres[1], "difference": summary.values}

@@ -19,5 +19,12 @@ def point_name(point: Any) -> str:
 
 
 def place_in_words(place: Mapping[str, Any]) -> str:
-    """Where a value is, dim -> label: `0 · mid`, `layer 0, head 1`."""
-    return ", ".join(point_name(label) if dim == "point" else f"{dim} {label}" for dim, label in place.items())
+    """Where a value is, dim -> label: `0 · mid`, `layer 0, head 1`, `per sequence`."""
+    return ", ".join(_in_words(dim, label) for dim, label in place.items())
+
+
+def _in_words(dim: str, label: Any) -> str:
+    if dim == "unit":
+        return f"per {label}"
+    is_point = dim in ("point", "layer") and isinstance(label, str)
+    return point_name(label) if is_point else f"{dim} {label}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from workbench.inspection import Inspected
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.measurement.places import point_name
 from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.table import as_text
 
@@ -97,7 +95,7 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
     """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm."""
     return [
         [
-            f"{row['measure']}: {_in_words(row['place'])}" if row["place"] else str(row["measure"]),
+            f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
             f"{row['first']:.3f}",
             f"{row['second']:.3f}",
             _with_interval(row),
@@ -117,11 +115,6 @@ def _with_interval(row: dict[str, float]) -> str:
 def p_in_words(p: float) -> str:
     """A p value with four decimal places, or `<0.0001`; a dash where it is NaN."""
     return "–" if np.isnan(p) else f"<{SMALLEST_P:.4f}" if p < SMALLEST_P else f"{p:.4f}"
-
-
-def _in_words(place: str) -> str:
-    """A table's place with its hook names as people read them: `0 · mid` for `layer blocks.0.hook_resid_mid`."""
-    return re.sub(r"(?:layer|point) (blocks\.\S+?)(?=,|$)", lambda match: point_name(match[1]), place)
 
 
 def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
