@@ -1,8 +1,9 @@
 """What every test may use, and which tests are slow.
 
-`seconds.json` has the seconds of every test that takes a while, as they were measured (`make test-seconds`). Those of
-`SLOW` seconds or more are marked `slow`: `make test` leaves them out, `make test-slow` runs them. Of a file that would
-have no test left, the quickest stays in `make test`.
+`seconds.json` has the seconds of every test that takes a while, as they were measured (`make test-seconds`). What
+several tests share, such as a trained run, counts for each of them in equal parts. Those of `SLOW` seconds or more are
+marked `slow`: `make test` leaves them out, `make test-slow` runs them. Of a file that would have no test left, the
+quickest stays in `make test`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 import torch
 
 SECONDS = Path(__file__).with_name("seconds.json")
-SLOW = 2.0  # seconds
+SLOW = 1.5  # seconds
 KEPT = 0.5  # what takes less is not written down
 UNKNOWN = 60.0  # seconds of a slow test that was not measured yet
 
@@ -97,17 +99,70 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"not begun within {minutes:g} minutes; it runs another time")
 
 
-MEASURED: dict[str, float] = defaultdict(float)
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Time what several tests share, such as a trained run: it is charged to all of them, not to the first."""
+    began = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            request.config.stash[JUST_MADE][fixture_id(fixturedef, request)] = time.monotonic() - began
+
+
+def fixture_id(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> str:
+    return f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    """Say in the report, which travels from workers to the main process, what shared fixtures a test made and uses."""
+    report = yield
+    just_made = item.config.stash[JUST_MADE]
+    if report.when == "setup":
+        used = [key for key in item.session.config.stash[ALL_MADE] | just_made if uses(item, key)]
+        report.user_properties.append(("fixtures", (dict(just_made), used)))
+        item.config.stash[ALL_MADE].update(just_made)
+        just_made.clear()
+    return report
+
+
+def uses(item: pytest.Item, key: str) -> bool:
+    """Whether a test uses a shared fixture, by its id."""
+    place, _, rest = key.rpartition("::")
+    name = rest.rpartition("[")[0]
+    return name in getattr(item, "fixturenames", ()) and item.nodeid.startswith(place)
+
+
+JUST_MADE = pytest.StashKey[dict[str, float]]()
+ALL_MADE = pytest.StashKey[dict[str, float]]()
+MEASURED: dict[str, float] = defaultdict(float)  # test -> seconds, without the fixtures that it shares
+SHARED: dict[str, float] = {}  # shared fixture -> seconds
+USERS: dict[str, set[str]] = defaultdict(set)  # shared fixture -> tests
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[JUST_MADE], config.stash[ALL_MADE] = {}, {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     MEASURED[report.nodeid] += report.duration
+    if report.when == "setup":
+        made, used = dict(report.user_properties)["fixtures"]
+        MEASURED[report.nodeid] -= sum(made.values())
+        for key, seconds in made.items():
+            SHARED[key] = max(seconds, SHARED.get(key, 0.0))
+        for key in used:
+            USERS[key].add(report.nodeid)
     if report.outcome == "skipped":
         MEASURED.pop(report.nodeid, None)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
+        for key, users in USERS.items():
+            for name in users & MEASURED.keys():
+                MEASURED[name] += SHARED[key] / len(users)
         known = json.loads(SECONDS.read_text(encoding="utf-8")) | MEASURED
         kept = {name: round(length, 1) for name, length in sorted(known.items()) if length >= KEPT}
         SECONDS.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")

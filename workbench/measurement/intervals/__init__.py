@@ -2,7 +2,7 @@
 
 `rates` is for what lies between two bounds (shares, outcomes, their differences), `bootstrap` for everything else,
 `differences` for two independent means. Which interval is for what was decided by how often each covers the truth:
-docs/inspecting.md has the table. Tests of whether two means differ are in `measurement.p_values`.
+docs/concepts/controls.md has the table. Tests of whether two means differ are in `measurement.p_values`.
 """
 
 from __future__ import annotations

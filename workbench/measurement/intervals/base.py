@@ -8,7 +8,7 @@ LEVEL = 0.95
 TAILS = (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)
 AT_ONCE = 1 << 24  # numbers held in memory
 
-# From so many values on, every interval here covers as often as it says (docs/inspecting.md has the table), and not
+# From so many values on, every interval here covers as often as it says (docs/concepts/controls.md has the table), and not
 # before: four yeses of four do not even tell a fair coin from a sure one. With fewer, no verdict is given.
 LEAST_FOR_A_VERDICT = 5
 FEWEST = 2  # values that have an interval at all
