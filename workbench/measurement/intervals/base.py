@@ -8,8 +8,8 @@ LEVEL = 0.95
 TAILS = (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)
 AT_ONCE = 1 << 24  # numbers held in memory
 
-# From so many values on, every interval here covers as often as it says (docs/concepts/controls.md has the table), and not
-# before: four yeses of four do not even tell a fair coin from a sure one. With fewer, no verdict is given.
+# From so many values on, every interval here covers as often as it says (the table in docs/concepts/controls.md), and
+# not before: four yeses of four do not even tell a fair coin from a sure one. With fewer, no verdict is given.
 LEAST_FOR_A_VERDICT = 5
 FEWEST = 2  # values that have an interval at all
 ROUNDING = 1e-6  # of their size: numbers that a model computed in single precision and that differ by less are equal
