@@ -33,6 +33,7 @@ _MULTIPLY: dict[str, Any] = {
     "batch_size": 256,
     "learning_rate": 3e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 _BOXES: dict[str, Any] = {
     "task": {"name": "boxes", "style": "advanced", "n_boxes": 4, "n_objects": 8, "capacity": 2, "max_operations": 6},
@@ -60,6 +61,7 @@ _ARITHMETIC: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 1e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 _LIS: dict[str, Any] = {
     "task": {"name": "lis", "length": 16, "values": 64},
@@ -69,6 +71,7 @@ _LIS: dict[str, Any] = {
     "batch_size": 128,
     "learning_rate": 2e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 
 
