@@ -99,9 +99,9 @@ def test_whole_answers_are_drawn_where_they_are_not_what_accuracy_counts() -> No
     figure = figures.learning_curves({"a": {"accuracy": right, "whole_answer": whole}})
     assert [list(trace.y) for trace in figure.data] == [[0.5, 0.9], [0.1, 0.6]]
     assert [trace.marker.symbol for trace in figure.data] == ["circle", "circle-open"]
-    assert "open marks: whole answers" in figure.layout.title.subtitle.text
+    assert "open: whole answers" in figure.layout.title.subtitle.text
     same = figures.learning_curves({"a": {"accuracy": right, "whole_answer": right}})
-    assert len(same.data) == 1 and "open marks" not in same.layout.title.subtitle.text
+    assert len(same.data) == 1 and "open" not in same.layout.title.subtitle.text
 
 
 def test_a_model_that_was_not_trained_has_no_curves(tmp_path: Path) -> None:

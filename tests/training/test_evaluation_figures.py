@@ -228,7 +228,7 @@ def test_decoded_answers_of_every_condition_are_those_of_the_model(tmp_path: Pat
     "given",
     [
         "length=5,repeats=2 length=3",
-        "repeats=2,length=5  length=3 ",
+        "repeats=2,length=5  length=3 length=5,repeats=2",
         [{"length": 5, "repeats": 2}, {"length": 3}],
         ["length=5,repeats=2", {"length": 3}],
         ({"repeats": 2, "length": 5}, {"length": 3}),

@@ -21,8 +21,8 @@ ROWS = {
 """Row of the figure, from above -> the curves in it."""
 MARKS = {
     "accuracy": ("", ""),
-    "whole_answer": ("-open", "open marks: whole answers"),
-    "exact_match": ("-open-dot", "with a dot: decoded answers"),
+    "whole_answer": ("-open", ", open: whole answers"),
+    "exact_match": ("-open-dot", ", with a dot: decoded"),
     "test_loss": ("", ""),
     "perplexity": ("", ""),
 }
@@ -81,8 +81,8 @@ def _shown(curves: Curves) -> dict[str, Measurement]:
 def _subtitle(shown: Mapping[str, Curves]) -> str:
     """What was logged of what, and of curves that share a row which is which."""
     drawn = {name for curves in shown.values() for name in curves}
-    words = [words for name, (_, words) in MARKS.items() if words and name in drawn]
-    return "; ".join(["as logged: on held-out sequences (marks), of single training batches (lines)", *words])
+    forms = "".join(words for name, (_, words) in MARKS.items() if name in drawn)
+    return f"as logged; marks: held-out sequences{forms}; lines: single training batches"
 
 
 def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend: bool) -> None:

@@ -170,7 +170,7 @@ def even_mixture(task: Task) -> dict[str, float]:
 
 
 def parse_conditions(value: Any) -> Any:
-    """Test conditions as a list of mappings, each with its names in order; of anything else the value itself.
+    """Test conditions as a list of mappings, each once and with its names in order; of anything else the value itself.
 
     Args:
         value: such a list, one mapping, or text: `length=20,repeats=4`, several with spaces between them. A list may
@@ -184,7 +184,8 @@ def parse_conditions(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
     conditions = [_condition(one) if isinstance(one, str) else one for one in value]
-    return [dict(sorted(one.items(), key=str)) if isinstance(one, Mapping) else one for one in conditions]
+    in_order = [dict(sorted(one.items(), key=str)) if isinstance(one, Mapping) else one for one in conditions]
+    return [one for i, one in enumerate(in_order) if one not in in_order[:i]]
 
 
 def _condition(text: str) -> dict[str, Any]:
@@ -194,9 +195,14 @@ def _condition(text: str) -> dict[str, Any]:
     return {name: value_of(value) for name, _, value in parts}
 
 
+def condition_in_words(condition: Mapping[str, Any]) -> str:
+    """A test condition as it is written and logged, `length=20,repeats=4`; `all` where nothing is asked for."""
+    return ",".join(f"{key}={value}" for key, value in condition.items()) or "all"
+
+
 def check_condition(task: Task, condition: Mapping[str, Any]) -> None:
     """Raise ValueError, which names it, if a task cannot draw sequences of a test condition."""
-    named = ",".join(f"{key}={value}" for key, value in condition.items())
+    named = condition_in_words(condition)
     try:
         task.sample(1, generator(0, "condition"), **condition)
     except ValueError as error:

@@ -11,6 +11,7 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.runs import RunConfig
+from workbench.runs.config import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
 from workbench.training.data import held_out
@@ -52,7 +53,7 @@ class Evaluation:
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
         self.conditions: dict[str, Batch] = {}
         for condition in (*(task.conditions if config.eval_conditions else ()), *config.test_conditions):
-            name = ",".join(f"{key}={value}" for key, value in condition.items()) or "all"
+            name = condition_in_words(condition)
             draws = generator(config.seed, "evaluation", name)
             self.conditions[name] = task.sample(config.eval_size, draws, split="test", **condition)
         self.answers: dict[str, Answers] = {}
