@@ -121,7 +121,8 @@ def capture(model: TransformerBridge | Decoder, subject: Subject, batch: Batch, 
     Raises:
         ValueError: as `visit` and `decoded_answers`.
     """
-    names, activations = set(names), {}
+    activations: dict[str, Tensor] = {}
+    names = set(names)
     visit(model, batch.tokens, names - {DECODED}, activations.__setitem__)
     if DECODED in names:
         activations[DECODED] = decoded_answers(subject, batch)

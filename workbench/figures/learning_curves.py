@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -89,7 +90,7 @@ def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend:
     """Titles and axes: the rows share the steps, up to the last one."""
     framed(figure, "Learning curves", "", height=200 + 160 * len(rows), legend=legend)
     for i, row in enumerate(rows, 1):
-        scale = {"rangemode": "tozero"}
+        scale: dict[str, Any] = {"rangemode": "tozero"}
         if row == "right answers":
             scale = {"range": [-0.03, 1.03], "tickformat": ".0%"}
         elif row == "perplexity":

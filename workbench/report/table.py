@@ -128,8 +128,8 @@ def _in_perplexity(one: Column) -> bool:
 
 def _perplexity(loss: Measurement) -> str:
     """The exponential of a loss, with its interval."""
-    ends = {name: None if end is None else np.exp(end) for name, end in (("low", loss.low), ("high", loss.high))}
-    return number(replace(loss, values=np.exp(loss.values), **ends))
+    low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
+    return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
 
 
 def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
