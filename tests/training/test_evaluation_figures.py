@@ -60,7 +60,7 @@ def test_the_test_loss_is_the_objective_on_the_held_out_sequences(preset: str, t
         preset,
         out=tmp_path / "run",
         progress=False,
-        **{**TINY, "task": task, "eval_size": 200, "eval_conditions": True},
+        **{**TINY, "task": task, "eval_size": 150, "eval_conditions": True},
     )
     logged, model, evaluation = run.metrics().iloc[-1], run.model(), Evaluation(run.task(), run.config)
     batches = {"" if head == "main" else f"/{head}": batch for head, batch in evaluation.held_out.items()}
@@ -260,6 +260,18 @@ def test_test_conditions_are_written_in_several_ways_and_mean_one_thing(given: A
 def test_a_test_condition_that_cannot_be_is_refused_when_the_config_is_read(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         preset_config("sort-standard", {"test_conditions": given})
+
+
+def test_opening_a_run_draws_no_sequence_of_its_conditions(tmp_path: Path) -> None:
+    """A stranger may have written conditions whose sequences take hours to draw."""
+    run = workbench.train("sort-standard", out=tmp_path / "run", progress=False, **TINY)
+    path = run.path / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(config | {"test_conditions": [{"length": 3}]}), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(type(run.task()), "draw")
+        patch.setattr(type(run.task()), "__abstractmethods__", frozenset())
+        assert load_run(run.path).config.test_conditions == ({"length": 3},)
 
 
 def test_conditions_of_another_task_are_refused_by_it() -> None:

@@ -117,8 +117,6 @@ class RunConfig(Checked):
         task = self.make_task()
         self._check_model_fits(task)
         self._check_mixture(task)
-        for condition in self.test_conditions:
-            check_condition(task, condition)
         if self.stop_on == "exact_match" and not self.eval_decoded:
             raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:
@@ -201,7 +199,10 @@ def condition_in_words(condition: Mapping[str, Any]) -> str:
 
 
 def check_condition(task: Task, condition: Mapping[str, Any]) -> None:
-    """Raise ValueError, which names it, if a task cannot draw sequences of a test condition."""
+    """Raise ValueError, which names it, if a task cannot draw sequences of a test condition.
+
+    It draws one, which of some conditions takes minutes: opening a run, which anyone may have written, does not ask.
+    """
     named = condition_in_words(condition)
     try:
         task.sample(1, generator(0, "condition"), **condition)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.runs import RunConfig, even_mixture, parse_config
+from workbench.runs.config import check_condition
 from workbench.util.lookup import lookup
 
 _CHAIN: dict[str, Any] = {
@@ -171,4 +172,7 @@ def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mappin
             base = {**base, "task": {}}  # the settings of one task mean nothing to another
         derived = ("d_vocab", "n_ctx", "heads")
         base = {**base, "model": {key: value for key, value in base["model"].items() if key not in derived}}
-    return parse_config(merge(base, overrides))
+    made = parse_config(merge(base, overrides))
+    for condition in made.test_conditions:
+        check_condition(made.make_task(), condition)
+    return made
