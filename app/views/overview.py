@@ -165,7 +165,8 @@ def curves(chosen: list[Run]) -> None:
             return
         says = (
             "Accuracy counts whole answers or single positions, depending on the task; tasks also differ in what "
-            "guessing gives. Losses of different objectives are not comparable. Single runs, no intervals."
+            "guessing gives. Next-token losses compare where runs have one task, sums of different objectives do not. "
+            "Single runs, no intervals."
         )
         if len(chosen) > MOST_CURVES:
             says += f" The first {MOST_CURVES} of {len(chosen)} are drawn."

@@ -37,8 +37,8 @@ CONDITIONS = 4
 ON_REQUEST = 10.0  # seconds: what takes longer is measured on request
 AT_ONCE = 0.4  # seconds within which no progress is shown
 AS_LOGGED = (
-    "As logged during training: accuracy on held-out sequences at some training steps, the loss of single batches. One "
-    "seed, no intervals. "
+    "As logged during training: accuracy and test loss on held-out sequences at some training steps, the loss of "
+    "single batches. Runs with different objectives have the next-token loss in common. One seed, no intervals. "
 )
 CLAIMS = ("gold_mass", *MECHANISMS)  # what is drawn beside a control
 MEASURES = ("overall", *CLAIMS, "entropy")

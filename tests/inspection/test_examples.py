@@ -58,6 +58,24 @@ def test_wrong_ones_are_wrong(task: Task, model: workbench.Decoder) -> None:
         assert bool(((correct(model(batch.tokens), batch) < 1) & batch.loss_mask).any())
 
 
+def test_an_error_in_a_thought_is_no_wrong_answer() -> None:
+    """A model that says 0 throughout: wrong is who has another answer, whatever the thought is."""
+
+    class Zero(torch.nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.one_hot(torch.zeros_like(tokens), len(task.vocabulary)).float()
+
+    task = make("arithmetic", p=3, operators=2, mode="chain_of_thought")
+    wrong, n = [], 0
+    while True:
+        try:
+            wrong.append(example(Zero(), task, n, which="wrong"))  # type: ignore[arg-type]
+        except ValueError:
+            break
+        n += 1
+    assert 0 < n < POOL and all(batch.targets[batch.loss_mask][-1] != 0 for batch in wrong)
+
+
 def test_a_model_without_failures_says_so() -> None:
     perfect, task = sorter(9, pad=True), make("sorting", q=9, max_length=6, test_max_length=8)
     with pytest.raises(ValueError, match="none have a wrong answer, so there is no failure to show"):

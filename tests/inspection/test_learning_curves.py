@@ -33,11 +33,75 @@ def curve(values: dict[int, float], name: str = "Accuracy", units: str = "share"
 
 def test_curves_are_what_was_logged_each_at_its_own_steps(trained: Run) -> None:
     found, metrics = learning_curves(trained), trained.metrics()
-    assert list(found) == ["accuracy", "loss"]
+    assert list(found) == ["accuracy", "whole_answer", "loss", "next_token", "test_loss"]
     assert found["accuracy"].coords["step"] == [10, 20, 30] and found["accuracy"].units == "share"
     assert found["loss"].coords["step"] == [1, 5, 10, 15, 20, 25, 30] and found["loss"].units == "nats"
     for name, one in found.items():
         assert one.values.tolist() == metrics[name].dropna().tolist()
+    assert found["next_token"].values.tolist() == found["loss"].values.tolist()  # the only objective
+    assert found["test_loss"].coords["step"] == [10, 20, 30] and found["test_loss"].units == "nats"
+
+
+def test_runs_with_different_objectives_have_the_next_token_loss_in_common(trained: Run, tmp_path: Path) -> None:
+    both = {"next_token": {}, "seq_vcr": {}}
+    other = workbench.train(
+        "chain-chacal",
+        out=tmp_path / "run",
+        progress=False,
+        steps=10,
+        eval_every=5,
+        log_every=5,
+        objectives=both,
+        **SHORT,
+    )
+    found = learning_curves(other)
+    assert (found["loss"].units, found["next_token"].units) == ("sum of objectives", "nats")
+    assert (found["loss"].values > found["next_token"].values).all()
+    figure = figures.learning_curves({"alone": learning_curves(trained), "both": found})
+    rows = {figure.layout[trace.yaxis.replace("y", "yaxis")].title.text: [] for trace in figure.data}
+    for trace in figure.data:
+        rows[figure.layout[trace.yaxis.replace("y", "yaxis")].title.text].append((trace.name, list(trace.y)))
+    assert list(rows) == ["right answers", "next-token loss", "loss, all objectives"]
+    assert [name for name, _ in rows["next-token loss"]] == ["alone", "alone", "both", "both"]
+    assert [name for name, _ in rows["loss, all objectives"]] == ["both"]
+    assert rows["next-token loss"][2][1] == found["next_token"].values.tolist()
+
+
+def test_a_log_of_before_has_the_next_token_loss_where_there_was_no_other(trained: Run, tmp_path: Path) -> None:
+    rows = [row for row in trained.log() if "event" not in row]
+    kept = [{name: row[name] for name in ("step", "loss", "accuracy") if name in row} for row in rows]
+    (tmp_path / METRICS).write_text("\n".join(map(json.dumps, kept)), encoding="utf-8")
+    old = learning_curves(Run(tmp_path, trained.config))
+    assert list(old) == ["accuracy", "loss", "next_token"]
+    assert old["next_token"].values.tolist() == learning_curves(trained)["next_token"].values.tolist()
+
+
+def test_text_is_read_in_perplexity(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40, encoding="utf-8")
+    task = {"name": "text", "path": str(tmp_path / "text.txt"), "block": 16}
+    run = workbench.train(
+        "chain-standard", out=tmp_path / "run", progress=False, steps=10, eval_every=5, task=task, **SHORT
+    )
+    found = learning_curves(run)
+    assert found["perplexity"].values == pytest.approx(np.exp(found["test_loss"].values))
+    assert (found["perplexity"].values > 1).all() and found["perplexity"].units == "perplexity"
+    figure = figures.learning_curves({"text": found})
+    titles = [figure.layout[axis].title.text for axis in ("yaxis", "yaxis2", "yaxis3")]
+    assert titles == ["right answers", "next-token loss", "perplexity"] and figure.layout.yaxis3.type == "log"
+    # Of a loss that anyone may have written the exponential is still a number.
+    (tmp_path / "huge").mkdir()
+    (tmp_path / "huge" / METRICS).write_text('{"step": 1, "test_loss": 1e300}', encoding="utf-8")
+    assert np.isfinite(learning_curves(Run(tmp_path / "huge", run.config))["perplexity"].values).all()
+
+
+def test_whole_answers_are_drawn_where_they_are_not_what_accuracy_counts() -> None:
+    right, whole = curve({10: 0.5, 20: 0.9}), curve({10: 0.1, 20: 0.6}, "Whole answers right")
+    figure = figures.learning_curves({"a": {"accuracy": right, "whole_answer": whole}})
+    assert [list(trace.y) for trace in figure.data] == [[0.5, 0.9], [0.1, 0.6]]
+    assert [trace.marker.symbol for trace in figure.data] == ["circle", "circle-open"]
+    assert "open: whole answers" in figure.layout.title.subtitle.text
+    same = figures.learning_curves({"a": {"accuracy": right, "whole_answer": right}})
+    assert len(same.data) == 1 and "open" not in same.layout.title.subtitle.text
 
 
 def test_a_model_that_was_not_trained_has_no_curves(tmp_path: Path) -> None:

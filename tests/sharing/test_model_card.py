@@ -50,7 +50,8 @@ def rendered(text: str) -> Tags:
 def test_it_says_what_was_trained_and_how_well(trained: Run) -> None:
     text = card(trained, "me/chain")
     accuracy = trained.metrics()["accuracy"].dropna().iloc[-1]
-    assert f"Accuracy on held-out sequences: **{accuracy:.1%}**" in text
+    whole = trained.metrics()["whole_answer"].dropna().iloc[-1]
+    assert f"Accuracy on held-out sequences: **{accuracy:.1%}**; whole answers right: **{whole:.1%}**." in text
     assert f"| 20 | {accuracy:.4f} |" in text
     for said in (
         "`pointer_chain`",
@@ -73,6 +74,8 @@ def test_a_run_never_evaluated_has_a_card(trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.path, tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
     assert "was not measured" in card(load_run(tmp_path / "run"))
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "accuracy": 0.5}\n')  # of a version before
+    assert "held-out sequences: **50.0%**." in card(load_run(tmp_path / "run"))
     (tmp_path / "run" / "metrics.jsonl").unlink()
     assert "was not measured" in card(load_run(tmp_path / "run"))
 

@@ -154,7 +154,9 @@ def test_evaluation_breaks_accuracy_down_and_its_parts_make_the_whole(tmp_path: 
     counts = {n: int((lengths == n).sum()) for n in range(2, 5)}
     parts = sum(counts[n] * last[f"accuracy/length={n}"] for n in counts) / len(batch)
     assert parts == pytest.approx(last["accuracy"], abs=1e-6) and 0.05 < last["accuracy"] < 1
-    assert {name for name in last.index if "test" in name} == {f"accuracy/test length={n}" for n in (2, 3, 4, 5, 6)}
+    assert {name for name in last.index if "/test" in name} == {
+        f"{name}/test length={n}" for n in (2, 3, 4, 5, 6) for name in ("accuracy", "whole_answer", "test_loss")
+    }
 
 
 def test_decoding_judges_answers_as_a_person_would(tmp_path: Path) -> None:
@@ -194,9 +196,9 @@ def test_answers_follow_their_questions_or_are_said_not_to(name: str) -> None:
     inside = batch.loss_mask[:, 1:] & batch.loss_mask[:, :-1]
     if batch.targets.ndim == 3 or (batch.targets[:, :-1] != batch.tokens[:, 1:])[inside].any():
         with pytest.raises(ValueError, match="not continuations of its questions"):
-            Answers.of(batch)
+            Answers.of(task, batch)
         return
-    answers = Answers.of(batch)
+    answers = Answers.of(task, batch)
     assert answers.tokens.shape[0] == 16 and len(answers.prompts) == 16
     for i, (prompt, length) in enumerate(zip(answers.prompts, answers.lengths.tolist(), strict=True)):
         answer = answers.tokens[i, :length]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.models.attention import Attention
 from workbench.tasks import Batch, Task, Truth
+from workbench.tasks.answers import Answers
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Subject:
         final_norm: the norm before the unembedding, or the identity.
         attention: the attention variant of each layer; `read(pattern, v)` says what a layer does with a pattern.
         unembed_bias: `[d_vocab]`, what the unembedding adds; None where it adds nothing.
+        generate: continues each prompt of a list greedily by so many tokens, as `Decoder.generate`; None where nothing
+            can be decoded.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Subject:
     final_norm: Callable[[Tensor], Tensor]
     attention: tuple[Attention, ...]
     unembed_bias: Float[Tensor, " d_vocab"] | None = None
+    generate: Callable[[Sequence[Tensor], int], Sequence[Tensor]] | None = None
 
     @classmethod
     def of(cls, model: Decoder, task: Task, name: str) -> Subject:
@@ -53,6 +57,7 @@ class Subject:
             final_norm=model.final_norm,
             attention=model.attention,
             unembed_bias=None if model.unembedding.bias is None else model.unembedding.bias.detach(),
+            generate=model.generate,
         )
 
     @property
@@ -71,6 +76,8 @@ def _sample_truth(task: Task) -> Truth:
 
 
 LOGITS = "unembed.hook_out"
+DECODED = "decoded_answer"
+"""The name under which a capture holds the answers that the model writes by greedy decoding."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,8 @@ class Capture:
     Attributes:
         activations: TransformerLens hook name -> tensor; residuals `[batch, pos, d_model]`
             (`blocks.0.hook_resid_mid`), patterns `[batch, head, query, key]` (`blocks.0.attn.hook_pattern`), logits
-            `[batch, pos, class]` (`unembed.hook_out`).
+            `[batch, pos, class]` (`unembed.hook_out`). `decoded_answer` is no hook: `[batch, answer]`, the tokens of
+            each answer as the model writes it (see `decoded_answers`).
         batch: what the model ran on.
         subject: facts of the model.
         given_truth: the truth to compare the activations with, if it is not that of the batch's own tokens.
@@ -108,10 +116,38 @@ class Capture:
 
 
 def capture(model: TransformerBridge | Decoder, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
-    """Run one batch and keep the named activations; see `visit`."""
+    """Run one batch and keep the named activations (see `visit`), and its answers decoded if `decoded_answer` is named.
+
+    Raises:
+        ValueError: as `visit` and `decoded_answers`.
+    """
     activations: dict[str, Tensor] = {}
-    visit(model, batch.tokens, names, activations.__setitem__)
+    names = set(names)
+    visit(model, batch.tokens, names - {DECODED}, activations.__setitem__)
+    if DECODED in names:
+        activations[DECODED] = decoded_answers(subject, batch)
     return Capture(activations, batch, subject)
+
+
+def decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer"]:
+    """The answers that a model writes to a batch's questions by greedy decoding, and before each its own thought.
+
+    The model itself decodes, with its cache: hooks that its hooked copy carries at the moment change nothing here.
+
+    Returns:
+        As many tokens of each as the longest right answer has; −2 where it wrote no answer (`tasks.answers`).
+
+    Raises:
+        ValueError: if this model cannot decode, or the task's answers do not continue its questions.
+    """
+    if subject.generate is None:
+        raise ValueError(f"{subject.name} cannot decode: its Subject has no `generate`")
+    answers = Answers.of(subject.task, batch)
+    if not len(answers):
+        return answers.tokens
+    device = subject.encoder.device
+    written = subject.generate([prompt.to(device) for prompt in answers.prompts], answers.n_new)
+    return answers.read(torch.stack([row[len(row) - answers.n_new :].cpu() for row in written]))
 
 
 @torch.no_grad()

@@ -19,7 +19,8 @@ def add(commands: Commands, name: str) -> None:
         description="Measure runs on held-out sequences and write a report with every number behind it. Settings of "
         "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
         "false …; `workbench list instruments` shows them.",
-        usage="RUN [RUN …] [--only NAME …] [--timeline] [--export FORMAT …] [--NAME.SETTING VALUE …]",
+        usage="RUN [RUN …] [--only NAME …] [--timeline] [--conditions CONDITION …] [--export FORMAT …] "
+        "[--NAME.SETTING VALUE …]",
         takes_fields=True,
     )
     add_runs(parser, "run folders, or folders of runs; several are side by side")
@@ -31,6 +32,12 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "--timeline", action="store_true", help="measure every checkpoint too, and draw it over training"
     )
+    parser.add_argument(
+        "--conditions",
+        nargs="+",
+        metavar="CONDITION",
+        help="test conditions to draw the sequences for, such as length=20,repeats=4 (default: the task's own)",
+    )
     add_count(parser, "sequences to draw, per test condition (default: 256)", 256)
     add_seed(parser, "seed of the sequences")
     add_quiet(parser)
@@ -39,6 +46,7 @@ def add(commands: Commands, name: str) -> None:
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report import inspect
     from workbench.runs import run_folders
+    from workbench.runs.config import parse_conditions
 
     settings = parse_fields(fields)
     unknown = next((name for name, setting in settings.items() if not isinstance(setting, dict)), None)
@@ -54,6 +62,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         only=options.only,
         settings=settings,
         timeline=options.timeline,
+        conditions=None if options.conditions is None else parse_conditions(options.conditions),
         export=options.export,
         progress=not options.quiet,
     )

@@ -14,7 +14,7 @@ from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
-IN_ORDER = ("step", "length", "depth", "hop", "digit", "rank", "point", "layer", "position")
+IN_ORDER = ("step", "length", "operations", "operators", "depth", "hop", "digit", "rank", "point", "layer", "position")
 MOST_LINES = 8
 
 

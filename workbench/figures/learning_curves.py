@@ -1,8 +1,9 @@
-"""What was logged while runs trained: accuracy above loss, over the same steps."""
+"""What was logged while runs trained: accuracy above losses, over the same steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -12,7 +13,21 @@ from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_un
 from workbench.measurement import Measurement
 
 Curves = Mapping[str, Measurement]
-ROWS = {"accuracy": "right answers", "loss": "loss"}
+ROWS = {
+    "right answers": ("accuracy", "whole_answer", "exact_match"),
+    "next-token loss": ("next_token", "test_loss"),
+    "loss, all objectives": ("loss",),
+    "perplexity": ("perplexity",),
+}
+"""Row of the figure, from above -> the curves in it."""
+MARKS = {
+    "accuracy": ("", ""),
+    "whole_answer": ("-open", ", open: whole answers"),
+    "exact_match": ("-open-dot", ", with a dot: decoded"),
+    "test_loss": ("", ""),
+    "perplexity": ("", ""),
+}
+"""Curves of evaluations, which have a mark at each -> what the mark's form has, and words for it where they differ."""
 
 
 def learning_curves(
@@ -22,7 +37,10 @@ def learning_curves(
     events: Sequence[tuple[int, str]] = (),
     spans: Sequence[tuple[int, int, str]] = (),
 ) -> go.Figure:
-    """Learning curves of one run or several: accuracy above, loss below.
+    """Learning curves of one run or several: accuracy above, losses below.
+
+    Runs with different objectives share a row, that of the next-token loss; the sum of a run's objectives has one of
+    its own. Whole answers are drawn where they are not what accuracy counts.
 
     Args:
         runs: name -> its curves (`workbench.inspection.learning_curves.learning_curves`).
@@ -30,50 +48,73 @@ def learning_curves(
         events: (step, words), marked by a dotted line.
         spans: (first step, last step, words), shaded.
     """
-    named = [row for row in ROWS if any(row in curves for curves in runs.values())]
-    if not named:
+    shown = {name: _shown(curves) for name, curves in runs.items()}
+    rows = [row for row, names in ROWS.items() if any(curve in curves for curves in shown.values() for curve in names)]
+    if not rows:
         return framed(go.Figure(), "Learning curves", "nothing was logged")
-    figure = make_subplots(rows=len(named), cols=1, shared_xaxes=True, vertical_spacing=0.07)
-    for i, (name, curves) in enumerate(runs.items()):
-        for row, curve in ((named.index(row) + 1, curve) for row, curve in curves.items() if row in named):
-            figure.add_trace(_line(curve, name, i, log), row=row, col=1)
+    figure = make_subplots(rows=len(rows), cols=1, shared_xaxes=True, vertical_spacing=0.14 / len(rows))
+    for i, (name, curves) in enumerate(shown.items()):
+        for number, row in enumerate(rows, 1):
+            for curve in (curve for curve in ROWS[row] if curve in curves):
+                figure.add_trace(_line(curves[curve], curve, name, i, log), row=number, col=1)
     drawn = [trace.name for trace in figure.data]
     for i, trace in enumerate(figure.data):
         trace.showlegend = trace.name not in drawn[:i]
-    every = ordered_union([list(curve.coords["step"]) for curves in runs.values() for curve in curves.values()])
-    _frame(figure, named, every[-1] if every else 0, log, legend=len(runs) > 1)
+    every = ordered_union([list(curve.coords["step"]) for curves in shown.values() for curve in curves.values()])
+    _frame(figure, rows, every[-1] if every else 0, log, legend=len(runs) > 1)
+    figure.update_layout(title_subtitle_text=_subtitle(shown))
     for start, end, words in spans:
         shade_steps(figure, start, end, words)
     return mark_events(figure, events, log)
 
 
-def _frame(figure: go.Figure, named: Sequence[str], last: int, log: bool, legend: bool) -> None:
+def _shown(curves: Curves) -> dict[str, Measurement]:
+    """The curves to draw: none twice."""
+    kept = dict(curves)
+    if "next_token" in kept and "loss" in kept and kept["loss"].units == "nats":  # its only objective
+        del kept["loss"]
+    same = [kept[name].values.tolist() for name in ("accuracy", "whole_answer") if name in kept]
+    if len(same) == 2 and same[0] == same[1]:
+        del kept["whole_answer"]
+    return kept
+
+
+def _subtitle(shown: Mapping[str, Curves]) -> str:
+    """What was logged of what, and of curves that share a row which is which."""
+    drawn = {name for curves in shown.values() for name in curves}
+    forms = "".join(words for name, (_, words) in MARKS.items() if name in drawn)
+    return f"as logged; marks: held-out sequences{forms}; lines: single training batches"
+
+
+def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend: bool) -> None:
     """Titles and axes: the rows share the steps, up to the last one."""
-    subtitle = "as logged: accuracy on held-out sequences, the loss of single training batches"
-    framed(figure, "Learning curves", subtitle, height=200 + 160 * len(named), legend=legend)
-    for i, what in enumerate(named, 1):
-        figure.update_yaxes(title=ROWS[what], row=i, col=1)
-    if "accuracy" in named:
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%", row=1, col=1)
-    if "loss" in named:
-        figure.update_yaxes(rangemode="tozero", row=len(named), col=1)
+    framed(figure, "Learning curves", "", height=200 + 160 * len(rows), legend=legend)
+    for i, row in enumerate(rows, 1):
+        scale: dict[str, Any] = {"rangemode": "tozero"}
+        if row == "right answers":
+            scale = {"range": [-0.03, 1.03], "tickformat": ".0%"}
+        elif row == "perplexity":
+            scale = {"type": "log"}
+        figure.update_yaxes(title=row, row=i, col=1, **scale)
     room = 0.02 * words_at(last, log)
     step_axis(figure, last, log).update_xaxes(range=[-room, words_at(last, log) + room])
-    if len(named) > 1:
-        figure.update_xaxes(title="", row=1, col=1)
+    for i in range(1, len(rows)):
+        figure.update_xaxes(title="", row=i, col=1)
 
 
-def _line(curve: Measurement, name: str, number: int, log: bool) -> go.Scatter:
-    steps, share = list(curve.coords["step"]), curve.units == "share"
+def _line(curve: Measurement, what: str, name: str, number: int, log: bool) -> go.Scatter:
+    steps, share, evaluated = list(curve.coords["step"]), curve.units == "share", what in MARKS
+    symbol = SYMBOLS[number % len(SYMBOLS)] + (MARKS[what][0] if evaluated else "")
+    values = "%{y:.1%}" if share else "%{y:.4g}"
     return go.Scatter(
         x=steps_drawn(steps, log),
         y=curve.values,
         name=name,
         legendgroup=name,
-        mode="lines+markers" if share else "lines",
-        line={"color": PALETTE[number % len(PALETTE)], "width": 2.5 if share else 1.5}
+        mode="lines+markers" if evaluated else "lines",
+        line={"color": PALETTE[number % len(PALETTE)], "width": 2.5 if what in ("accuracy", "perplexity") else 1.5}
         | {"dash": DASHES[number // len(PALETTE) % len(DASHES)]},
-        marker={"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7},
+        marker={"symbol": symbol, "size": 7},
         customdata=steps,
-        hovertemplate="step %{customdata:,}: %{y:.1%}" if share else "step %{customdata:,}: %{y:.4g}",
+        hovertemplate=f"{curve.name}, step %{{customdata:,}}: {values}",
     )

@@ -50,7 +50,8 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
     loss = _losses(logits, pool)
     order = loss.argsort(descending=which != "easiest", stable=True)
     if which == "wrong":
-        wrong = ((correct(logits, pool) < 1) & pool.loss_mask).any(-1)
+        answers = task.answer_alone(pool)  # an error in a chain of thought, which is given, is none of the answer
+        wrong = ((correct(logits, answers) < 1) & answers.loss_mask).any(-1)
         order = order[wrong[order]]
     if number >= len(order):
         inputs = f"{POOL} inputs" + (f" ({counted(POOL, len(pool))})" if len(pool) < POOL else "")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+
 from workbench.measurement import Measurement
-from workbench.runs import Run
+from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
 
+NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
+LARGEST_LOSS = 700.0  # nats: its exponential still is a number
 LEAST = 0.05  # a smaller rise of accuracy is not called one: an evaluation has a few hundred sequences
 
 
@@ -31,35 +36,67 @@ class Rise:
         return f"steepest rise: {self.before:.0%} to {self.after:.0%}"
 
 
-def learning_curves(run: Run) -> dict[str, Measurement]:
-    """The curves that were logged while a run trained, each with the single dim `step`.
+@dataclass(frozen=True)
+class Logged:
+    """What a curve is.
 
-    Returns `accuracy` (of the main task, on held-out sequences) and `loss` (of the training batches), those that were
-    logged at all; nothing for a model that was not trained.
+    Attributes:
+        title: its name in figures.
+        units: of its values.
+        caption: what it was measured on.
+    """
+
+    title: str
+    units: str
+    caption: str
+
+
+def learning_curves(run: Run) -> dict[str, Measurement]:
+    """The curves that were logged while a run trained, each with the single dim `step`; those that were logged at all.
+
+    On held-out sequences: `accuracy` and `whole_answer`, `test_loss`, of text `perplexity`, which is its exponential,
+    of answers that were decoded `exact_match`. Of the training batches: `loss`, the sum of the run's objectives, and
+    `next_token`, the one that runs with different objectives have in common; in a run with no other objective the two
+    are the same. Nothing for a model that was not trained.
 
     Raises:
         ValueError: if the log is damaged.
     """
     metrics, config = run.metrics(), run.config
-    about = {
-        "accuracy": ("Accuracy", "share", f"On the same {config.eval_size:,} held-out sequences drawn, each time."),
-        "loss": ("Loss", "nats" if set(config.objectives) == {"next_token"} else "sum of objectives", "Of one batch."),
+    if "test_loss" in metrics and run.task().in_perplexity:
+        metrics["perplexity"] = np.exp(metrics["test_loss"].to_numpy(dtype=float).clip(max=LARGEST_LOSS))
+    alone = set(config.objectives) == {NEXT_TOKEN}
+    if alone and "loss" in metrics and NEXT_TOKEN not in metrics:
+        metrics[NEXT_TOKEN] = metrics["loss"]
+    return {name: _curve(run, metrics, name, one) for name, one in _about(config, alone).items() if name in metrics}
+
+
+def _about(config: RunConfig, alone: bool) -> dict[str, Logged]:
+    """Every curve that a run can have, in order; `alone` says that its only objective is the next-token loss."""
+    held_out = f"On the same {config.eval_size:,} held-out sequences drawn, each time."
+    decoded = f"Of {config.eval_decoded:,} held-out questions, answered by greedy decoding."
+    return {
+        "accuracy": Logged("Accuracy", "share", held_out),
+        "whole_answer": Logged("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
+        "exact_match": Logged("Exact match of decoded answers", "share", decoded),
+        "loss": Logged("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
+        NEXT_TOKEN: Logged("Next-token loss", "nats", "Of one batch."),
+        "test_loss": Logged("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
+        "perplexity": Logged("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
     }
-    curves = {}
-    for name, (title, units, caption) in about.items():
-        if name not in metrics:
-            continue
-        rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
-        curves[name] = Measurement(
-            name=title,
-            values=rows[name].to_numpy(dtype=float),
-            dims=("step",),
-            coords={"step": rows["step"].tolist()},
-            units=units,
-            settings={"model": run.name, "seed": config.seed},
-            caption=f"As it was logged while the run trained. {caption}",
-        )
-    return curves
+
+
+def _curve(run: Run, metrics: pd.DataFrame, name: str, one: Logged) -> Measurement:
+    rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
+    return Measurement(
+        name=one.title,
+        values=rows[name].to_numpy(dtype=float),
+        dims=("step",),
+        coords={"step": rows["step"].tolist()},
+        units=one.units,
+        settings={"model": run.name, "seed": run.config.seed},
+        caption=f"As it was logged while the run trained. {one.caption}",
+    )
 
 
 def events(run: Run) -> list[tuple[int, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from workbench.capture import Subject
-from workbench.instruments.answers import accuracy, overall
+from workbench.instruments.answers import accuracy, edit_distance, exact_match, loss, overall
 from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
@@ -71,6 +71,9 @@ class Instrument(Protocol):
 INSTRUMENTS: dict[str, Instrument] = {
     "overall": overall,
     "accuracy": accuracy,
+    "loss": loss,
+    "exact_match": exact_match,
+    "edit_distance": edit_distance,
     "entropy": entropy,
     "effective_rank": effective_rank,
     "spectrum": spectrum,
@@ -98,14 +101,17 @@ __all__ = [
     "attention_graph",
     "attention_hops",
     "basis_overlap",
+    "edit_distance",
     "effective_rank",
     "entropy",
+    "exact_match",
     "flow",
     "graph_measures",
     "head_roles",
     "lens_agreement",
     "lens_difference",
     "logit_lens",
+    "loss",
     "matrix_entropy",
     "over_batches",
     "overall",

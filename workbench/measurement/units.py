@@ -48,6 +48,7 @@ _OF_VALUES: Final[dict[str, Scale]] = {
     "directions": _COUNT,
     "rank": _COUNT,
     "steps": _COUNT,
+    "tokens": _COUNT,
 }
 
 

@@ -22,6 +22,7 @@ from workbench.report.page import page
 from workbench.report.sections import sections
 from workbench.report.seed_groups import seed_groups
 from workbench.report.table import Row, all_columns, rows, summarise
+from workbench.runs.config import check_condition, condition_in_words
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart, tell_apart
 
@@ -62,6 +63,7 @@ def inspect(
     only: Sequence[str] = (),
     settings: Settings | None = None,
     timeline: bool = False,
+    conditions: Sequence[Mapping[str, Any]] | None = None,
     export: Sequence[str] = (),
     progress: bool = False,
 ) -> Report:
@@ -78,18 +80,25 @@ def inspect(
         only: instruments and mechanisms to measure; by default all that apply.
         settings: those of instruments that are not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
         timeline: measure every checkpoint too, and draw everything over training.
+        conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
+            default all of `task.conditions`.
         export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
         progress: show a progress bar on standard error.
 
     Raises:
-        ValueError: if a run cannot be opened or is named twice, n is below 2, a name or format does not exist, nothing
-            applies, or a timeline is wanted of a run without checkpoints. Nothing is written then.
+        ValueError: if a run cannot be opened or is named twice, n is below 2, a name or format does not exist, a
+            task has no such condition, nothing applies, or a timeline is wanted of a run without checkpoints. Nothing
+            is written then.
     """
     _check(n, export)
     opened = [runs.load_run(path) for path in paths]
+    for run in opened:
+        for condition in conditions or ():
+            check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
     check_can_make(folder / "data")
-    options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "progress": progress}
+    options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "conditions": conditions}
+    options["progress"] = progress
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
     return _write(folder, inspected, timelines, export, options)
@@ -123,7 +132,9 @@ def _write(
     options: Mapping[str, Any],
 ) -> Report:
     """Numbers, page and figures written to a folder; the summary for the terminal."""
-    how_made = f"{options['n']} sequences drawn per test condition, seed {options['seed']}; n counts distinct ones"
+    drawn_for = "; ".join(map(condition_in_words, options["conditions"] or ()))
+    how_made = f"{options['n']} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, "
+    how_made += f"seed {options['seed']}; n counts distinct ones"
     drawn = [*sections(inspected), *map(timeline_section, timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     _write_numbers(folder / "data", inspected, timelines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -27,6 +28,8 @@ CLAIMS_HEADING = (
 )
 
 Row = tuple[str, list[str]]
+Add = Callable[[str, Callable[[Column], str]], None]
+"""Adds a row to the table: a label, and the text for each column."""
 
 
 def summarise(columns: Sequence[Column], cells: Sequence[Row]) -> str:
@@ -79,11 +82,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     add("model", _shape)
     add("trained for", _trained)
     add("held-out sequences", _sequences)
-    if any("overall" in one for one in columns):
-        for unit in ("position", "sequence"):
-            add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
-    for group, value in _coordinates(columns, "accuracy"):
-        add(f"  {group} {value}", _cell("accuracy", {group: value}, share))
+    _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:
         add(f"matrix entropy ({entropy.units}; {_entropy_settings(entropy)})", lambda one: "")
@@ -102,7 +101,38 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     return table
 
 
-def _add_mechanism(add: Callable[[str, Callable[[Column], str]], None], columns: Sequence[Column], name: str) -> None:
+def _add_answers(add: Add, columns: Sequence[Column]) -> None:
+    """Rows of right answers, of the loss, and of decoded answers."""
+    if any("overall" in one for one in columns):
+        for unit in ("position", "sequence"):
+            add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
+    for group, label in _coordinates(columns, "accuracy"):
+        add(f"  {group} {label}", _cell("accuracy", {group: label}, share))
+    for _, part in _coordinates(columns, "loss"):
+        add(f"test {part} (nats)", _cell("loss", {"part": part}, number))
+    if any("loss" in one and _in_perplexity(one) for one in columns):
+        add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
+    for name, words, show in DECODED:
+        if any(name in one and not one[name].mean.dims for one in columns):
+            add(words, _cell(name, {}, show))
+        places = _coordinates(columns, name)
+        if places:
+            add(words, lambda one: "")
+        for group, label in places:
+            add(f"  {group} {label}", _cell(name, {group: label}, show))
+
+
+def _in_perplexity(one: Column) -> bool:
+    return members_of(one)[0].run.task().in_perplexity
+
+
+def _perplexity(loss: Measurement) -> str:
+    """The exponential of a loss, with its interval."""
+    low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
+    return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
+
+
+def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
     """A row for each place where the claim is read with its strongest control, then rows of its causal test."""
     scores = {one.name: one[name].at_head().mean for one in columns if name in one}
     if not scores:
@@ -171,8 +201,10 @@ def _cell(name: str, where: dict[str, Any], show: Callable[[Measurement], str]) 
 
 def value(measurement: Measurement | None, where: dict[str, Any], show: Callable[[Measurement], str]) -> str:
     """One value of a measurement as text, or a dash where there is no such value."""
-    if measurement is None or any(
-        dim not in measurement.dims or label not in measurement.coords[dim] for dim, label in where.items()
+    if (
+        measurement is None
+        or (not where and measurement.dims)
+        or any(dim not in measurement.dims or label not in measurement.coords[dim] for dim, label in where.items())
     ):
         return "–"
     return show(measurement.select(**where))
@@ -260,3 +292,10 @@ def number(m: Measurement) -> str:
 def _of(m: Measurement) -> str:
     """The end of a table entry, ` n=256`: the number of values that a mean is over; empty where it is not known."""
     return "" if m.n is None else f" n={int(m.n)}"
+
+
+DECODED = (
+    ("exact_match", "exact match, decoded", share),
+    ("edit_distance", "edit distance, decoded (tokens)", number),
+)
+"""Instruments of decoded answers, with their rows' words and how their numbers are written."""

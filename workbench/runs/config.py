@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, StrictInt, StrictStr, ValidationError, field_validator, model_validator
 
 from workbench import tasks
 from workbench.models import DecoderConfig
@@ -14,6 +14,8 @@ from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
+from workbench.util.seeds import generator
+from workbench.util.settings import value_of
 from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
@@ -57,10 +59,21 @@ class RunConfig(Checked):
     eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
     eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
     eval_conditions: bool = Field(False, description="evaluate each of the task's test conditions (lengths) too")
-    eval_decoded: int = Field(
-        0, ge=0, description="held-out questions answered by greedy decoding at each evaluation, for edit distance"
+    test_conditions: tuple[dict[str, StrictInt | StrictStr], ...] = Field(
+        (), description="other test conditions to evaluate, such as 'length=20,repeats=4 length=20,repeats=2'"
     )
-    stop_at: float | None = Field(None, gt=0, le=1, description="stop at the first evaluation with this accuracy")
+    eval_decoded: int = Field(
+        0,
+        ge=0,
+        description="questions answered by greedy decoding at each evaluation, for exact match and edit distance: held "
+        "out, and of each test condition",
+    )
+    stop_at: float | None = Field(
+        None, gt=0, le=1, description="stop at the first evaluation where the figure that stop_on names is as high"
+    )
+    stop_on: Literal["accuracy", "whole_answer", "exact_match"] = Field(
+        "accuracy", description="what stop_at is about; exact_match is of decoded answers"
+    )
     save_every: int = Field(100, ge=1, description="steps between states that a killed run is resumed from")
     checkpoint_every: int | None = Field(None, ge=1, description="steps between checkpoints; by default there are none")
     checkpoint_count: int | None = Field(None, ge=2, description="checkpoints at logarithmically spaced steps")
@@ -85,6 +98,11 @@ class RunConfig(Checked):
             data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
         return data
 
+    @field_validator("test_conditions", mode="before")
+    @classmethod
+    def _conditions_may_be_text(cls, value: Any) -> Any:
+        return parse_conditions(value)
+
     @field_validator("task")
     @classmethod
     def _check_task(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +117,8 @@ class RunConfig(Checked):
         task = self.make_task()
         self._check_model_fits(task)
         self._check_mixture(task)
+        if self.stop_on == "exact_match" and not self.eval_decoded:
+            raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:
             raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
         self._check_objectives()
@@ -145,6 +165,51 @@ class RunConfig(Checked):
 def even_mixture(task: Task) -> dict[str, float]:
     """The default mixture: the main task and every hint have equal shares."""
     return dict.fromkeys(("main", *task.heads), 1.0)
+
+
+def parse_conditions(value: Any) -> Any:
+    """Test conditions as a list of mappings, each once and with its names in order; of anything else the value itself.
+
+    Args:
+        value: such a list, one mapping, or text: `length=20,repeats=4`, several with spaces between them. A list may
+            hold texts too.
+
+    Raises:
+        ValueError: if a text is not of this form.
+    """
+    if isinstance(value, str | Mapping):
+        value = value.split() if isinstance(value, str) else [value]
+    if not isinstance(value, list | tuple):
+        return value
+    conditions = [_condition(one) if isinstance(one, str) else one for one in value]
+    in_order = [dict(sorted(one.items(), key=str)) if isinstance(one, Mapping) else one for one in conditions]
+    return [one for i, one in enumerate(in_order) if one not in in_order[:i]]
+
+
+def _condition(text: str) -> dict[str, Any]:
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(name and value for name, _, value in parts):
+        raise ValueError(f"a test condition is like length=20,repeats=4, not {text!r}")
+    return {name: value_of(value) for name, _, value in parts}
+
+
+def condition_in_words(condition: Mapping[str, Any]) -> str:
+    """A test condition as it is written and logged, `length=20,repeats=4`; `all` where nothing is asked for."""
+    return ",".join(f"{key}={value}" for key, value in condition.items()) or "all"
+
+
+def check_condition(task: Task, condition: Mapping[str, Any]) -> None:
+    """Raise ValueError, which names it, if a task cannot draw sequences of a test condition.
+
+    It draws one, which of some conditions takes minutes: opening a run, which anyone may have written, does not ask.
+    """
+    named = condition_in_words(condition)
+    try:
+        task.sample(1, generator(0, "condition"), **condition)
+    except ValueError as error:
+        raise ValueError(f"test condition {named}: {error}") from None
+    except (TypeError, RuntimeError):  # a word where the task counts
+        raise ValueError(f"test condition {named}: {task.name} cannot draw sequences of this") from None
 
 
 def make_task(spec: Mapping[str, Any]) -> Task:

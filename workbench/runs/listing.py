@@ -18,7 +18,8 @@ from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
 from workbench.runs.lock import only_writer
 from workbench.util.settings import as_text, flat_config, value_of
 
-FIGURES = ("accuracy", "loss")
+FIGURES = ("accuracy", "whole_answer", "exact_match", "loss", "test_loss")
+RATES = ("accuracy", "whole_answer", "exact_match")
 COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -33,9 +34,9 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 def table(root: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """A row for each run directly under a folder, ordered by name; and for each that cannot be read, why.
 
-    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest `accuracy` and `loss`, the cost
-    (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every setting of the config under
-    its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
+    Columns: `run`, `status` (`finished`, `training`, `stopped`), `step`, the latest of each of `FIGURES` (NaN where it
+    was not logged), the cost (`seconds`, `tokens_per_second`, `peak_megabytes`), the attention `variants`, then every
+    setting of the config under its dotted name (`task.name`, `model.n_layers`, `objectives.seq_vcr.layer`).
     """
     runs, problems = scan_runs(root)
     rows = []
@@ -115,11 +116,11 @@ def _is_number(value: Any) -> bool:
 
 
 def in_order(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows sorted by a column; accuracy and speed from high to low. Raises ValueError if no run has it."""
+    """The rows sorted by a column; right answers and speed from high to low. Raises ValueError if no run has it."""
     if column not in frame:
         raise ValueError(f"no run has {column!r} to sort by; try accuracy, loss, seconds, seed, task.name")
     key = None if pd.api.types.is_numeric_dtype(frame[column]) else (lambda values: values.map(str))
-    return frame.sort_values(column, ascending=column not in ("accuracy", "tokens_per_second"), key=key)
+    return frame.sort_values(column, ascending=column not in (*RATES, "tokens_per_second"), key=key)
 
 
 def compare(runs: Sequence[Run]) -> pd.DataFrame:

@@ -120,18 +120,21 @@ def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _evaluations(run: Run) -> pd.DataFrame:
-    """The training steps at which held-out accuracy was measured, with the accuracy."""
+    """The training steps at which held-out accuracy was measured, with it; older runs have NaN for whole answers."""
     metrics = run.metrics()
     if not {"step", "accuracy"} <= set(metrics):
-        return pd.DataFrame({"step": [], "accuracy": []})
-    return metrics[["step", "accuracy"]].apply(pd.to_numeric, errors="coerce").dropna()
+        return pd.DataFrame({"step": [], "accuracy": [], "whole_answer": []})
+    figures = metrics.reindex(columns=["step", "accuracy", "whole_answer"]).apply(pd.to_numeric, errors="coerce")
+    return figures.dropna(subset=["step", "accuracy"])
 
 
 def _accuracy(run: Run) -> str:
     measured = _evaluations(run)
     if measured.empty:
         return "Its accuracy on held-out sequences was not measured."
-    return f"Accuracy on held-out sequences: **{measured['accuracy'].iloc[-1]:.1%}**."
+    accuracy, whole = measured["accuracy"].iloc[-1], measured["whole_answer"].iloc[-1]
+    words = "" if whole != whole or whole == accuracy else f"; whole answers right: **{whole:.1%}**"
+    return f"Accuracy on held-out sequences: **{accuracy:.1%}**{words}."
 
 
 def _how_measured(run: Run) -> Iterable[str]:
@@ -139,12 +142,14 @@ def _how_measured(run: Run) -> Iterable[str]:
     lines = [
         f"Accuracy is the share of {_ANSWERS[task.unit]}, on {config.eval_size} sequences drawn at the start from the "
         "test side of the task's split; one that came twice counts twice. The split is by a fingerprint of the "
-        "question, so none of them was trained on. Where the answer is a set, the share of it that was found counts."
+        "question, so none of them was trained on. Where the answer is a set, the share of it that was found counts. A "
+        "chain of thought before the answer is scored too. A whole answer is right if each of its tokens is, predicted "
+        "from the true tokens before it; of a chain of thought nothing counts there."
     ]
     rows = _evaluations(run).tail(5)
     if not rows.empty:
         lines += ["", "| step | held-out accuracy |", "| ---: | ---: |"]
-        lines += [f"| {int(step)} | {accuracy:.4f} |" for step, accuracy in rows.itertuples(index=False)]
+        lines += [f"| {int(step)} | {accuracy:.4f} |" for step, accuracy, _ in rows.itertuples(index=False)]
     return ["## How it was measured", "", *lines, ""]
 
 

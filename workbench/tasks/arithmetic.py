@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
@@ -123,6 +125,26 @@ class Arithmetic(Task):
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the expression with its =: every mode has the same test set."""
         return (tokens == self.vocabulary.id("=")).long().argmax(-1) + 1
+
+    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
+        """The value alone, the last token."""
+        last = (
+            torch.arange(batch.tokens.shape[1], device=batch.tokens.device) == self.lengths(batch.tokens)[:, None] - 2
+        )
+        return batch.loss_mask & last
+
+    def answer_start(
+        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
+    ) -> Int[Tensor, " batch"]:
+        """Behind as many = as there are operators, the question's own counted: every step undoes one of them.
+
+        A model may undo them in another order than the batch does, and with other brackets, and still be right.
+        """
+        if self.mode != "chain_of_thought":
+            return super().answer_start(questions, written)
+        operators = torch.tensor([self.vocabulary.id(one) for one in OPERATORS], device=written.device)
+        steps = torch.stack([torch.isin(question, operators).sum() for question in questions])
+        return after_mark(written, self.vocabulary.id("="), steps - 1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         labels = {name: torch.full_like(tokens, -1) for name in ("value", "operators")}

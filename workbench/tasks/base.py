@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -40,6 +41,8 @@ class Task(Checked, ABC):
     """What counts as one answer: a whole sequence, or each scored position."""
     token_labels: ClassVar[tuple[str, ...]] = ()
     """The labels of the truth whose values are token ids."""
+    in_perplexity: ClassVar[bool] = False
+    """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that hold a file's path on this machine, or a list of them (see `tasks.files_of`)."""
 
@@ -145,6 +148,31 @@ class Task(Checked, ABC):
         """The number of leading tokens of each sequence that are its question; by default all are."""
         return self.lengths(tokens)
 
+    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
+        """Where the answer itself is scored: not where a chain of thought before it is. By default all that is scored.
+
+        A task that overrides it overrides `answer_start` too.
+        """
+        return batch.loss_mask
+
+    def answer_alone(self, batch: Batch) -> Batch:
+        """The batch with its answer alone scored; what comes before it, a thought too, is given as it is."""
+        return replace(batch, loss_mask=self.answer_mask(batch))
+
+    def answer_start(
+        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
+    ) -> Int[Tensor, " batch"]:
+        """Where in what a model wrote its answer begins, behind its chain of thought; by default at once.
+
+        Args:
+            questions: each sequence up to where what is written begins.
+            written: what a model wrote behind each.
+
+        Returns:
+            How many tokens of each come before the answer; as many as were written if there is no answer in them.
+        """
+        return torch.zeros(len(written), dtype=torch.long, device=written.device)
+
     def is_test(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, " batch"]:
         """Whether each sequence belongs to the test set; this depends on its question alone, not on its answer."""
         return is_test(tokens, self.question_length(tokens))
@@ -199,11 +227,19 @@ class Task(Checked, ABC):
         If positions count (`unit`), it is the mean of `correct` over the group's scored positions. If sequences count,
         it is `whole` in the sequence's group.
         """
-        label = truth.labels[self.group_label]
-        member = torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
         if self.unit == "sequence":
-            return torch.where(member.any(1), whole(logits, batch)[:, None], torch.nan)
+            return self.in_groups(whole(logits, batch), batch, truth)
+        member = self._members(batch, truth)
         return (correct(logits, batch).unsqueeze(-1) * member).sum(1) / member.sum(1)
+
+    def in_groups(self, values: Float[Tensor, " batch"], batch: Batch, truth: Truth) -> Float[Tensor, "batch group"]:
+        """A value of each sequence at the one of `groups` that the sequence is in, NaN at the others."""
+        return torch.where(self._members(batch, truth).any(1), values[:, None], torch.nan)
+
+    def _members(self, batch: Batch, truth: Truth) -> Bool[Tensor, "batch pos group"]:
+        """Whether each position is scored and in each of `groups`."""
+        label = truth.labels[self.group_label]
+        return torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
 
     def words(self, tokens: Int[Tensor, " pos"]) -> list[str]:
         """The tokens of one sequence as people read them."""

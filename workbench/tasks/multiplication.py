@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
+from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.vocabulary import Vocabulary
@@ -70,6 +72,17 @@ class Multiplication(Task):
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the operands with their sign: every mode has the same test set."""
         return torch.full((len(tokens),), 2 * self.digits + 1)
+
+    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
+        """The product's digits, which follow ####."""
+        return batch.loss_mask & ((batch.tokens == _ANSWER).cumsum(-1) > 0)
+
+    def answer_start(
+        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
+    ) -> Int[Tensor, " batch"]:
+        """Behind the first ####; in other modes this is in the question, and the answer comes at once."""
+        thought = self.mode == "chain_of_thought"
+        return after_mark(written, _ANSWER, torch.full((len(written),), int(thought), device=written.device))
 
     def _batch(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Batch:
         tokens = self._tokens(a, b)

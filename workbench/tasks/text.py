@@ -44,6 +44,7 @@ class Text(Task):
     summary: ClassVar[str] = "the next token of a text on this machine"
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
+    in_perplexity: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 
     path: str = Field(description="a text file, or the folder of a data set saved by Hugging Face's datasets")

@@ -1,4 +1,4 @@
-"""Evaluation during training: accuracy on held-out sequences, by group, condition and hint, and of decoded answers."""
+"""Evaluation during training: right answers and loss on held-out sequences, by condition and hint; decoded answers."""
 
 from __future__ import annotations
 
@@ -9,65 +9,89 @@ from jaxtyping import Int
 from torch import Tensor
 
 from workbench.models import Decoder
+from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.runs import RunConfig
+from workbench.runs.config import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
-from workbench.tasks.answers import Answers, edit_distance
+from workbench.tasks.answers import Answers
 from workbench.training.data import held_out
 from workbench.util.seeds import generator
 
 AT_ONCE = 128  # sequences in a forward pass
 
+Figures = dict[str, float]
+
 
 class Evaluation:
-    """A run's held-out sequences, drawn once, and the figures computed on them at every evaluation."""
+    """A run's held-out sequences, drawn once, and the figures computed on them at every evaluation.
+
+    Of the main task:
+
+        accuracy                the share of right answers as the task counts them (`Task.unit`): whole sequences or
+                                single positions, all that are scored, so those of a chain of thought too
+        accuracy/GROUP=VALUE    the same in one of the task's groups
+        whole_answer            the share of sequences with every token of the answer right, each predicted from the
+                                true tokens before it; of a chain of thought, which is given, nothing counts
+        test_loss               mean cross-entropy over the scored positions in nats, as the objective `next_token`
+        test_loss_above_floor   the same less the mean entropy of the targets, where these are sets
+        exact_match             with `eval_decoded`: the share of answers that are right throughout as greedy decoding
+                                writes them, and the chain of thought before them, from the question alone
+        edit_distance           with `eval_decoded`: mean edit distance of these answers, in tokens
+
+    Each but those of groups also for every test condition, as `NAME/test CONDITION`, and all that is not decoded for
+    every hint, as `NAME/HINT`.
+
+    Attributes:
+        held_out: the sequences of each output head.
+        conditions: those of each test condition: the task's with `eval_conditions`, and `test_conditions`.
+        answers: the questions that are decoded, by what their figures' names end in.
+    """
 
     def __init__(self, task: Task, config: RunConfig) -> None:
         """Raises ValueError if answers are to be decoded (`eval_decoded`) that do not continue their questions."""
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
         self.conditions: dict[str, Batch] = {}
-        if config.eval_conditions:
-            for condition in task.conditions:
-                name = ",".join(f"{key}={value}" for key, value in condition.items()) or "all"
-                draws = generator(config.seed, "evaluation", name)
-                self.conditions[name] = task.sample(config.eval_size, draws, split="test", **condition)
-        self.answers: Answers | None = None
-        if config.eval_decoded:
-            self.answers = Answers.of(self.held_out["main"][: config.eval_decoded])
+        for condition in (*(task.conditions if config.eval_conditions else ()), *config.test_conditions):
+            name = condition_in_words(condition)
+            draws = generator(config.seed, "evaluation", name)
+            self.conditions[name] = task.sample(config.eval_size, draws, split="test", **condition)
+        self.answers: dict[str, Answers] = {}
+        if n := config.eval_decoded:
+            self.answers[""] = Answers.of(task, self.held_out["main"][:n])
+            self.answers |= {f"/test {name}": Answers.of(task, batch[:n]) for name, batch in self.conditions.items()}
 
     @torch.no_grad()
-    def __call__(self, model: Decoder, device: torch.device) -> dict[str, float]:
-        """The figures of a model on its held-out sequences.
-
-        Returns:
-            `accuracy` of the main task, `accuracy/GROUP=VALUE` of its groups, `accuracy/test CONDITION` of its test
-            conditions, `accuracy/HINT` of a hint; of decoded answers `exact_match` and `edit_distance` (mean, tokens).
-        """
+    def __call__(self, model: Decoder, device: torch.device) -> Figures:
+        """The figures of a model on its held-out sequences, by the names they are logged under."""
         model.eval()
-        figures: dict[str, float] = {}
+        figures: Figures = {}
         for head, batch in self.held_out.items():
-            main = head == "main"
-            figures |= self._accuracy(model, batch, device, "accuracy" if main else f"accuracy/{head}", by_group=main)
+            figures |= self._predicted(
+                model, batch, device, "" if head == "main" else f"/{head}", by_group=head == "main"
+            )
         for name, batch in self.conditions.items():
-            figures |= self._accuracy(model, batch, device, f"accuracy/test {name}")
-        if self.answers is not None:
-            figures |= self._decoded(model, self.answers, device)
+            figures |= self._predicted(model, batch, device, f"/test {name}")
+        for ending, answers in self.answers.items():
+            figures |= self._decoded(model, answers, device, ending)
         return figures
 
-    def _accuracy(
-        self, model: Decoder, batch: Batch, device: torch.device, name: str, *, by_group: bool = False
-    ) -> dict[str, float]:
-        """The share of right answers, of scored positions or whole sequences as the task counts.
+    def _predicted(
+        self, model: Decoder, batch: Batch, device: torch.device, ending: str, *, by_group: bool = False
+    ) -> Figures:
+        """The figures of next-token predictions, each from the true tokens before it.
 
         Args:
-            model, batch, device: the model, the sequences to answer, and where to compute.
-            name: the name of the figure.
-            by_group: also give the share in each of the task's groups, as `NAME/GROUP=VALUE`; for the main task.
+            model, batch, device: the model, the sequences to predict, and where to compute.
+            ending: what the names of the figures end in.
+            by_group: also give the accuracy in each of the task's groups; for the main task.
         """
-        scores, shares = [], []
+        scores, answers, shares, loss = [], [], [], 0.0
         for start in range(0, len(batch), AT_ONCE):
             part = batch[start : start + AT_ONCE].to(device)
             logits = model(part.tokens, part.head)
+            loss += summed_cross_entropy(logits, part).item()
+            answers.append(whole(logits, self.task.answer_alone(part)))
             if self.task.unit == "sequence":
                 scores.append(whole(logits, part))
             else:
@@ -75,10 +99,15 @@ class Evaluation:
             if by_group:
                 truth = Truth(labels={self.task.group_label: self.groups[start : start + AT_ONCE].to(device)})
                 shares.append(self.task.accuracy_by_group(logits, part, truth))
-        figures = {name: torch.cat(scores).mean().item()}
+        test_loss = loss / int(batch.loss_mask.sum())
+        figures = {"accuracy": torch.cat(scores).mean().item(), "whole_answer": torch.cat(answers).mean().item()}
+        figures["test_loss"] = test_loss
+        if batch.targets.ndim == 3:
+            figures["test_loss_above_floor"] = test_loss - loss_floor(batch)
+        figures = {name + ending: figure for name, figure in figures.items()}
         if shares:
             of_groups = zip(self.task.groups, torch.cat(shares).nanmean(0).tolist(), strict=True)
-            figures |= {f"{name}/{self.task.group}={value}": mean for value, mean in of_groups if mean == mean}
+            figures |= {f"accuracy/{self.task.group}={value}": mean for value, mean in of_groups if mean == mean}
         return figures
 
     @cached_property
@@ -86,13 +115,13 @@ class Evaluation:
         """The label by which accuracy is broken down, computed once: for some tasks it takes longer than the model."""
         return self.task.truth(self.held_out["main"].tokens).labels[self.task.group_label]
 
-    def _decoded(self, model: Decoder, answers: Answers, device: torch.device) -> dict[str, float]:
+    def _decoded(self, model: Decoder, answers: Answers, device: torch.device, ending: str) -> Figures:
         """How right the answers are that the model writes by greedy decoding."""
-        n_new = answers.tokens.shape[1]
-        written = model.generate([prompt.to(device) for prompt in answers.prompts], n_new)
-        decoded = torch.stack([row[-n_new:].cpu() for row in written])
-        decoded = torch.where(answers.tokens >= 0, decoded, -1)
+        prompts, written = [prompt.to(device) for prompt in answers.prompts], []
+        for start in range(0, len(prompts), AT_ONCE):
+            written += model.generate(prompts[start : start + AT_ONCE], answers.n_new)
+        read = answers.read(torch.stack([row[len(row) - answers.n_new :].cpu() for row in written]))
         return {
-            "exact_match": (decoded == answers.tokens).all(1).float().mean().item(),
-            "edit_distance": edit_distance(decoded, answers.tokens, answers.lengths).mean().item(),
+            f"exact_match{ending}": answers.exact_match(read).float().mean().item(),
+            f"edit_distance{ending}": answers.edit_distance(read).mean().item(),
         }

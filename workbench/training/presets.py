@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.runs import RunConfig, even_mixture, parse_config
+from workbench.runs.config import check_condition
 from workbench.util.lookup import lookup
 
 _CHAIN: dict[str, Any] = {
@@ -33,6 +34,7 @@ _MULTIPLY: dict[str, Any] = {
     "batch_size": 256,
     "learning_rate": 3e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 _BOXES: dict[str, Any] = {
     "task": {"name": "boxes", "style": "advanced", "n_boxes": 4, "n_objects": 8, "capacity": 2, "max_operations": 6},
@@ -60,6 +62,7 @@ _ARITHMETIC: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 1e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 _LIS: dict[str, Any] = {
     "task": {"name": "lis", "length": 16, "values": 64},
@@ -69,6 +72,7 @@ _LIS: dict[str, Any] = {
     "batch_size": 128,
     "learning_rate": 2e-3,
     "schedule": "onecycle",
+    "stop_on": "whole_answer",
 }
 
 
@@ -168,4 +172,7 @@ def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mappin
             base = {**base, "task": {}}  # the settings of one task mean nothing to another
         derived = ("d_vocab", "n_ctx", "heads")
         base = {**base, "model": {key: value for key, value in base["model"].items() if key not in derived}}
-    return parse_config(merge(base, overrides))
+    made = parse_config(merge(base, overrides))
+    for condition in made.test_conditions:
+        check_condition(made.make_task(), condition)
+    return made

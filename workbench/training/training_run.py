@@ -16,7 +16,7 @@ from workbench.runs import Run, RunConfig
 from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import Batches
 from workbench.training.distributed import Processes
-from workbench.training.early_stopping import stop_event, stops_early
+from workbench.training.early_stopping import stop_event
 from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import sizes
@@ -99,9 +99,9 @@ class TrainingRun:
         row: dict[str, float] = {}
         if learner.step % config.log_every == 0 or last or learner.step == 1:
             row = self._latest()
-        reached = False
+        target: Mapping[str, Any] | None = None
         if learner.step % config.eval_every == 0 or last:
-            reached = self._evaluate(row)
+            target = self._evaluate(row)
         if row and self.log is not None:
             self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
             self.log.write({"step": learner.step, "seconds": round(seconds, 3), **row})
@@ -109,8 +109,8 @@ class TrainingRun:
                 self.writer.add_scalar(name, value, learner.step)
         if is_checkpoint(config, learner.step):
             self._checkpoint()
-        if reached and not last:
-            self._event(stop_event(learner.step, learner.best))
+        if target and not last:
+            self._event(target)
             self.finish()
 
     def _latest(self) -> dict[str, float]:
@@ -118,10 +118,10 @@ class TrainingRun:
         means = self.processes.means(self.learner.figures)
         return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
-    def _evaluate(self, row: dict[str, float]) -> bool:
-        """Add the figures of an evaluation to the row; returns whether the run stops early."""
+    def _evaluate(self, row: dict[str, float]) -> Mapping[str, Any] | None:
+        """Add the figures of an evaluation to the row; returns the event of reaching the target, if it is reached."""
         learner, config = self.learner, self.config
-        reached = False
+        target = None
         if self.processes.main:
             figures = self.evaluation(learner.model, learner.device)
             row |= figures
@@ -131,8 +131,8 @@ class TrainingRun:
             if passed:
                 self._event({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
-            reached = stops_early(config, accuracy)
-        return self.processes.agree(reached)
+            target = stop_event(config, learner.step, figures)
+        return self.processes.agree(target)  # type: ignore[no-any-return]
 
     def _event(self, event: Mapping[str, Any]) -> None:
         if self.log is not None:

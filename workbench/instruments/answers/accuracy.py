@@ -1,12 +1,15 @@
 """Accuracy by group: how right the answers are by length, depth or digit, whichever the task breaks down by.
 
-Shows: where a model fails. Does not show: how sure it was, or how it got there. Control: the same logits beside the
-answers of other examples (`mismatched`), which is what the task's regularities alone are worth.
+Shows: where a model fails. Of a chain of thought before an answer, which is given, nothing counts, so that runs with
+and without one compare (`of="all"`: all that the loss is on counts). Does not show: how sure it was, or how it got
+there. Control: the same logits beside the answers of other examples (`mismatched`), which is what the task's
+regularities alone are worth.
 """
 
 from __future__ import annotations
 
 from workbench.capture import LOGITS, Capture, Subject
+from workbench.instruments.answers.scored_positions import Of, scored, scored_in_words
 from workbench.measurement import Measurement
 
 CONTROLS = ("mismatched",)
@@ -22,19 +25,27 @@ def needs(subject: Subject) -> list[str]:
     return [LOGITS]
 
 
-def measure(capture: Capture) -> Measurement:
+def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
     """The task's accuracy of each example in each group: dims the group's name (`depth`, `length`, ...), `example`.
 
     NaN where an example has no answer in a group. What counts as one answer is the task's `unit`.
+
+    Args:
+        capture: with the logits.
+        of: `answer`, or `all`: a chain of thought before it too.
+
+    Raises:
+        ValueError: if `of` is neither.
     """
-    task = capture.subject.task
-    values = task.accuracy_by_group(capture.logits.cpu(), capture.batch, capture.truth).T.double().numpy()
+    task, batch = capture.subject.task, scored(capture, of)
+    values = task.accuracy_by_group(capture.logits.cpu(), batch, capture.truth).T.double().numpy()
     return Measurement(
         name=f"Accuracy by {task.group}",
         values=values,
         dims=(task.group, "example"),
         coords={task.group: task.groups, "example": range(values.shape[1])},
         units="share",
-        settings={"model": capture.subject.name, "unit": task.unit},
-        caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}.",
+        settings={"model": capture.subject.name, "unit": task.unit, "of": of},
+        caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}"
+        f"{scored_in_words(capture, of)}.",
     )

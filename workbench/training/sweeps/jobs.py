@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.runs import Run, RunConfig, load_run
+from workbench.runs.listing import FIGURES
 from workbench.training.sweeps.plan import Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
@@ -52,7 +53,7 @@ class Job:
         """Read the run's latest figures from its folder."""
         metrics = self.run.metrics()
         latest = {name: metrics[name].dropna().iloc[-1:].tolist() for name in metrics}
-        self.figures = {name: (latest.get(name) or [math.nan])[0] for name in ("accuracy", "loss", "seconds")}
+        self.figures = {name: (latest.get(name) or [math.nan])[0] for name in (*FIGURES, "seconds")}
         self.figures["step"] = int((latest.get("step") or [0])[0])
 
     def row(self) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Job:
         status = self.status if self.status in ("finished", "failed") else "unfinished"
         row = {"run": self.name, "variant": self.planned.variant, **self.planned.choice}
         row |= {"seed": self.planned.config.seed, "status": status, "step": self.step, "steps": self.steps}
-        row |= {name: self.figures[name] for name in ("accuracy", "loss", "seconds")}
+        row |= {name: self.figures[name] for name in (*FIGURES, "seconds")}
         return row | {"attempts": self.attempts, "error": self.error}
 
 
