@@ -28,10 +28,11 @@ ROOMS = (
     "figures",
     "report",
     "probes",
+    "studies",
     "app",
     "cli",
 )
-MAY_TRAIN = {"training", "app", "cli"}  # all else starts from a run folder: disk is the seam
+MAY_TRAIN = {"training", "studies", "app", "cli"}  # all else starts from a run folder: disk is the seam
 LOOSE = {"__init__", "__main__"}  # no other module lies at the library's root
 FOLDERS = {"app": ROOT / "app", "probes": ROOT / "probes"}  # in the package by the links of these names
 

@@ -22,10 +22,20 @@ from workbench.mechanisms import MECHANISMS
 from workbench.models.attention import ATTENTION
 from workbench.objectives import OBJECTIVES
 from workbench.probes import PRESETS as QUESTIONS
+from workbench.studies import find_study
 from workbench.tasks import TASKS
 from workbench.training import PRESETS, preset_config
 
-CHEAP = ("data", "list", "compile", "export", "import", "runs")  # commands that take no more than a moment
+CHEAP = (
+    "data",
+    "list",
+    "compile",
+    "export",
+    "import",
+    "runs",
+    "study list",
+    "study show",
+)  # take no more than a moment
 SLOW = ("docs/probing.md",)  # ten seconds; docs/how-to/probe.md does the same with less
 MOST_SKIPPED, MOST_PARSED = 1, 5
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -71,7 +81,11 @@ def test_commands_of_a_page_exist_with_their_options_and_cheap_ones_run(page: Pa
         for command in block.commands if block.language == "bash" else ():
             where = f"{name(page)}:{block.line}: workbench {' '.join(command)}"
             check(command, where)
-            if block.marker is None and (command[0] in CHEAP or "--dry-run" in command) and "--delete" not in command:
+            if (
+                block.marker is None
+                and ({command[0], " ".join(command[:2])} & {*CHEAP} or "--dry-run" in command)
+                and "--delete" not in command
+            ):
                 if "--out" in command:  # the page makes what other pages start from
                     shutil.rmtree(folder / command[command.index("--out") + 1], ignore_errors=True)
                 assert cli.main(command) == 0, where
@@ -93,6 +107,9 @@ def check(command: list[str], where: str) -> None:
             assert {*settings} <= {*inspect.signature(part).parameters}, where
     elif options.name == "probe":
         assert options.preset in QUESTIONS, where
+    elif options.name == "study":
+        for given in options.names:
+            find_study(given)
     elif options.name in ("data", "compile"):
         pass  # run, and so checked
     else:

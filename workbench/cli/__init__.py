@@ -18,6 +18,7 @@ from workbench.cli import (
     push,
     resume,
     runs,
+    study,
     sweep,
     train,
 )
@@ -31,6 +32,7 @@ COMMANDS = {
     "train": train,
     "resume": resume,
     "sweep": sweep,
+    "study": study,
     "compile": compile,
     "inspect": inspect,
     "probe": probe,

@@ -1,0 +1,92 @@
+"""Contrasts hold, fail or stay open by the interval over seeds, and say so with their figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from workbench.measurement import Measurement
+from workbench.measurement.compare_runs import over_seeds
+from workbench.studies import Higher, Reaches, StaysBelow, Verdict
+from workbench.studies.contrasts import FEWEST_SEEDS, together
+
+
+def mean(*values: float, units: str = "share") -> Measurement:
+    """The mean over seeds with these values."""
+    parts = [Measurement("accuracy", np.asarray(value), (), {}, units) for value in values]
+    return over_seeds(parts, range(len(values)))
+
+
+def means(**groups: tuple[float, ...]) -> dict[str, dict[str, Measurement]]:
+    return {name: {"accuracy": mean(*values)} for name, values in groups.items()}
+
+
+def test_a_clear_difference_holds_and_its_reverse_fails() -> None:
+    asked = means(good=(0.98, 0.99, 0.97, 0.99, 0.98), bad=(0.2, 0.22, 0.19, 0.2, 0.21))
+    holds, fails = (Higher("accuracy", *order).ask(asked) for order in (("good", "bad"), ("bad", "good")))
+    assert (holds.verdict, fails.verdict) == (Verdict.HOLDS, Verdict.FAILS)
+    assert holds.low > 0 > fails.high and holds.n == (5, 5)
+    assert "98.2 %" in holds.words and "20.4 %" in holds.words
+
+
+def test_what_differs_less_than_its_seeds_is_not_settled() -> None:
+    asked = means(one=(0.5, 0.9, 0.2, 0.7, 0.4), other=(0.4, 0.8, 0.3, 0.6, 0.5))
+    assert Higher("accuracy", "one", "other").ask(asked).verdict is Verdict.OPEN
+
+
+def test_a_margin_must_be_passed_by_the_whole_interval() -> None:
+    asked = {
+        "one": {"loss": mean(2.0, 2.01, 1.99, 2.0, units="nats")},
+        "other": {"loss": mean(1.0, 1.01, 0.99, 1.0, units="nats")},
+    }
+    verdicts = [Higher("loss", "one", "other", by=by).ask(asked).verdict for by in (0.5, 1.0, 1.5)]
+    assert verdicts == [Verdict.HOLDS, Verdict.OPEN, Verdict.FAILS]
+
+
+@pytest.mark.parametrize("seeds", range(1, FEWEST_SEEDS))
+def test_too_few_seeds_settle_nothing(seeds: int) -> None:
+    asked = means(good=(1.0,) * seeds, bad=(0.0,) * seeds)
+    assert Higher("accuracy", "good", "bad").ask(asked).verdict is Verdict.OPEN
+    assert Reaches("accuracy", "good", 0.9).ask(asked).verdict is Verdict.OPEN
+
+
+def test_every_seed_must_reach_a_value() -> None:
+    asked = means(all=(1.0, 0.99, 1.0), most=(1.0, 1.0, 0.5), none=(0.1, 0.12, 0.11, 0.1, 0.1))
+    verdicts = {name: Reaches("accuracy", name, 0.99).ask(asked).verdict for name in asked}
+    assert verdicts == {"all": Verdict.HOLDS, "most": Verdict.OPEN, "none": Verdict.FAILS}
+    assert "2 of 3 seeds" in Reaches("accuracy", "most", 0.99).ask(asked).words
+
+
+def test_staying_below_is_the_reverse_of_reaching() -> None:
+    asked = means(all=(1.0, 0.99, 1.0), most=(1.0, 1.0, 0.5), none=(0.1, 0.12, 0.11, 0.1, 0.1))
+    verdicts = {name: StaysBelow("accuracy", name, 0.99).ask(asked).verdict for name in asked}
+    assert verdicts == {"all": Verdict.FAILS, "most": Verdict.OPEN, "none": Verdict.HOLDS}
+
+
+def test_one_group_is_compared_with_itself_at_another_place() -> None:
+    parts = [
+        Measurement("accuracy", np.array([1.0, 0.2, 0.99]) - noise, ("digit",), {"digit": [0, 1, 2]}, "share")
+        for noise in (0.0, 0.01, 0.02, 0.0, 0.01)
+    ]
+    asked = {"vanilla": {"accuracy": over_seeds(parts, range(5))}}
+    contrast = Higher("accuracy", "vanilla", "vanilla", at={"digit": 0}, than_at={"digit": 1})
+    outcome = contrast.ask(asked)
+    assert outcome.verdict is Verdict.HOLDS and "vanilla at digit 1" in outcome.words
+
+
+def test_a_missing_group_quantity_or_place_is_named() -> None:
+    asked = means(good=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match=r"unknown group 'god'.*did you mean 'good'"):
+        Reaches("accuracy", "god", 1.0).ask(asked)
+    with pytest.raises(ValueError, match="unknown quantity of good 'loss'"):
+        Reaches("loss", "good", 1.0).ask(asked)
+    with pytest.raises(ValueError, match="has no dim 'length'"):
+        Reaches("accuracy", "good", 1.0, at={"length": 3}).ask(asked)
+
+
+def test_a_study_holds_where_all_its_contrasts_do() -> None:
+    asked = means(good=(1.0, 1.0, 1.0), bad=(0.1, 0.1, 0.1, 0.1, 0.1), mixed=(1.0, 0.5, 1.0))
+    good, bad, mixed = (Reaches("accuracy", name, 0.99).ask(asked) for name in asked)
+    assert together([good, good]) is Verdict.HOLDS
+    assert together([good, mixed]) is Verdict.OPEN
+    assert together([good, mixed, bad]) is Verdict.FAILS

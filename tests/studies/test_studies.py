@@ -1,0 +1,279 @@
+"""A study trains what is missing, measures it once, and gives the same result however often it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.cli import main
+from workbench.runs import list_runs
+from workbench.studies import PAPER, SMALL, STUDIES, Result, Study, Verdict, read_ledger, run_study
+from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED
+from workbench.studies.stored import pack, unpack
+from workbench.training.sweeps.plan import read_plan
+
+FILE = """
+question = "Does the weight of further hops matter?"
+measure = ["log.accuracy", "log.accuracy over training", "parameters", "overall"]
+draw = "accuracy"
+n = 8
+seeds.small = 3
+
+[because]
+steps = "three steps are enough to see that it runs"
+
+[runs.small]
+preset = "chain-chacal"
+[runs.small.settings]
+task = { n = 8, k = 2 }
+model = { d_model = 16, n_heads = 2 }
+batch_size = 4
+eval_size = 8
+eval_every = 2
+steps = 4
+[runs.small.grid]
+"model.attention.gamma" = [0.0, 0.9]
+
+[runs.paper]
+preset = "chain-chacal"
+grid."model.attention.gamma" = [0.0, 0.9]
+
+[[contrasts]]
+quantity = "accuracy"
+group = "chain-chacal, gamma 0.9"
+than = "chain-chacal, gamma 0.0"
+
+[[published]]
+group = "chain-chacal, gamma 0.9"
+quantity = "accuracy"
+value = 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("strangers") / "hops.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def root(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of studies in which a stranger's study has run."""
+    root = tmp_path_factory.mktemp("studies")
+    assert main(["study", "run", str(file), "--root", str(root), "--quiet"]) == 0
+    return root
+
+
+def result(root: Path) -> dict[str, Any]:
+    """A result without its date and commit."""
+    data = json.loads((root / "hops" / SMALL / RESULT).read_text(encoding="utf-8"))
+    return {name: value for name, value in data.items() if name != "made"}
+
+
+def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, tmp_path: Path) -> None:
+    runs = list_runs(root / "hops" / SMALL / RUNS)
+    assert len(runs) == 6 and all(run.finished for run in runs)
+    assert main(["study", "report", str(file), "--root", str(root), "--out", str(tmp_path)]) == 0
+    (row,) = read_ledger(tmp_path / "ledger.json")
+    assert row.question == "Does the weight of further hops matter?"
+    assert set(row.groups) == {"chain-chacal, gamma 0.0", "chain-chacal, gamma 0.9"}
+    assert (tmp_path / "hops-small.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "hops.md").read_text(encoding="utf-8")
+    assert "100.0 %" in page and "three steps are enough" in page
+    assert "[Does the weight of further hops matter?](hops.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
+
+
+def test_every_number_has_its_seeds_and_its_interval(root: Path) -> None:
+    for own in Result.from_dict({**result(root), "made": {}}).groups.values():
+        assert set(own) == {"accuracy", "accuracy over training", "parameters", "overall"}
+        for name, mean in own.items():
+            assert mean.each is not None and mean.each.shape == (*mean.values.shape, 3)
+            if name == "parameters":  # the same for every seed
+                continue
+            assert mean.low is not None and mean.high is not None
+            assert np.all(mean.low <= mean.values) and np.all(mean.values <= mean.high)
+
+
+def test_settings_that_differ_from_the_papers_are_found_and_have_their_reason(root: Path) -> None:
+    differs = {one["setting"]: one for one in result(root)["differs"]}
+    assert differs["steps"] | {"ours": "4", "papers": "500"} == differs["steps"]
+    assert differs["steps"]["why"] == "three steps are enough to see that it runs"
+    assert "task.n" in differs and "seed" not in differs and "model.attention.gamma" not in differs
+
+
+def test_nothing_is_trained_or_measured_again(root: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (root / "hops" / SMALL).rglob("*") if path.is_file()}
+    monkeypatch.setattr("workbench.studies.measures.inspect_run", None)
+    assert main(["study", "run", str(file), "--root", str(root), "--quiet"]) == 0
+    after = {path: path.stat().st_mtime_ns for path in (root / "hops" / SMALL).rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_run_with_other_weights_is_measured_again(root: Path, file: Path) -> None:
+    (kept, *_) = sorted((root / "hops" / SMALL / MEASURED).rglob("*.json"))
+    before = kept.read_text(encoding="utf-8")
+    data = json.loads(before)
+    kept.write_text(json.dumps({**data, "of": "other weights", "quantities": {}}), encoding="utf-8")
+    assert main(["study", "run", str(file), "--root", str(root), "--quiet"]) == 0
+    assert kept.read_text(encoding="utf-8") == before
+
+
+def test_damaged_measurements_are_made_again(root: Path, file: Path) -> None:
+    expected = result(root)
+    for path in (root / "hops" / SMALL / MEASURED).rglob("*.json"):
+        path.write_text("{", encoding="utf-8")
+    (root / "hops" / SMALL / RESULT).write_text("", encoding="utf-8")
+    assert main(["study", "run", str(file), "--root", str(root), "--quiet"]) == 0
+    assert result(root) == expected
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_with_the_same_result(root: Path, file: Path, tmp_path: Path) -> None:
+    expected, random = result(root), np.random.default_rng(0)
+    command = [sys.executable, "-m", "workbench", "study", "run", str(file), "--root", str(tmp_path), "--quiet"]
+    for _ in range(10):
+        process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        time.sleep(random.uniform(3, 20))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert subprocess.run(command, check=False).returncode == 0
+    assert result(tmp_path) == expected
+
+
+@pytest.mark.slow
+def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Path) -> None:
+    from workbench.studies import Reaches
+    from workbench.studies.figures import by_group
+    from workbench.studies.measures import Logged
+
+    settings = {"task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}, "batch_size": 16, "eval_size": 64}
+    sweep = {"preset": "chain-chacal", "settings": {**settings, "steps": 2}}
+    study = Study(
+        "Are two steps enough?",
+        contrasts=[Reaches("accuracy", "chain-chacal", 0.99)],
+        draw=lambda groups: by_group(groups, "accuracy", "Accuracy"),
+        runs={SMALL: sweep},
+        measure=Logged(("accuracy",)),
+        seeds={SMALL: 3},
+        tune={"learning_rate": [1e-4, 1e-2]},
+    )
+    result = run_study(study, root=tmp_path, name="less", progress=False)
+    assert result is not None and result.verdict is Verdict.FAILS
+    (tried,) = result.tried
+    names = [f"chain-chacal, learning_rate {rate}" for rate in ("0.0001", "0.01")]
+    assert tried.settings == ("as planned", *names) and tried.chosen in tried.settings
+    assert len(list_runs(tmp_path / "less" / SMALL / TUNED)) == 6
+
+
+def test_measurements_survive_the_file() -> None:
+    from workbench.measurement import Measurement
+    from workbench.measurement.compare_runs import over_seeds
+
+    one = Measurement("accuracy", np.array([0.25, np.nan]), ("length",), {"length": [2, 5]}, "share", {"model": "a"})
+    mean = over_seeds([one, one, one], [0, 1, 2])
+    back = unpack(json.loads(json.dumps(pack(mean))))
+    assert (back.name, back.dims, back.units, back.coords) == (mean.name, mean.dims, mean.units, mean.coords)
+    for name in ("values", "low", "high", "n", "each"):
+        np.testing.assert_allclose(getattr(back, name), getattr(mean, name), rtol=1e-7, equal_nan=True)
+
+
+# Studies of the papers
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_scale_of_every_study_is_a_valid_sweep_and_names_the_groups_of_its_contrasts(name: str) -> None:
+    from workbench.studies.engine import group_name
+
+    study = STUDIES[name]
+    assert study.question.endswith("?") and study.source is not None and study.contrasts
+    for scale in study.runs:
+        planned = read_plan(study.plan(scale, study.seeds[scale])).runs
+        groups = {group_name(one) for one in planned}
+        assert all(study.seeds[scale] >= 3 for _ in planned)
+        if scale == SMALL:
+            asked = {group for contrast in study.contrasts for group in contrast.groups}
+            assert asked <= groups, f"{asked - groups} are not among {groups}"
+        if scale == PAPER:
+            assert {one.group for one in study.published} <= groups
+    if study.runs:
+        assert set(study.runs) == {SMALL, PAPER} and study.reason("anything else")
+
+
+def test_studies_that_share_runs_ask_for_the_same_ones() -> None:
+    for study in STUDIES.values():
+        if study.runs_of is not None:
+            assert study.runs == STUDIES[study.runs_of].runs and study.seeds == STUDIES[study.runs_of].seeds
+
+
+def test_the_sorter_written_by_hand_sorts_in_every_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.studies.sorting_by_hand.N", 8)
+    result = run_study("sorting-by-hand", root=tmp_path, progress=False)
+    assert result is not None and result.verdict is Verdict.HOLDS
+
+
+# What is said
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(["study", *words])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = said(capsys, "list")
+    assert code == 0 and all(name in text for name in STUDIES)
+    code, text = said(capsys, "show", "chain-layers")
+    assert code == 0 and "20 runs, 5 seeds" in text and "Table 1" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["run"], "name a study"),
+        (["run", "chain-layer"], "did you mean 'chain-layers'"),
+        (["run", "chain-layers", "--scale", "huge"], "no scale 'huge'; there is: small, paper"),
+        (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "nowhere.toml"], "there is no study file nowhere.toml"),
+        (["report", "--root", "nowhere"], "no study under nowhere has run"),
+        (["dance"], "invalid choice"),
+    ],
+)
+def test_wrong_words_are_one_line(
+    words: list[str], answer: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, text = said(capsys, *words)
+    assert code == 2 and answer in text and text.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("question = 'x?'", "measure"),
+        ("question = ", "is not TOML"),
+        ("question='x?'\nmeasure=['overall']\ndraw='overall'\n[runs.small]\npreset='no'\n", "unknown preset 'no'"),
+        (
+            "question='x?'\nmeasure=['overall']\ndraw='a'\n[runs.small]\npreset='chain-chacal'\n"
+            "[[contrasts]]\nquantity='a'\ngroup='b'\n",
+            "one of than, reaches and stays_below",
+        ),
+    ],
+)
+def test_a_wrong_file_is_one_line(text: str, answer: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    code, words = said(capsys, "run", str(path), "--root", str(tmp_path / "studies"), "--quiet")
+    assert code == 2 and answer in words and words.count("\n") == 1
+    assert not (tmp_path / "studies").exists()

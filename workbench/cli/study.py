@@ -1,0 +1,122 @@
+"""`workbench study`: ask a claim again, from its runs to its verdict."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.cli.options import add_out, add_quiet, add_workers
+from workbench.cli.output import INTERRUPTED, say
+from workbench.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    from workbench.studies import Result, Study
+
+ACTIONS = ("list", "show", "run", "report")
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="ask a claim of the papers again, or a question of your own",
+        description="A study is a question with its runs, its measurements, its figure and its verdict. `list` names "
+        "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
+        "a page with a picture for each that has run. NAME may be your own TOML or Python file.",
+        usage="list | show NAME | run NAME … [--all] [--scale small|paper] [--seeds N] | report [--out DIR]",
+    )
+    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
+    parser.add_argument("--all", action="store_true", help="run: every study of the papers")
+    parser.add_argument("--scale", default="small", help="small (minutes on a CPU) or paper (default: small)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
+    parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
+    add_out(parser, "report: folder for the pages (default: report/ under the root)")
+    add_workers(parser, "runs that train at a time (default: one a core)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    add_quiet(parser)
+
+
+def run(options: argparse.Namespace, _: list[str]) -> int | None:
+    return {"list": _list, "show": _show, "run": _run, "report": _report}[options.action](options)
+
+
+def _list(options: argparse.Namespace) -> None:
+    from workbench.studies import STUDIES
+
+    width = max(map(len, STUDIES))
+    for name, study in STUDIES.items():
+        source = "" if study.source is None else f"  ({study.source.paper}, {study.source.place})"
+        say(f"{name:{width}}  {study.question}{source}")
+
+
+def _show(options: argparse.Namespace) -> None:
+    from workbench.studies import find_study
+
+    for given in _names(options):
+        name, study = find_study(given)
+        say("\n".join(_described(name, study)))
+
+
+def _described(name: str, study: Study) -> list[str]:
+    """What a study asks, trains and holds against what."""
+    from workbench.training.sweeps.plan import read_plan
+
+    lines = [f"{name}: {study.question}"]
+    if study.source is not None:
+        lines.append(f"  claimed in {study.source.paper}, {study.source.place}")
+    for scale in study.runs:
+        seeds = study.seeds.get(scale, 1)
+        runs = read_plan(study.plan(scale, seeds)).runs
+        steps = max(one.config.steps for one in runs)
+        lines.append(f"  {scale}: {len(runs)} runs, {seeds} seeds of each group, up to {steps:,} steps")
+    lines += [f"  {contrast.asks}" for contrast in study.contrasts]
+    return lines
+
+
+def _run(options: argparse.Namespace) -> int | None:
+    from workbench.studies import STUDIES, find_study, run_study
+
+    names = list(STUDIES) if options.all else _names(options)
+    for name in names:
+        find_study(name)  # a wrong name is said before anything is trained
+    for name in names:
+        result = run_study(
+            name,
+            root=options.root,
+            scale=options.scale,
+            seeds=options.seeds,
+            workers=options.workers,
+            ray=options.ray,
+            progress=not options.quiet,
+        )
+        if result is None:
+            say("stopped; the same command goes on")
+            return INTERRUPTED
+        say("\n".join(_told(result)))
+    return None
+
+
+def _told(result: Result) -> list[str]:
+    """A result in a few lines."""
+    lines = [f"{result.name}, {result.scale}: {result.verdict.value}"]
+    return lines + [f"  {outcome.verdict.value}: {outcome.words}" for outcome in result.outcomes]
+
+
+def _report(options: argparse.Namespace) -> None:
+    from workbench.studies import STUDIES, collect, find_study, write_pages
+
+    studies = dict(STUDIES) | dict(find_study(name) for name in options.names)
+    results = collect(options.root, studies)
+    if not results:
+        raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
+    pages = write_pages(results, studies, options.out or options.root / "report")
+    say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    if not options.names:
+        raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
+    return list(options.names)

@@ -1,0 +1,120 @@
+"""Studies: a question with everything that answers it, from its runs to its verdict, by one command.
+
+A study of the papers is one file here and one entry in `STUDIES`; one of your own is a file anywhere
+(`studies.from_file`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.studies import (
+    boxes_depth,
+    chain_gamma,
+    chain_hops,
+    chain_layers,
+    increment_lengths,
+    multiplication_collapse,
+    multiplication_digits,
+    multiplication_methods,
+    sorting_by_hand,
+    sorting_lengths,
+    sorting_mechanisms,
+)
+from workbench.studies.contrasts import Contrast, Higher, Outcome, Reaches, StaysBelow, Verdict
+from workbench.studies.engine import Engine
+from workbench.studies.from_file import study_from_file
+from workbench.studies.ledger import collect, read_ledger, write_pages
+from workbench.studies.result import Result
+from workbench.studies.study import PAPER, SMALL, Published, Source, Study
+from workbench.util.lookup import lookup
+
+__all__ = [
+    "PAPER",
+    "SMALL",
+    "STUDIES",
+    "Contrast",
+    "Higher",
+    "Outcome",
+    "Published",
+    "Reaches",
+    "Result",
+    "Source",
+    "StaysBelow",
+    "Study",
+    "Verdict",
+    "collect",
+    "find_study",
+    "read_ledger",
+    "run_study",
+    "study_from_file",
+    "write_pages",
+]
+
+STUDIES: dict[str, Study] = {
+    "chain-layers": chain_layers.STUDY,
+    "chain-hops": chain_hops.STUDY,
+    "chain-gamma": chain_gamma.STUDY,
+    "boxes-depth": boxes_depth.STUDY,
+    "sorting-by-hand": sorting_by_hand.STUDY,
+    "sorting-lengths": sorting_lengths.STUDY,
+    "sorting-mechanisms": sorting_mechanisms.STUDY,
+    "increment-lengths": increment_lengths.STUDY,
+    "multiplication-digits": multiplication_digits.STUDY,
+    "multiplication-methods": multiplication_methods.STUDY,
+    "multiplication-collapse": multiplication_collapse.STUDY,
+}
+"""The claims of the papers, by name."""
+
+
+def find_study(name: str) -> tuple[str, Study]:
+    """A study by its name, or by the path of its file; with the name of its folder.
+
+    Raises:
+        ValueError: if there is neither.
+    """
+    if name not in STUDIES and (Path(name).suffix in (".toml", ".py") or Path(name).is_file()):
+        return Path(name).stem, study_from_file(name)
+    return name, lookup(STUDIES, name, "study")
+
+
+def run_study(
+    study: str | Study,
+    *,
+    root: str | Path = "studies",
+    name: str | None = None,
+    scale: str = SMALL,
+    seeds: int | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: bool = True,
+) -> Result | None:
+    """Train and measure what a study still lacks, and write its result to `ROOT/NAME/SCALE/result.json`.
+
+    What was trained or measured before is kept: after Ctrl-C or a kill, the same call goes on.
+
+    Args:
+        study: a name in `STUDIES`, the path of a study's file, or a `Study`.
+        root: the folder of all studies.
+        name: of the study's folder; needed for a `Study`.
+        scale: `small`, for minutes on a CPU; or `paper`, the paper's own configuration.
+        seeds: of each group; by default the study's own number.
+        workers, ray, progress: as of `workbench.sweep`.
+
+    Returns the result; None if training was stopped.
+
+    Raises:
+        ValueError: if there is no such study or scale, or a setting is wrong.
+        RuntimeError: if a run failed.
+    """
+    if isinstance(study, Study):
+        if name is None:
+            raise ValueError("a study that is given as an object needs a name for its folder")
+    else:
+        found, study = find_study(study)
+        name = name or found
+    count = study.seeds.get(scale, 1) if seeds is None else seeds
+    home = study.runs_of or name
+    return Engine(
+        name, study, scale, count, Path(root) / name / scale, Path(root) / home / scale, workers, ray, progress
+    ).run()

@@ -1,0 +1,71 @@
+"""Boxes: a standard layer followed by a ChaCAL layer, against standard attention of 2 layers and more (Table 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_group
+from workbench.studies.measures import Logged, OverTraining, Parameters, Together
+from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+
+ACCURACY = "accuracy"
+CHACAL = "standard-then-chacal"
+
+
+def standard(layers: int) -> str:
+    """The name of the group with so many layers of standard attention."""
+    return f"standard, n_layers {layers}"
+
+
+def sweep(settings: dict[str, Any], most_layers: int) -> dict[str, Any]:
+    """A standard layer followed by a ChaCAL layer, and standard attention in 2 to `most_layers`."""
+    return {
+        "preset": "boxes-standard",
+        "settings": settings,
+        "variants": [
+            {"name": CHACAL, "preset": "boxes-chacal"},
+            {"name": "standard", "grid": {"model.n_layers": list(range(2, most_layers + 1))}},
+        ],
+    }
+
+
+PAPERS: dict[str, Any] = {
+    "task": {"style": "advanced", "n_boxes": None, "n_objects": 100, "capacity": 3, "max_operations": None},
+    "model": {"d_model": 512, "n_heads": 8},
+    "steps": 25_000,
+    "warmup": 2_000,
+    "schedule": "cosine",
+    "batch_size": 256,
+    "learning_rate": 3e-4,
+    "weight_decay": 0.01,
+}
+
+PUBLISHED = (
+    Published(standard(2), ACCURACY, 0.588),
+    Published(standard(3), ACCURACY, 0.848),
+    Published(standard(4), ACCURACY, 0.943),
+    Published(standard(5), ACCURACY, 0.970),
+    Published(CHACAL, ACCURACY, 0.991),
+)
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Exact match of every group."""
+    return by_group(groups, ACCURACY, "Boxes, advanced: whole answers right", published=PUBLISHED)
+
+
+STUDY = Study(
+    question="On boxes, does a ChaCAL layer after a standard one beat two standard layers?",
+    source=Source("ChaCAL", "Table 2, advanced, and Figure 4"),
+    runs={SMALL: sweep({}, most_layers=3), PAPER: sweep(PAPERS, most_layers=5)},
+    measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
+    contrasts=(Higher(ACCURACY, CHACAL, standard(2)),),
+    published=PUBLISHED,
+    draw=draw,
+    seeds={SMALL: 5, PAPER: 3},
+    because={"": "to train in minutes on two CPU cores"},
+    tune={"learning_rate": [1e-3, 6e-3], "steps": [3600]},
+)

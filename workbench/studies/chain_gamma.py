@@ -1,0 +1,60 @@
+"""Accuracy, and the steps to reach it, against γ (ChaCAL, Figure 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher, Reaches
+from workbench.studies.figures import along
+from workbench.studies.measures import Logged, StepsTo, Together
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+GAMMAS = (0.0, 0.3, 0.5, 0.7, 0.9, 0.98, 0.995)
+ACCURACY = "accuracy"
+
+
+def group(gamma: float) -> str:
+    """The name of the group with this γ."""
+    return f"chain-chacal, gamma {gamma}"
+
+
+def sweep(settings: dict[str, Any]) -> dict[str, Any]:
+    """One ChaCAL layer with every γ."""
+    return {"preset": "chain-chacal", "settings": settings, "grid": {"model.attention.gamma": list(GAMMAS)}}
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Accuracy against γ."""
+    means = {gamma: groups[group(gamma)][ACCURACY] for gamma in GAMMAS if group(gamma) in groups}
+    return along(means, "Pointer chains: accuracy after training, by γ", "γ", ACCURACY)
+
+
+STUDY = Study(
+    question="Does ChaCAL need a large γ, and learn slowest near 1?",
+    source=Source("ChaCAL", "Figure 5"),
+    runs={
+        SMALL: sweep({"steps": 400, "eval_every": 20}),
+        PAPER: sweep(
+            {
+                "task": {"n": 128, "k": 8, "reading": "chain"},
+                "model": {"d_model": 512, "d_mlp": 2048, "n_heads": 8, "tied": True},
+                "steps": 24_000,
+                "warmup": 8_000,
+                "batch_size": 128,
+                "learning_rate": 3e-4,
+                "eval_every": 500,
+            }
+        ),
+    },
+    measure=Together((Logged((ACCURACY,)), StepsTo(0.9))),
+    contrasts=(
+        Reaches(ACCURACY, group(0.9), 0.95),
+        Higher(ACCURACY, group(0.9), group(0.0)),
+        Higher(ACCURACY, group(0.9), group(0.5)),
+        Higher("steps to 90 %", group(0.995), group(0.9)),
+    ),
+    draw=draw,
+    because={"": "to train in minutes on two CPU cores"},
+)

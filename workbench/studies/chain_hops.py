@@ -1,0 +1,116 @@
+"""How many layers of standard attention chains of so many hops need, beside the bound of Theorem 1 (ChaCAL, §4.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.style import SHADES, VERMILLION, framed
+from workbench.studies.contrasts import Reaches, StaysBelow
+from workbench.studies.measures import Logged
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+K = 4  # chains, so that a chain of h hops lies in K (h + 1) tokens
+ACCURACY = "accuracy"
+
+
+def group(hops: int, layers: int) -> str:
+    """The name of a group of standard models."""
+    return f"standard, n {K * (hops + 1)}, n_layers {layers}"
+
+
+def chacal(hops: int) -> str:
+    """The name of a group of one ChaCAL layer."""
+    return f"chacal, n {K * (hops + 1)}"
+
+
+def layers_needed(hops: int) -> int:
+    """Theorem 1: ⌈log2(hops + 1)⌉ layers."""
+    return math.ceil(math.log2(hops + 1))
+
+
+def sweep(hops: tuple[int, ...], layers: tuple[int, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """Every length of chains with every number of layers, and one ChaCAL layer."""
+    lengths = [K * (hop + 1) for hop in hops]
+    return {
+        "preset": "chain-standard",
+        "settings": settings,
+        "grid": {"task.n": lengths},
+        "variants": [
+            {"name": "standard", "grid": {"model.n_layers": list(layers)}},
+            {"name": "chacal", "preset": "chain-chacal"},
+        ],
+    }
+
+
+HOPS, LAYERS = (1, 3, 7), (1, 2, 3)
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Accuracy by hops and layers as a map, with the bound as a line; ChaCAL's single layer as the lowest row."""
+    shown = {key: value for key in _keys(groups) if (value := groups.get(_name(*key), {}).get(ACCURACY)) is not None}
+    hops = sorted({hop for hop, _ in shown})
+    rows = sorted({layers for _, layers in shown})
+    values = np.array([[_value(shown.get((hop, layers))) for hop in hops] for layers in rows])
+    names = ["ChaCAL, 1" if layers == 0 else str(layers) for layers in rows]
+    text = np.where(np.isnan(values), "", np.char.mod("%.0f %%", 100 * values))
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=[str(hop) for hop in hops],
+        y=names,
+        z=values,
+        zmin=0,
+        zmax=1,
+        colorscale=SHADES,
+        text=text,
+        texttemplate="%{text}",
+        colorbar={"title": "accuracy", "tickformat": ".0%"},
+    )
+    needed = [str(layers_needed(hop)) for hop in hops]
+    line = {"color": VERMILLION, "width": 3}
+    figure.add_scatter(x=[str(hop) for hop in hops], y=needed, mode="lines+markers", line=line, name="Theorem 1")
+    framed(figure, "Accuracy by hops and layers", "means over seeds; the line: the layers of Theorem 1")
+    figure.update_xaxes(title="hops of the longest chain", type="category")
+    return figure.update_yaxes(title="layers", type="category", categoryorder="array", categoryarray=names)
+
+
+def _name(hops: int, layers: int) -> str:
+    return group(hops, layers) if layers else chacal(hops)
+
+
+def _keys(groups: Groups) -> list[tuple[int, int]]:
+    """(hops, layers) of every group that there may be; layers 0 stand for ChaCAL."""
+    most = 8
+    return [(hops, layers) for hops in range(1, 64) for layers in range(most) if _name(hops, layers) in groups]
+
+
+def _value(mean: Any) -> float:
+    return math.nan if mean is None else float(mean.values)
+
+
+STUDY = Study(
+    question="Do chains of more hops than 2^L − 1 defeat L layers of standard attention, and one ChaCAL layer never?",
+    source=Source("ChaCAL", "Theorem 1"),
+    runs={
+        SMALL: sweep(HOPS, LAYERS, {"steps": 600}),
+        PAPER: sweep((1, 3, 7, 15), (1, 2, 3, 4, 5), {"model": {"d_model": 512, "n_heads": 8}, "steps": 24_000}),
+    },
+    measure=Logged((ACCURACY,)),
+    contrasts=(
+        *(Reaches(ACCURACY, chacal(hops), 0.99) for hops in HOPS),
+        *(
+            StaysBelow(ACCURACY, group(hops, layers), 0.99)
+            for hops in HOPS
+            for layers in LAYERS
+            if layers < layers_needed(hops)
+        ),
+        *(Reaches(ACCURACY, group(hops, layers_needed(hops)), 0.99) for hops in HOPS),
+    ),
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 4},
+    because={"": "to train in minutes on two CPU cores"},
+    tune={"learning_rate": [1e-3, 1e-2], "steps": [1200]},
+)

@@ -1,0 +1,180 @@
+"""Running a study: its sweep, what is measured of each run, its groups of seeds, its contrasts, its result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from workbench.measurement import Measurement
+from workbench.measurement.compare_runs import over_seeds
+from workbench.runs import Run, load_run
+from workbench.runs.weights import WEIGHTS
+from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
+from workbench.studies.result import Result, Tried
+from workbench.studies.stored import pack, read_json, unpack, write_json
+from workbench.studies.study import Quantities, Scale, Study
+from workbench.training.sweeps import sweep
+from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.util.settings import as_text
+
+RUNS, TUNED, MEASURED, RESULT = "runs", "tuned", "measured", "result.json"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where and how a study runs.
+
+    Attributes:
+        name: the study's.
+        study: the study.
+        scale: which of its scales.
+        seeds: of each group.
+        out: the folder for its result.
+        runs: the folder whose runs it trains: its own, or that of the study whose runs it shares.
+        workers, ray, progress: as of `workbench.sweep`.
+    """
+
+    name: str
+    study: Study
+    scale: Scale
+    seeds: int
+    out: Path
+    runs: Path
+    workers: int | None = None
+    ray: str | None = None
+    progress: bool = True
+
+    def run(self) -> Result | None:
+        """Train and measure what is missing; None if that was stopped before its end.
+
+        Raises:
+            ValueError: if the study has no such scale, a setting is wrong, or a folder holds another run.
+            RuntimeError: if runs failed, so that a group has none.
+        """
+        if self.study.compute is not None:
+            return self._result(self._computed(), [], [])
+        plan = self.study.plan(self.scale, self.seeds)
+        measured = self._trained(plan, RUNS)
+        if measured is None:
+            return None
+        groups = self._groups(measured)
+        outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
+        tried: list[Tried] = []
+        if self.study.tune and any(outcome.verdict is Verdict.FAILS for outcome in outcomes):
+            tuned = self._trained({**plan, "grid": {**plan["grid"], **self.study.tune}}, TUNED)
+            if tuned is None:
+                return None
+            outcomes = [
+                self._asked_of_the_best(contrast, outcome, groups, tuned, tried)
+                for contrast, outcome in zip(self.study.contrasts, outcomes, strict=True)
+            ]
+        return self._result(groups, outcomes, tried)
+
+    def _computed(self) -> dict[str, Quantities]:
+        """The groups of a study without runs: the mean over its seeds."""
+        assert self.study.compute is not None
+        parts = [self.study.compute(self.scale, seed) for seed in range(self.seeds)]
+        return {
+            group: {name: _mean([part[group][name] for part in parts], range(self.seeds)) for name in quantities}
+            for group, quantities in parts[0].items()
+        }
+
+    def _trained(self, plan: Mapping[str, Any], folder: str) -> list[tuple[Planned, Quantities]] | None:
+        """What is measured of every run of a sweep, trained if it is not; None if training was stopped."""
+        table = sweep(plan, self.runs / folder, workers=self.workers, ray=self.ray, progress=self.progress)
+        if (table["status"] == "unfinished").any():
+            return None
+        failed = table[table["status"] == "failed"]
+        if len(failed):
+            raise RuntimeError(f"{', '.join(failed['run'])} failed: {failed['error'].iloc[0]}")
+        planned = read_plan(plan).runs
+        show = Console(stderr=True)
+        each = track(planned, f"measuring {self.name}", console=show, disable=not self.progress)
+        return [(one, self._measured(load_run(self.runs / folder / one.name), folder)) for one in each]
+
+    def _measured(self, run: Run, folder: str) -> Quantities:
+        """What is measured of a run; kept, so that a study that is resumed measures it once."""
+        assert self.study.measure is not None
+        path = self.out / MEASURED / folder / f"{run.name}.json"
+        mark, kept = self._mark(run), read_json(path)
+        if isinstance(kept, dict) and kept.get("of") == mark:
+            return {name: unpack(data) for name, data in kept["quantities"].items()}
+        quantities = self.study.measure(run)
+        write_json(path, {"of": mark, "quantities": {name: pack(one) for name, one in quantities.items()}})
+        return {name: unpack(pack(one)) for name, one in quantities.items()}
+
+    def _mark(self, run: Run) -> str:
+        """What decides a run's measurement: its weights, and how it is measured."""
+        how = self.study.measure
+        code = getattr(how, "__code__", None)
+        spelt = repr(how) if code is None else f"{code.co_code.hex()} {code.co_consts!r} {code.co_names!r}"
+        return hashlib.sha256((run.path / WEIGHTS).read_bytes() + spelt.encode()).hexdigest()
+
+    def _groups(self, measured: Iterable[tuple[Planned, Quantities]]) -> dict[str, Quantities]:
+        """The mean over the seeds of each group, of every quantity that all of them have."""
+        members: dict[str, list[tuple[Planned, Quantities]]] = {}
+        for planned, quantities in measured:
+            members.setdefault(group_name(planned), []).append((planned, quantities))
+        groups: dict[str, Quantities] = {}
+        for name, own in members.items():
+            shared = [key for key in own[0][1] if all(key in quantities for _, quantities in own)]
+            seeds = [planned.config.seed for planned, _ in own]
+            groups[name] = {key: _mean([quantities[key] for _, quantities in own], seeds) for key in shared}
+        return groups
+
+    def _asked_of_the_best(
+        self,
+        contrast: Contrast,
+        before: Outcome,
+        groups: Mapping[str, Quantities],
+        tuned: Iterable[tuple[Planned, Quantities]],
+        tried: list[Tried],
+    ) -> Outcome:
+        """A contrast that failed, asked again of the best setting of each of its groups; the others as they are."""
+        if before.verdict is not Verdict.FAILS:
+            return before
+        best = dict(groups)
+        for group in contrast.groups:
+            of_group = [(one, quantities) for one, quantities in tuned if group_name(one, self.study.tune) == group]
+            candidates = {"as planned": groups[group], **self._groups(of_group)}
+            chosen = max(candidates, key=lambda name: _size(candidates[name][contrast.quantity], contrast))
+            best[group] = candidates[chosen]
+            tried.append(Tried(group, contrast.quantity, tuple(candidates), chosen))
+        return contrast.ask(best)
+
+    def _result(self, groups: dict[str, Quantities], outcomes: list[Outcome], tried: list[Tried]) -> Result:
+        if not outcomes:
+            outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
+        planned = read_plan(self.study.plan(self.scale, self.seeds)).runs if self.study.runs else ()
+        result = Result.of(
+            self.name, self.study, self.scale, self.seeds, groups, outcomes, together(outcomes), tried, planned
+        )
+        write_json(self.out / RESULT, result.to_dict())
+        return result
+
+
+def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
+    """The name of a run's group: its variant, and its values of the grid but for the seed."""
+    left_out = {"seed", *without}
+    values = [
+        f"{name.rpartition('.')[2]} {as_text(value)}" for name, value in planned.choice.items() if name not in left_out
+    ]
+    return ", ".join([planned.variant, *values])
+
+
+def _mean(parts: list[Measurement], seeds: Iterable[int]) -> Measurement:
+    """The mean over seeds, of the coordinates that all seeds have: one that ended early has fewer training steps."""
+    for dim in parts[0].dims:
+        shared = [label for label in parts[0].coords[dim] if all(label in part.coords[dim] for part in parts)]
+        parts = [part.keep(dim, shared) for part in parts]
+    return over_seeds(parts, list(seeds))
+
+
+def _size(mean: Measurement, contrast: Contrast) -> float:
+    return float(mean.select(**getattr(contrast, "at", {})).values)

@@ -1,0 +1,118 @@
+"""Figures of studies: a quantity by group, along a setting, and over training with the range of its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.seed_dots import dots
+from workbench.figures.style import BLUE, GREY, PALETTE, VERMILLION, faint, framed
+from workbench.measurement import Measurement
+from workbench.studies.study import Groups, Published
+
+
+def by_group(
+    groups: Groups,
+    quantity: str,
+    title: str,
+    *,
+    at: Mapping[str, Any] | None = None,
+    published: Sequence[Published] = (),
+    only: Sequence[str] = (),
+) -> go.Figure:
+    """One quantity of every group as bars, with a dot for each seed and a line for what was published.
+
+    Args:
+        groups: the means over seeds.
+        quantity: what is drawn; groups without it are left out.
+        title: of the figure.
+        at: dim -> coordinate, where the quantity has dims.
+        published: the paper's figures; those of this quantity at this place are drawn.
+        only: the groups to draw; by default all.
+    """
+    at = dict(at or {})
+    shown = {name: own[quantity].select(**at) for name, own in groups.items() if quantity in own}
+    shown = {name: shown[name] for name in only or shown if name in shown}
+    figure = go.Figure(layout={"scattermode": "group"})
+    for name, mean in shown.items():
+        figure.add_bar(
+            x=[name], y=np.atleast_1d(mean.values), marker={"color": faint(BLUE, 0.55)}, error_y=interval(mean)
+        )
+        figure.data[-1].showlegend = False
+        for trace in dots(mean, [name], BLUE):
+            figure.add_trace(trace)
+    of_paper = {one.group: one.value for one in published if one.quantity == quantity and dict(one.at) == at}
+    if drawn := [name for name in of_paper if name in shown]:
+        marks = {"symbol": "line-ew-open", "size": 44, "color": VERMILLION, "line": {"width": 3}}
+        values = [of_paper[name] for name in drawn]
+        figure.add_scatter(x=drawn, y=values, mode="markers", marker=marks, name="as published, at the paper's scale")
+    framed(figure, title, f"{sample_size(shown)}; bars are 95 % intervals", legend=bool(drawn))
+    return _y_axis(figure, next(iter(shown.values())), quantity)
+
+
+def along(groups: Mapping[float, Measurement], title: str, x_title: str, quantity: str) -> go.Figure:
+    """One quantity along a setting: the mean over seeds with its interval, and a dot for each seed.
+
+    Args:
+        groups: value of the setting -> the mean over seeds.
+        title, x_title: of the figure.
+        quantity: what is drawn.
+    """
+    places = sorted(groups)
+    means = [groups[place] for place in places]
+    figure = go.Figure()
+    for place, mean in zip(places, means, strict=True):
+        for trace in dots(mean, [place], BLUE):
+            figure.add_trace(trace)
+    joined = Measurement.stack(means, x_title, places)
+    line = {"color": BLUE, "width": 2.5}
+    figure.add_scatter(
+        x=places, y=joined.values, error_y=interval(joined), mode="lines+markers", line=line, showlegend=False
+    )
+    framed(figure, title, f"{sample_size({quantity: joined})}; bars are 95 % intervals", legend=False)
+    figure.update_xaxes(title=x_title, tickvals=places if len(places) <= 16 else None)
+    return _y_axis(figure, means[0], quantity)
+
+
+def over_training(groups: Groups, quantity: str, title: str, only: Sequence[str] = ()) -> go.Figure:
+    """A quantity over the training steps: the mean over seeds as a line, least to most seed as a band (Figure 3)."""
+    figure = go.Figure()
+    shown = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    for i, (name, mean) in enumerate(shown.items()):
+        colour, steps = PALETTE[i % len(PALETTE)], list(mean.coords["step"])
+        if mean.each is not None:
+            band = [*mean.each.max(-1), *mean.each.min(-1)[::-1]]
+            figure.add_scatter(
+                x=[*steps, *steps[::-1]],
+                y=band,
+                fill="toself",
+                fillcolor=faint(colour, 0.18),
+                line={"width": 0},
+                hoverinfo="skip",
+                showlegend=False,
+            )
+        figure.add_scatter(x=steps, y=mean.values, mode="lines", line={"color": colour, "width": 2.5}, name=name)
+    framed(figure, title, f"{sample_size(shown)}; bands: from the least to the most seed")
+    figure.update_xaxes(title="training step")
+    return _y_axis(figure, next(iter(shown.values())), quantity)
+
+
+def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> go.Figure:
+    """A quantity of a single dim (length, digit, layer), a line for each group."""
+    shown = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    return curves(shown, title, y_title, f"{sample_size(shown)}; bars are 95 % intervals")
+
+
+def mark_value(figure: go.Figure, value: float, words: str) -> go.Figure:
+    """A dashed line at a value of the y axis, such as a bound, with its words."""
+    return figure.add_hline(y=value, line={"dash": "dash", "color": GREY}, annotation={"text": words})
+
+
+def _y_axis(figure: go.Figure, first: Measurement, quantity: str) -> go.Figure:
+    if first.units == "share":
+        return figure.update_yaxes(title=quantity, range=[-0.03, 1.05], tickformat=".0%")
+    return figure.update_yaxes(title=f"{quantity} ({first.units})" if first.units else quantity, rangemode="tozero")

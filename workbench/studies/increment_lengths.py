@@ -1,0 +1,59 @@
+"""Increment beyond the training lengths: carry hints and tempered softmax (Task hinting, Table 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_dim
+from workbench.studies.measures import Inspect
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+ACCURACY = "accuracy"
+PLAIN, TEMPERED, HINTS = "plain", "tempered", "hints"
+BEYOND = 14  # digits; the small scale trains on up to 8
+
+PAPERS: dict[str, Any] = {
+    "task": {"max_length": 10, "test_max_length": 20, "skew": "paper"},
+    "model": {"d_model": 1024, "n_heads": 16, "d_mlp": 2048},
+    "steps": 100_000,
+    "schedule": "cosine",
+    "batch_size": 1024,
+    "learning_rate": 1e-5,
+}
+
+
+def sweep(settings: dict[str, Any]) -> dict[str, Any]:
+    """Plain, with the carry as a hint, and tempered."""
+    return {
+        "preset": "increment-standard",
+        "settings": settings,
+        "variants": [
+            {"name": PLAIN},
+            {"name": HINTS, "preset": "increment-hints"},
+            {"name": TEMPERED, "preset": "increment-tempered"},
+        ],
+    }
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Whole answers right, by length."""
+    return by_dim(groups, ACCURACY, "Increment: whole answers right, by length", "share of answers right")
+
+
+STUDY = Study(
+    question="Do carry hints increment numbers longer than those trained on?",
+    source=Source("Task hinting", "Table 3"),
+    runs={SMALL: sweep({"steps": 2400}), PAPER: sweep(PAPERS)},
+    measure=Inspect((ACCURACY,), n=512),
+    contrasts=(
+        Higher(ACCURACY, HINTS, PLAIN, at={"length": BEYOND}),
+        Higher(ACCURACY, TEMPERED, PLAIN, at={"length": BEYOND}),
+    ),
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+    because={"": "to train in minutes on two CPU cores"},
+    tune={"learning_rate": [3e-4, 3e-3]},
+)

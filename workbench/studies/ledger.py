@@ -1,0 +1,174 @@
+"""The ledger: the results of all studies in one JSON file, and the pages that are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import plotly.io
+
+from workbench.measurement import Measurement
+from workbench.measurement.places import place_in_words
+from workbench.studies.contrasts import Verdict, number_in_words
+from workbench.studies.engine import RESULT
+from workbench.studies.result import Result
+from workbench.studies.stored import read_json, write_json
+from workbench.studies.study import PAPER, SMALL, Study
+from workbench.util.files import write_atomically
+
+LEDGER = "ledger.json"
+WIDTH, PIXELS = 900, 2
+SIGNS = {Verdict.HOLDS: "holds", Verdict.FAILS: "**does not hold**", Verdict.OPEN: "not settled"}
+
+
+def read_ledger(path: Path) -> list[Result]:
+    """The results in a ledger; none where there is no such file.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    if not path.exists():
+        return []
+    data = read_json(path)
+    try:
+        return [Result.from_dict(one) for one in data["results"]]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{path} is not a ledger of studies; delete it, and `workbench study report` writes it"
+        ) from None
+
+
+def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
+    """The results under a folder of studies, in the order of the studies, small scale first."""
+    results = []
+    for name in studies:
+        for scale in (SMALL, PAPER):
+            data = read_json(root / name / scale / RESULT)
+            if data is not None:
+                results.append(Result.from_dict(data))
+    return results
+
+
+def write_ledger(results: Sequence[Result], path: Path) -> None:
+    """Write the results as one JSON file."""
+    write_json(path, {"results": [result.to_dict() for result in results]})
+
+
+def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Path) -> list[Path]:
+    """The ledger, a page for every study, each with its figures as pictures, and a page over all of them.
+
+    Raises:
+        ValueError: if there is no browser to draw the pictures with.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    write_ledger(results, out / LEDGER)
+    figures = {f"{one.name}-{one.scale}.png": studies[one.name].draw(one.groups) for one in results}
+    drawn = [figure.update_layout(template="plotly_white", paper_bgcolor="white") for figure in figures.values()]
+    try:
+        if drawn:
+            plotly.io.write_images(drawn, [out / name for name in figures], width=WIDTH, scale=PIXELS)
+    except (RuntimeError, OSError) as error:
+        raise ValueError(
+            f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it"
+        ) from None
+    pages = {"index.md": index_page(results)}
+    for name in dict.fromkeys(one.name for one in results):
+        pages[f"{name}.md"] = study_page([one for one in results if one.name == name])
+    for file, text in pages.items():
+        write_atomically(out / file, text.encode())
+    return [out / file for file in pages]
+
+
+def index_page(results: Sequence[Result]) -> str:
+    """The page over all studies: a row each."""
+    lines = [
+        "# Studies",
+        "",
+        "Every claim of the papers that was asked again here, by one command each: `workbench study run NAME`.",
+        f"This page and those behind it are made from [{LEDGER}]({LEDGER}) by `workbench study report`; no number",
+        "in them is typed by hand. A claim holds where the whole 95 % interval over seeds says so; what every",
+        "seed has to reach holds where every seed does, and does not hold where none does. At scale *small*",
+        "it is the claim about small models that was tested, not the paper's own configuration.",
+        "",
+        "| study | paper | scale | seeds | verdict |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in results:
+        source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
+        cells = [f"[{one.question}]({one.name}.md)", source, one.scale, str(one.seeds), SIGNS[one.verdict]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def study_page(results: Sequence[Result]) -> str:
+    """The page of one study, all its scales."""
+    first = results[0]
+    lines = [f"# {first.question}", ""]
+    if first.source is not None:
+        lines += [f"{first.source['paper']}, {first.source['place']}. ", ""]
+    lines += [f"```bash\nworkbench study run {first.name}\n```", ""]
+    for one in results:
+        lines += _scale_section(one)
+    return "\n".join(lines)
+
+
+def _scale_section(one: Result) -> list[str]:
+    made = one.made
+    about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
+    lines = [f"## Scale {one.scale}: {one.verdict.value}", "", f"![{one.question}]({one.name}-{one.scale}.png)", ""]
+    lines += [f"{about}.", ""]
+    if one.outcomes:
+        lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]
+        lines += [f"| {outcome.words} | {SIGNS[outcome.verdict]} |" for outcome in one.outcomes]
+        lines.append("")
+    lines += _numbers(one)
+    if one.tried:
+        lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
+        lines += [
+            f"- {each.group}, {each.quantity}: {', '.join(each.settings)}; best: {each.chosen}" for each in one.tried
+        ]
+        lines.append("")
+    if one.differs:
+        lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
+        lines += ["| --- | --- | --- | --- |"]
+        lines += [f"| `{each.setting}` | {each.ours} | {each.papers} | {each.why} |" for each in one.differs]
+        lines.append("")
+    return lines
+
+
+def _numbers(one: Result) -> list[str]:
+    """The numbers without dims, and those beside which a paper's stands."""
+    published = {(each.group, each.quantity, place_in_words(each.at)): each.value for each in one.published}
+    rows: dict[tuple[str, str, str], Measurement] = {}
+    for each in one.published:
+        if (own := one.number(each)) is not None:
+            rows[each.group, each.quantity, place_in_words(each.at)] = own
+    for group, quantities in one.groups.items():
+        rows |= {(group, name, ""): mean for name, mean in quantities.items() if not mean.dims}
+    if not rows:
+        return []
+    lines = ["| group | quantity | published | here, 95 % interval | seeds |", "| --- | --- | --- | --- | --- |"]
+    for (group, quantity, place), mean in sorted(rows.items(), key=lambda row: list(one.groups).index(row[0][0])):
+        what = f"{quantity}, {place}" if place else quantity
+        theirs = published.get((group, quantity, place))
+        cells = [
+            group,
+            what,
+            "" if theirs is None else number_in_words(theirs, mean.units),
+            with_interval(mean),
+            _seeds(mean),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def with_interval(mean: Measurement) -> str:
+    """A mean over seeds with its interval, in words."""
+    value = number_in_words(float(mean.values), mean.units)
+    if mean.low is None or mean.high is None or float(mean.low) != float(mean.low):
+        return value
+    return f"{value} [{number_in_words(float(mean.low), mean.units)}, {number_in_words(float(mean.high), mean.units)}]"
+
+
+def _seeds(mean: Measurement) -> str:
+    return "1" if mean.n is None else str(int(mean.n))

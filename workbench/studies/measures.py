@@ -1,0 +1,169 @@
+"""What a study measures of one finished run: by instruments on held-out data, and from the training log.
+
+A measure is called with the run. Its settings are its fields, so that what was measured once is known again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workbench.inspection import inspect_run
+from workbench.measurement import Measurement
+from workbench.runs import Run
+
+Measure = Callable[[Run], dict[str, Measurement]]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several measures as one."""
+
+    parts: tuple[Measure, ...]
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        return {name: measured for part in self.parts for name, measured in part(run).items()}
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Instruments and mechanisms as `workbench inspect --only` measures them, each a mean over held-out sequences.
+
+    A measure of every head is that of the head in focus, which is chosen on other data.
+
+    Attributes:
+        names: of instruments and mechanisms; one that does not apply to a run is left out.
+        n: sequences of each test condition.
+        seed: of those sequences.
+        settings: instrument -> its settings.
+        conditions: test conditions in place of the task's own.
+    """
+
+    names: tuple[str, ...]
+    n: int = 256
+    seed: int = 0
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    conditions: tuple[dict[str, Any], ...] | None = None
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        result = inspect_run(
+            run,
+            n=self.n,
+            seed=self.seed,
+            only=self.names,
+            settings=self.settings,
+            nulls=(),
+            causal=False,
+            conditions=self.conditions,
+        )
+        return {name: result[name].at_head().mean for name in self.names if name in result}
+
+
+@dataclass(frozen=True)
+class ByCondition:
+    """Instruments and mechanisms measured on each test condition by itself: one more dim, such as `length`.
+
+    Attributes:
+        names: of instruments and mechanisms; one that does not apply to a run is left out.
+        condition: the task's test condition that varies.
+        n: sequences of each.
+        seed: of those sequences.
+    """
+
+    names: tuple[str, ...]
+    condition: str
+    n: int = 128
+    seed: int = 0
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        values = [condition[self.condition] for condition in run.task().conditions]
+        each = [Inspect(self.names, self.n, self.seed, conditions=({self.condition: value},))(run) for value in values]
+        shared = [name for name in self.names if all(name in quantities for quantities in each)]
+        return {name: Measurement.stack([one[name] for one in each], self.condition, values) for name in shared}
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What the training log says at its end: `accuracy`, `loss`, or any other figure of an evaluation."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        metrics = run.metrics()
+        return {
+            name: single(run, name, float(metrics[name].dropna().iloc[-1])) for name in self.names if name in metrics
+        }
+
+
+@dataclass(frozen=True)
+class OverTraining:
+    """A figure of the evaluations over the training steps, as `NAME over training`: the dim `step`."""
+
+    name: str = "accuracy"
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        metrics = run.metrics()
+        if self.name not in metrics:
+            return {}
+        rows = metrics[["step", self.name]].dropna()
+        values, steps = rows[self.name].to_numpy(dtype=float), [int(step) for step in rows["step"]]
+        label = f"{self.name} over training"
+        about = {"model": run.name}
+        return {label: Measurement(label, values, ("step",), {"step": steps}, units_of(self.name), about)}
+
+
+@dataclass(frozen=True)
+class StepsTo:
+    """The step of the first evaluation with this accuracy, as `steps to 99 %`; the last step where there is none."""
+
+    accuracy: float
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        rows = run.metrics()[["step", "accuracy"]].dropna()
+        reached = rows[rows["accuracy"] >= self.accuracy]["step"].tolist()
+        steps = float(reached[0] if reached else run.config.steps)
+        name = f"steps to {100 * self.accuracy:g} %"
+        return {name: single(run, name, steps, "steps")}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The number of learnt parameters, as `parameters`."""
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
+
+
+def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:
+    """One number of a run as a measurement without dims."""
+    return Measurement(name, np.asarray(value), (), {}, units_of(name) if units is None else units, {"model": run.name})
+
+
+def units_of(name: str) -> str:
+    """The units of a figure of the training log, by its name."""
+    first = name.split("/")[0]
+    return {"loss": "nats", "test_loss": "nats", "edit_distance": "tokens", "seconds": "s"}.get(first, "share")
+
+
+def by_name(names: Sequence[str], n: int) -> Together:
+    """Measures as a study's file names them: instruments, `log.NAME`, `log.NAME over training`, `parameters`.
+
+    Args:
+        names: the names.
+        n: sequences of each test condition, for instruments.
+    """
+    parts: list[Measure] = []
+    instruments: list[str] = []
+    for name in names:
+        if name == "parameters":
+            parts.append(Parameters())
+        elif not name.startswith("log."):
+            instruments.append(name)
+        elif name.endswith(" over training"):
+            parts.append(OverTraining(name.removeprefix("log.").removesuffix(" over training")))
+        else:
+            parts.append(Logged((name.removeprefix("log."),)))
+    return Together((*parts, *([Inspect(tuple(instruments), n)] if instruments else [])))

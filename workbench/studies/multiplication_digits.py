@@ -1,0 +1,56 @@
+"""Accuracy of each digit of the product, beside the operations that it takes (Seq-VCR, Figures 1 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.figures.style import GREY
+from workbench.studies import multiplication_methods
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_dim
+from workbench.studies.measures import Inspect
+from workbench.studies.multiplication_methods import VANILLA
+from workbench.studies.study import Groups, Source, Study
+from workbench.tasks import make
+from workbench.util.seeds import generator
+
+ACCURACY = "accuracy"
+DIGITS = 3  # of each operand at the small scale
+LOWEST, MIDDLE, HIGHEST = {"digit": 0}, {"digit": DIGITS - 1}, {"digit": 2 * DIGITS - 1}
+
+
+def operations(digits: int) -> dict[int, int]:
+    """Digit of the product -> how many digit products its column adds, from the task's own truth."""
+    task: Any = make("multiplication", digits=digits)
+    labels = task.truth(task.sample(1, generator(0, "operations")).tokens).labels
+    places, counts = (labels[name][0].tolist() for name in ("digit", "operations"))
+    return {place: count for place, count in zip(places, counts, strict=True) if place >= 0}
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Accuracy by digit as lines, the operations behind each digit as bars on an axis of their own."""
+    figure = by_dim(groups, ACCURACY, "Multiplication: accuracy and operations by digit", "share of digits right")
+    n_digits = max(len(own[ACCURACY].coords["digit"]) for own in groups.values() if ACCURACY in own)
+    counts = operations(n_digits // 2)
+    bars = {"marker": {"color": GREY, "opacity": 0.35}, "yaxis": "y2", "name": "digit products added"}
+    figure.add_bar(x=list(counts), y=list(counts.values()), **bars)
+    axis = {"overlaying": "y", "side": "right", "title": "digit products added", "showgrid": False}
+    return figure.update_layout(yaxis2=axis | {"range": [0, 2 * max(counts.values())]})
+
+
+STUDY = Study(
+    question="Is accuracy lowest at the digits that take the most operations?",
+    source=Source("Seq-VCR", "Figures 1 and 6"),
+    runs=multiplication_methods.STUDY.runs,
+    runs_of="multiplication-methods",
+    measure=Inspect((ACCURACY,), n=512),
+    contrasts=(
+        Higher(ACCURACY, VANILLA, VANILLA, at=LOWEST, than_at=MIDDLE),
+        Higher(ACCURACY, VANILLA, VANILLA, at=HIGHEST, than_at=MIDDLE),
+    ),
+    draw=draw,
+    seeds=multiplication_methods.STUDY.seeds,
+    because=multiplication_methods.STUDY.because,
+)

@@ -1,0 +1,206 @@
+"""The result of a study: every number with its seeds and interval, every contrast, and what differs from the paper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workbench.measurement import Measurement
+from workbench.runs import RunConfig
+from workbench.studies.contrasts import Outcome, Verdict
+from workbench.studies.stored import DIGITS, pack, unpack
+from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale, Study
+from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.util.settings import as_text, flat_config
+
+NOT_SETTINGS = ("preset", "seed", "device", "workers", "format")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The settings with which a contrast that failed was asked again.
+
+    Attributes:
+        group, quantity: what they were tried for.
+        settings: all of them.
+        chosen: the one with the best mean.
+    """
+
+    group: str
+    quantity: str
+    settings: tuple[str, ...]
+    chosen: str
+
+
+@dataclass(frozen=True)
+class Differs:
+    """A setting that differs from the paper's configuration, and why."""
+
+    setting: str
+    ours: str
+    papers: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a study at one scale.
+
+    Attributes:
+        name, scale, question, source: the study.
+        seeds: of each group.
+        groups: the mean of each quantity over the seeds of each group.
+        outcomes: the contrasts.
+        verdict: on the study.
+        published: the paper's figures.
+        differs: the settings that differ from the paper's.
+        tried: the settings with which failed contrasts were asked again.
+        made: date, commit and versions.
+    """
+
+    name: str
+    scale: Scale
+    question: str
+    source: Mapping[str, str] | None
+    seeds: int
+    groups: Groups
+    outcomes: Sequence[Outcome]
+    verdict: Verdict
+    published: Sequence[Published]
+    differs: Sequence[Differs]
+    tried: Sequence[Tried]
+    made: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        name: str,
+        study: Study,
+        scale: Scale,
+        seeds: int,
+        groups: Groups,
+        outcomes: Sequence[Outcome],
+        verdict: Verdict,
+        tried: Sequence[Tried],
+        planned: Sequence[Planned],
+    ) -> Result:
+        """The result of a study that has run."""
+        source = None if study.source is None else asdict(study.source)
+        differs = list(differences(study, scale, planned))
+        made = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit(), "workbench": version("workbench")}
+        return Result(
+            name, scale, study.question, source, seeds, groups, outcomes, verdict, study.published, differs, tried, made
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        groups = {group: {name: pack(one) for name, one in own.items()} for group, own in self.groups.items()}
+        outcomes = [
+            {name: _plain(value) for name, value in {**asdict(one), "verdict": one.verdict.value}.items()}
+            for one in self.outcomes
+        ]
+        return {
+            "study": self.name,
+            "scale": self.scale,
+            "question": self.question,
+            "source": self.source,
+            "verdict": self.verdict.value,
+            "seeds": self.seeds,
+            "contrasts": outcomes,
+            "published": [asdict(one) for one in self.published],
+            "groups": groups,
+            "differs": [asdict(one) for one in self.differs],
+            "tried": [asdict(one) for one in self.tried],
+            "made": dict(self.made),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Result:
+        """The result that `to_dict` was of."""
+        groups: dict[str, Quantities] = {
+            group: {name: unpack(one) for name, one in own.items()} for group, own in data["groups"].items()
+        }
+        outcomes = [
+            Outcome(
+                Verdict(one["verdict"]),
+                _number(one["value"]),
+                _number(one["low"]),
+                _number(one["high"]),
+                tuple(one["n"]),
+                one["words"],
+            )
+            for one in data["contrasts"]
+        ]
+        return Result(
+            data["study"],
+            data["scale"],
+            data["question"],
+            data["source"],
+            data["seeds"],
+            groups,
+            outcomes,
+            Verdict(data["verdict"]),
+            [Published(**one) for one in data["published"]],
+            [Differs(**one) for one in data["differs"]],
+            [Tried(one["group"], one["quantity"], tuple(one["settings"]), one["chosen"]) for one in data["tried"]],
+            data["made"],
+        )
+
+    def number(self, published: Published) -> Measurement | None:
+        """Our number beside a published one; None where this scale has not measured it."""
+        own = self.groups.get(published.group, {}).get(published.quantity)
+        return None if own is None else own.select(**published.at)
+
+
+def _plain(value: Any) -> Any:
+    """A number as JSON has it: NaN as null, and no more digits than are the same everywhere."""
+    if not isinstance(value, float):
+        return value
+    return None if value != value else float(f"{value:.{DIGITS}g}")
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def differences(study: Study, scale: Scale, planned: Sequence[Planned]) -> Iterator[Differs]:
+    """The settings in which a scale differs from the paper's: as many values on each side as its runs have."""
+    if scale == PAPER or PAPER not in study.runs or not planned:
+        return
+    ours, papers = _settings(planned), _settings(read_plan(study.plan(PAPER, 1)).runs)
+    for name in sorted({*ours, *papers}):
+        own, theirs = ours.get(name, "–"), papers.get(name, "–")
+        if own != theirs:
+            yield Differs(name, own, theirs, study.reason(name))
+
+
+def _settings(planned: Sequence[Planned]) -> dict[str, str]:
+    """Each setting's values in all runs, as text."""
+    values: dict[str, dict[str, None]] = {}
+    for one in planned:
+        for name, value in flat_config(_config(one.config)):
+            values.setdefault(name, {})[as_text(value)] = None
+    return {name: ", ".join(each) for name, each in values.items()}
+
+
+def _config(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude=set(NOT_SETTINGS))
+
+
+def commit() -> str:
+    """The commit of the code, with `+` where it was changed since; nothing where it is not in a repository."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        return head + ("+" if head and git("status", "--porcelain", "--untracked-files=no", ".") else "")
+    except OSError:
+        return ""

@@ -1,0 +1,108 @@
+"""The form of a study: a question, the runs that answer it, what is measured of them, and what must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.measurement import Measurement
+from workbench.runs import Run
+from workbench.studies.contrasts import Contrast
+
+Quantities = dict[str, Measurement]
+"""Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
+
+Groups = Mapping[str, Quantities]
+"""Group (the runs that differ in their seed alone) -> the mean of each quantity over its seeds."""
+
+Scale = str
+SMALL, PAPER = "small", "paper"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a claim was published.
+
+    Attributes:
+        paper: its short name, such as `ChaCAL`.
+        place: table, figure or theorem.
+    """
+
+    paper: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published figure.
+
+    Attributes:
+        group, quantity: the number of ours that stands beside it.
+        value: as it was published, in the units of that quantity.
+        at: dim -> coordinate, where the quantity has dims.
+    """
+
+    group: str
+    quantity: str
+    value: float
+    at: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question with everything that answers it.
+
+    Attributes:
+        question: one sentence.
+        runs: scale -> the sweep to train, as the fields of a sweep file, without seeds. Empty where nothing is trained.
+        measure: what is measured of one finished run.
+        contrasts: what must hold for the answer to be yes.
+        draw: the figure, from the means over seeds.
+        source: where the claim was published; None for a question of one's own.
+        published: its figures.
+        seeds: scale -> how many seeds each group has.
+        because: setting -> why it differs from the paper's at a smaller scale; `""` says it of all others.
+        tune: setting -> values. If a contrast fails, every group is trained with each of them too, and the contrast
+            is asked again of each group's best.
+        runs_of: the study whose runs these are, where two studies measure the same runs.
+        compute: what a study without runs computes, from its scale and a seed.
+    """
+
+    question: str
+    contrasts: Sequence[Contrast]
+    draw: Callable[[Groups], go.Figure]
+    runs: Mapping[Scale, Mapping[str, Any]] = field(default_factory=dict)
+    measure: Callable[[Run], Quantities] | None = None
+    source: Source | None = None
+    published: Sequence[Published] = ()
+    seeds: Mapping[Scale, int] = field(default_factory=lambda: {SMALL: 5, PAPER: 4})
+    because: Mapping[str, str] = field(default_factory=dict)
+    tune: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    runs_of: str | None = None
+    compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.measure is None) == (self.compute is None):
+            raise ValueError("a study either measures its runs, with `runs` and `measure`, or has `compute`")
+        if bool(self.runs) != (self.measure is not None):
+            raise ValueError("a study with runs says what to `measure` of each; one without has `compute` instead")
+
+    def plan(self, scale: Scale, seeds: int) -> dict[str, Any]:
+        """The sweep of one scale, with its seeds.
+
+        Raises:
+            ValueError: if the study has no such scale, or seeds are fewer than one.
+        """
+        if scale not in self.runs:
+            raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.runs)}")
+        if seeds < 1:
+            raise ValueError(f"seeds must be at least 1, not {seeds}")
+        sweep = dict(self.runs[scale])
+        return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(range(seeds))}}
+
+    def reason(self, setting: str) -> str:
+        """Why a setting differs from the paper's; nothing where no reason is given."""
+        return self.because.get(setting, self.because.get("", ""))
