@@ -160,8 +160,12 @@ def test_generation_through_a_mixture_of_variants_equals_recomputing() -> None:
     assert torch.equal(model.generate(tokens(2), 6), expected)
 
 
-@pytest.mark.parametrize("attention", ["standard", "chacal", "tempered_chacal"])
-def test_a_decoder_compiles_as_one_graph(attention: str) -> None:
+@pytest.mark.parametrize(
+    "attention",
+    ["standard", "chacal", "tempered_chacal", {"variant": "tempered", "n": "input", "delimiters": [2, 3]}],
+    ids=str,
+)
+def test_a_decoder_compiles_as_one_graph(attention: Any) -> None:
     model = decoder(attention=attention)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     results = []

@@ -28,6 +28,10 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "standard": ("chain-standard", {"batch_size": 4, "model": SMALL}),
     "tied": ("chain-standard", {"batch_size": 4, "model": {**SMALL, "tied": True}}),
     "tempered, turns with a hint": ("sort-tempered", {"batch_size": 4, "model": SMALL, "task": {"hints": "successor"}}),
+    "tempered by input": (
+        "sort-tempered",
+        {"batch_size": 4, "model": {**SMALL, "attention": {"n": "input"}}},
+    ),
     "widths that differ": (
         "sort-standard",
         {"batch_size": 4, "model": SMALL, "objectives": SEQ_VCR, "task": {"hints": "count"}, "mixing": "together"},

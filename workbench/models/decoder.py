@@ -40,9 +40,14 @@ class MultiHeadAttention(nn.Module):
         return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
 
     def forward(
-        self, x: Float[Tensor, "batch pos d_model"], cache: Cache | None = None, layer: int = 0
+        self,
+        x: Float[Tensor, "batch pos d_model"],
+        input_lengths: Int[Tensor, "batch pos"] | None = None,
+        cache: Cache | None = None,
+        layer: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        q = self.variant.scale_by_input(q, input_lengths)
         if cache is None:
             return self.merge(self.variant.mix(q, k, v))
         read = slice(cache.longest + x.shape[1])
@@ -75,8 +80,10 @@ class Layer(nn.Module):
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def resid_mid(self, x: Tensor, cache: Cache | None = None, layer: int = 0) -> Tensor:
-        return x + self.dropout(self.attn(self.ln1(x), cache, layer))
+    def resid_mid(
+        self, x: Tensor, input_lengths: Tensor | None = None, cache: Cache | None = None, layer: int = 0
+    ) -> Tensor:
+        return x + self.dropout(self.attn(self.ln1(x), input_lengths, cache, layer))
 
     def resid_post(self, mid: Tensor) -> Tensor:
         return mid + self.dropout(self.mlp(self.ln2(mid)))
@@ -179,9 +186,10 @@ class Decoder(Generation):
             table = self.position_embedding.weight
             x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
         x = self.dropout(x)
+        lengths = self.input_lengths(tokens, cache)
         for i, layer in enumerate(cast(Iterable[Layer], self.layers)):
             yield f"blocks.{i}.hook_resid_pre", x
-            x = layer.resid_mid(x, cache, i)
+            x = layer.resid_mid(x, lengths[i], cache, i)
             yield f"blocks.{i}.hook_resid_mid", x
             x = layer.resid_post(x)
             yield f"blocks.{i}.hook_resid_post", x
@@ -191,6 +199,19 @@ class Decoder(Generation):
     def attention(self) -> tuple[Attention, ...]:
         """The attention variant of each layer, first layer first."""
         return tuple(layer.attn.variant for layer in cast(Iterable[Layer], self.layers))
+
+    def input_lengths(
+        self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None
+    ) -> list[Int[Tensor, "batch pos"] | None]:
+        """For each layer the length of every token's input, where its variant asks for it (`Attention.input_lengths`).
+
+        With a cache the tokens are the next ones, and are written there.
+        """
+        if cache is None:
+            return [variant.input_lengths(tokens) for variant in self.attention]
+        so_far = cache.write_tokens(tokens)
+        lengths = (variant.input_lengths(so_far) for variant in self.attention)
+        return [None if of_all is None else cache.newest(of_all, tokens.shape[1]) for of_all in lengths]
 
     def _head(self, name: str) -> nn.Module:
         return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")

@@ -44,7 +44,7 @@ class Generation(nn.Module):
             [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
             for all_widths in ([d_head] * len(widths), widths)
         )
-        return Cache(keys, memory)
+        return Cache(keys, memory, torch.zeros(batch, n_slots, dtype=torch.long, device=weight.device))
 
     @torch.no_grad()
     def extend(

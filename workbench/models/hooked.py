@@ -141,8 +141,10 @@ class ExplicitLayer(nn.Module):
         self.attn, self.mlp = layer.attn, layer.mlp
         self.resid_mid = nn.Identity()
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> tuple[Float[Tensor, "batch pos d_model"]]:
-        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x))))
+    def forward(
+        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
+    ) -> tuple[Float[Tensor, "batch pos d_model"]]:
+        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x), input_lengths)))
         return (x + self.dropout(self.mlp(self.ln2(x))),)
 
 
@@ -155,7 +157,7 @@ class ExplicitDecoder(nn.Module):
         self.dropout = model.dropout
         self.layers = nn.ModuleList(ExplicitLayer(cast(Layer, layer)) for layer in model.layers)
         self.final_norm, self.unembedding = model.final_norm, model.unembedding
-        self.check = model._check
+        self.check, self.input_lengths = model._check, model.input_lengths
 
     def forward(
         self,
@@ -165,16 +167,27 @@ class ExplicitDecoder(nn.Module):
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         if given.is_floating_point() and given.ndim == 3:  # how TransformerLens starts at a later layer
-            x = given
+            x, lengths = given, self._without_tokens(given)
         else:
             self.check(given)
-            x = self.token_embedding(given)
+            x, lengths = self.token_embedding(given), self.input_lengths(given)
         if self.position_embedding is not None:
             x = x + self.position_embedding(torch.arange(x.shape[1], device=x.device).unsqueeze(0))
         x = self.dropout(x)
-        for layer in self.layers:
-            (x,) = layer(x)
+        for layer, of_layer in zip(self.layers, lengths, strict=True):
+            (x,) = layer(x) if of_layer is None else layer(x, input_lengths=of_layer)
         return self.unembedding(self.final_norm(x))
+
+    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[None]:
+        """Each layer's input lengths where no tokens are given: none. Raises ValueError if a layer needs them."""
+        lengths = self.input_lengths(torch.zeros(residual.shape[:2], dtype=torch.long, device=residual.device))
+        needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
+        if needing:
+            raise ValueError(
+                f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
+                "tell: give tokens instead, and start at the first layer"
+            )
+        return [None] * len(lengths)
 
 
 class ExplicitAttentionBridge(AttentionBridge):
@@ -191,9 +204,11 @@ class ExplicitAttentionBridge(AttentionBridge):
     def variant(self) -> Attention:
         return cast(MultiHeadAttention, self.original_component).variant
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    def forward(
+        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
+    ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self._queries_keys_values(self.hook_in(x))
-        pattern = self.hook_pattern(self.own_pattern(q, k))
+        pattern = self.hook_pattern(self.own_pattern(self.variant.scale_by_input(q, input_lengths), k))
         z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
         if not self.config.use_attn_result:
             return self.hook_out(self.o(z))

@@ -58,6 +58,10 @@ class Multiplication(Task):
         return self._tokens(one, one).shape[1]
 
     @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (_ANSWER, _THOUGHT, _PAUSE_START)
+
+    @property
     def groups(self) -> tuple[int, ...]:
         return tuple(range(2 * self.digits))
 
