@@ -198,7 +198,7 @@ def test_a_later_token_never_changes_an_earlier_logit(name: str, settings: dict[
 
 
 @each_case
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_cached_generation_equals_recomputing(name: str, settings: dict[str, Any], positions: str) -> None:
     decoder, prompt = model(name, settings, positions=positions), tokens(pos=4)
     expected = prompt
@@ -208,7 +208,7 @@ def test_cached_generation_equals_recomputing(name: str, settings: dict[str, Any
 
 
 @each_case
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_prompts_of_different_lengths_decode_together_as_alone(
     name: str, settings: dict[str, Any], positions: str
 ) -> None:
@@ -231,7 +231,7 @@ def test_chunks_have_the_logits_of_the_whole(name: str, settings: dict[str, Any]
 
 @each_case
 @pytest.mark.parametrize("norm", ["layernorm", "none"])
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_hooked_logits_equal_the_bare_ones(name: str, settings: dict[str, Any], norm: str, positions: str) -> None:
     decoder = model(name, settings, norm=norm, positions=positions, tied=norm == "none", unembed_bias=norm != "none")
     bare = decoder(tokens())

@@ -40,8 +40,12 @@ class DecoderConfig:
     attention: Any = Field(default="standard", description="a variant, or one per layer")
     d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
     d_mlp: Positive | None = Field(default=None, description="width of the MLP; by default 4 d_model")
-    positions: Literal["learned", "none"] = "learned"
-    activation: Literal["gelu", "relu"] = "gelu"
+    positions: Literal["learned", "sinusoidal", "none"] = Field(
+        default="learned", description="learned, fixed sines and cosines, or none"
+    )
+    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(
+        default="gelu", description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it"
+    )
     norm: Literal["layernorm", "none"] = "layernorm"
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
     tied: bool = Field(default=False, description="unembed with the rows of the embedding")

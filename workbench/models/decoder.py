@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import cast, overload
 
 import torch
@@ -15,9 +16,17 @@ from workbench.models.attention.base import remember
 from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
 from workbench.models.generation import Generation
+from workbench.models.positions import SinusoidalPositions
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
+
+INITIAL_STD = 0.02  # GPT-2's
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "relu": nn.ReLU,
+}
 
 
 class MultiHeadAttention(nn.Module):
@@ -64,7 +73,7 @@ class MLP(nn.Module):
         assert config.d_mlp is not None
         self.fc_in = nn.Linear(config.d_model, config.d_mlp)
         self.fc_out = nn.Linear(config.d_mlp, config.d_model)
-        self.activation = nn.GELU() if config.activation == "gelu" else nn.ReLU()
+        self.activation = ACTIVATIONS[config.activation]()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         return self.fc_out(self.activation(self.fc_in(x)))
@@ -93,6 +102,13 @@ def norm(config: DecoderConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.norm == "layernorm" else nn.Identity()
 
 
+def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
+    """From positions to what is added to the tokens' embeddings; None if nothing is."""
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.n_ctx, config.d_model, INITIAL_STD)
+    return nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+
+
 class Decoder(Generation):
     """A causal decoder: embedding (and position), layers, final norm, unembedding; the shape is in `config`.
 
@@ -115,7 +131,7 @@ class Decoder(Generation):
         check_memory(4 * config.n_parameters, f"a model of {config.n_parameters:,} parameters")
         self.config = config
         self.token_embedding = nn.Embedding(config.d_vocab, config.d_model)
-        self.position_embedding = nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+        self.position_embedding = position_embedding(config)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(Layer(config, config.attention_layer(i)) for i in range(config.n_layers))
         self.final_norm = norm(config)
@@ -129,7 +145,7 @@ class Decoder(Generation):
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 writes_residual = name.endswith(("attn.o", "mlp.fc_out"))
-                std = 0.02 / (2 * self.config.n_layers) ** 0.5 if writes_residual else 0.02
+                std = INITIAL_STD / (2 * self.config.n_layers) ** 0.5 if writes_residual else INITIAL_STD
                 nn.init.normal_(module.weight, std=std, generator=generator)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
@@ -183,8 +199,9 @@ class Decoder(Generation):
         self._check(tokens)
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
-            table = self.position_embedding.weight
-            x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
+            n_new = tokens.shape[1]
+            at = torch.arange(n_new, device=tokens.device) if cache is None else cache.positions(n_new)
+            x = x + self.position_embedding(at)
         x = self.dropout(x)
         lengths = self.input_lengths(tokens, cache)
         for i, layer in enumerate(cast(Iterable[Layer], self.layers)):

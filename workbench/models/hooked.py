@@ -27,6 +27,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.positions import SinusoidalPositions
 from workbench.util.seeds import generator
 
 __all__ = ["HookedDecoder", "hook"]
@@ -81,9 +82,9 @@ def build(model: Decoder) -> HookedDecoder:
             "n_ctx": config.n_ctx,
             "d_vocab": config.d_vocab,
             "d_vocab_out": config.d_vocab,
-            "act_fn": config.activation,
+            "act_fn": "gelu_new" if config.activation == "gelu_tanh" else config.activation,  # TransformerLens's name
             "normalization_type": "LN" if config.norm == "layernorm" else None,
-            "positional_embedding_type": "standard" if config.positions == "learned" else "none",
+            "positional_embedding_type": "none" if config.positions == "none" else "standard",
         }
     )
     bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
@@ -154,6 +155,8 @@ class ExplicitDecoder(nn.Module):
     def __init__(self, model: Decoder) -> None:
         super().__init__()
         self.token_embedding, self.position_embedding = model.token_embedding, model.position_embedding
+        if isinstance(self.position_embedding, SinusoidalPositions):  # processing of weights changes the rows
+            self.position_embedding = self.position_embedding.table()
         self.dropout = model.dropout
         self.layers = nn.ModuleList(ExplicitLayer(cast(Layer, layer)) for layer in model.layers)
         self.final_norm, self.unembedding = model.final_norm, model.unembedding
