@@ -1,6 +1,6 @@
 """Compiled models: weights written by hand, so that what every instrument and mechanism must find is known.
 
-`sorter` is the depth-two sorter of Theorem 5.1 (Task hinting and tempered softmax), with its slips mended; `chaser` is
+`sorter` is the depth-two sorter of Theorem 5.1 (the task-hinting paper), with its slips mended; `chaser` is
 one layer of ChaCAL that follows pointers to the end of their chain. Both are ordinary `Decoder`s.
 """
 

@@ -1,4 +1,4 @@
-"""Multiplication digit by digit: plain, with pause tokens, or with its chain of thought (Seq-VCR, §4)."""
+"""Multiplication digit by digit: plain, with pause tokens, or with its chain of thought (Seq-VCR, §4.1)."""
 
 from __future__ import annotations
 
