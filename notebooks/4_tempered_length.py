@@ -210,16 +210,15 @@ pd.DataFrame(rows).T.rename_axis(["attention", "seed", "model"]).map("{:.1%}".fo
 #
 # Not in these runs: nothing here shows a gain, and three seeds could not rule out a small one.
 #
-# - Accuracy. Beyond the lengths trained on, each seed of the tempered model is at best about as good as the standard
-#   one of the same seed, and at the longest input worse. The interval over seeds is wide. A seed that has not finished
-#   learning is bad at all lengths, so part of this is how well training went, not how softmax extends.
+# - Accuracy. Beyond the lengths trained on, two of the tempered models are about as good as the standard one of the same
+#   seed, and the third is worse at the longest inputs. The interval over seeds is wide.
 # - Sharpness. In both kinds an answer's attention spreads over more keys on longer inputs, though over far fewer than
 #   in an untrained model, and the two hardly differ. The learned β stay not far from where they start, and τ grows by
 #   about a quarter from the longest input trained on to the longest tested. The mass on the right keys is well above
 #   its controls and falls with length, alike in both. The mechanisms do not tell the two apart either: what differs
 #   lies within the intervals.
 # - The growth of τ alone, in the same weights: stopped in a tempered model, or begun in a standard one, it changes
-#   accuracy at the longest inputs by more than a few points in single models only, for better and for worse.
+#   accuracy at the longest inputs by more than a few points in half of the models, for better and for worse.
 #
 # The paper's result is for other models (1024 wide, 100 symbols, batches of 1024, 100,000 steps at a learning rate of
 # 1e-5), and for lengths up to five times those trained on. These are 64 wide, trained for under a minute each, at twice

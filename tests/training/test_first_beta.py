@@ -114,7 +114,9 @@ def test_a_task_without_a_delimiter_says_so() -> None:
     ):
         preset_config("chain-standard", asked)
     given = {"model": {"attention": {"variant": "tempered", "n": "input", "delimiters": [3]}}}
-    assert preset_config("chain-standard", given).model.attention[0]["delimiters"] == (3,)
+    config = preset_config("chain-standard", given)
+    assert config.model.attention[0]["delimiters"] == (3,)
+    assert preset_config(config, {"seed": 5}).model == config.model
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,15 @@ def fit_attention(attention: Any, task: Task) -> Any:
 
 def without_fitted(layer: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """One layer's variant in its full form without the settings that `fit_attention` would fill in as they are."""
-    return {name: value for name, value in layer.items() if _fit(_without(layer, name), task).get(name) != value}
+    return {name: value for name, value in layer.items() if not _is_fitted(layer, name, task)}
+
+
+def _is_fitted(layer: Mapping[str, Any], name: str, task: Task) -> bool:
+    try:
+        fitted = _fit(_without(layer, name), task)
+        return name in fitted and fitted[name] == layer[name]
+    except ValueError:  # the task does not have it, so it was given
+        return False
 
 
 def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
