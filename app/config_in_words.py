@@ -8,13 +8,16 @@ from workbench.runs import RunConfig
 
 
 def attention(config: RunConfig) -> str:
-    """`2 × standard`, `standard, then chacal (γ = 0.9)`."""
-    kinds = [f"{layer['variant'].replace('_', ' ')}{_gamma(layer)}" for layer in config.model.attention]
+    """`2 × standard`, `standard, then chacal (γ = 0.9)`, `2 × tempered (n = input)`."""
+    kinds = [f"{layer['variant'].replace('_', ' ')}{_settings(layer)}" for layer in config.model.attention]
     return f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
 
 
-def _gamma(layer: dict[str, object]) -> str:
-    return f" (γ = {layer['gamma']})" if "gamma" in layer else ""
+def _settings(layer: dict[str, object]) -> str:
+    """The settings that make one layer another kind of model: γ, and what tempering's n is unless it is a position."""
+    said = {"γ": layer.get("gamma"), "n": layer.get("n")}
+    parts = [f"{name} = {value}" for name, value in said.items() if value not in (None, "position")]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def task(config: RunConfig) -> str:

@@ -11,11 +11,12 @@
 # %% [markdown]
 # # How does a transformer sort, and would we notice if it did otherwise?
 #
-# *Task hinting and tempered softmax* (§4) says how a transformer of two layers sorts `5 3 9 ⊥` into `3 5 9`: the
-# positions before ⊥ keep their own token; the first attention finds the minimum at ⊥; the second one makes an output
-# hold itself and its successor; the last MLP takes itself away. Four claims. We train a small model and ask how often
-# each of them holds, beside controls; whether answers follow when the claimed thing is edited; and what the same
-# instruments say of a model in which all of this is so because its weights were written that way (Theorem 5.1).
+# *Improving Length-Generalization in Transformers via Task Hinting* (§4) says how a transformer of two layers sorts
+# `5 3 9 ⊥` into `3 5 9`: the positions before ⊥ keep their own token; the first attention finds the minimum at ⊥; the
+# second one makes an output hold itself and its successor; the last MLP takes itself away. Four claims. We train a
+# small model and ask how often each of them holds, beside controls; whether answers follow when the claimed thing is
+# edited; and what the same instruments say of a model in which all of this is so because its weights were written that
+# way (Theorem 5.1).
 
 # %%
 import tempfile

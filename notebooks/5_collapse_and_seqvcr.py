@@ -15,7 +15,7 @@
 # Seq-VCR paper reports that a model trained with the usual loss alone lets the representations of its middle layers
 # *collapse*: the matrix entropy of a sequence's residuals falls, the model fails on the middle digits of the product,
 # which need most digit products, and a variance-covariance loss on the last layer, with pause tokens, mends both
-# (Seq-VCR, Figures 1 to 3). We train a model with each loss and measure the entropy of every layer.
+# (Seq-VCR, Figures 1, 2, 4 and 6). We train a model with each loss and measure the entropy of every layer.
 #
 # The paper fine-tunes GPT-2 small on 4 and 5 digits for 40 epochs. Here are two layers of width 128 from scratch, two
 # digits, a few hundred steps: enough to see which way things go, not to repeat its table.
@@ -40,7 +40,7 @@ folder = Path(tempfile.mkdtemp())
 # ## Train
 #
 # The presets are alike but for the loss: Seq-VCR adds a term that keeps the variance of each feature of the last
-# layer up and the covariance of any two down (§3). 300 steps of 64 sequences, three seeds each, with checkpoints on
+# layer up and the covariance of any two down (§3.4). 300 steps of 64 sequences, three seeds each, with checkpoints on
 # the way; and one seed of each with pause tokens between question and answer.
 
 # %%

@@ -35,9 +35,9 @@ MID = "blocks.0.hook_resid_mid"
 # %% [markdown]
 # ## Where the answer is known
 #
-# The compiled sorter (Theorem 5.1 of *Task hinting and tempered softmax*) writes the minimum at the delimiter in its
-# first attention layer; before it, the residual there holds the delimiter and nothing else. A probe must find it from
-# that layer on, and not before.
+# The compiled sorter (Theorem 5.1 of *Improving Length-Generalization in Transformers via Task Hinting*) writes the
+# minimum at the delimiter in its first attention layer; before it, the residual there holds the delimiter and nothing
+# else. A probe must find it from that layer on, and not before.
 
 # %%
 sorter = compile_run("sorter", folder / "sorter", {"q": 9})

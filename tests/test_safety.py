@@ -548,7 +548,12 @@ def test_a_run_without_states_takes_no_more_memory_than_there_is(place: Path, tm
 @pytest.mark.parametrize("attention", ATTENTION)
 @pytest.mark.parametrize(
     "shape",
-    [{}, {"tied": True, "positions": "none"}, {"norm": "none", "heads": {"a": 3, "b": 9}}, {"d_head": 5, "d_mlp": 7}],
+    [
+        {},
+        {"tied": True, "positions": "none"},
+        {"norm": "none", "heads": {"a": 3, "b": 9}},
+        {"d_head": 5, "positions": "sinusoidal"},
+    ],
 )
 def test_parameters_are_counted_without_making_them(attention: str, shape: dict[str, Any]) -> None:
     config = DecoderConfig(

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
+from workbench.models.positions import SinusoidalPositions
+from workbench.tasks import make
 from workbench.util.seeds import generator
 
 SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 12, "n_heads": 3, "d_vocab": 7, "n_ctx": 8}
@@ -28,6 +30,11 @@ def decoder(**shape: Any) -> Decoder:
     return model.eval()
 
 
+def gpt2_gelu(x: Tensor) -> Tensor:
+    """As OpenAI's code has it."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def ragged(model: Decoder) -> Any:
     """A cache of three prompts of different lengths."""
     cache = model.cache(3)
@@ -39,12 +46,16 @@ def tokens(pos: int = 6) -> Tensor:
     return torch.randint(0, 7, (3, pos), generator=generator(2))
 
 
-@pytest.mark.parametrize("activation", ["gelu", "relu"])
+ACTIVATIONS = {"gelu": nn.functional.gelu, "gelu_tanh": gpt2_gelu, "relu": nn.functional.relu}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_standard_decoder_is_a_stack_of_pytorchs_pre_norm_layers(activation: str) -> None:
     model = decoder(activation=activation, d_mlp=20, unembed_bias=True)
     x = model.token_embedding(tokens()) + model.position_embedding.weight[:6]
     for layer in model.layers:
-        oracle = nn.TransformerEncoderLayer(12, 3, 20, 0.0, activation, batch_first=True, norm_first=True).eval()
+        nonlinearity = ACTIVATIONS[activation]
+        oracle = nn.TransformerEncoderLayer(12, 3, 20, 0.0, nonlinearity, batch_first=True, norm_first=True).eval()
         attn, theirs = layer.attn, oracle.self_attn
         weights = {
             theirs.in_proj_weight: torch.cat([attn.q.weight, attn.k.weight, attn.v.weight]),
@@ -60,12 +71,58 @@ def test_a_standard_decoder_is_a_stack_of_pytorchs_pre_norm_layers(activation: s
     torch.testing.assert_close(model(tokens()), model.unembedding(model.final_norm(x)), atol=1e-5, rtol=1e-5)
 
 
-def test_only_learned_positions_tell_the_order_of_earlier_tokens() -> None:
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_only_positions_tell_the_order_of_earlier_tokens(positions: str) -> None:
     """With one layer: deeper, the causal mask alone gives order away."""
     swapped = tokens()[:, [1, 0, 2, 3, 4, 5]]
-    without, learned = (decoder(n_layers=1, positions=positions) for positions in ("none", "learned"))
+    without, having = (decoder(n_layers=1, positions=one) for one in ("none", positions))
     torch.testing.assert_close(without(swapped)[:, -1], without(tokens())[:, -1], atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(learned(swapped)[:, -1], learned(tokens())[:, -1], atol=1e-2)
+    assert not torch.allclose(having(swapped)[:, -1], having(tokens())[:, -1], atol=1e-2 * (positions == "learned"))
+
+
+@pytest.mark.parametrize("d_model", [7, 12])
+def test_sinusoidal_positions_are_those_of_the_paper_at_the_size_of_our_embeddings(d_model: int) -> None:
+    rows = SinusoidalPositions(50, d_model, 0.02)(torch.arange(50))
+    for p, coordinate in [(0, 0), (0, 1), (1, 0), (3, 5), (49, 6), (17, 2)]:
+        angle = p / 10_000 ** (2 * (coordinate // 2) / d_model)
+        wanted = math.cos(angle) if coordinate % 2 else math.sin(angle)
+        assert rows[p, coordinate].item() == pytest.approx(0.02 * wanted, abs=1e-7)
+    model = decoder(positions="sinusoidal", d_model=d_model, d_head=4)
+    at_first = Decoder(model.config, generator(0)).token_embedding.weight.std().item()
+    assert at_first == pytest.approx(0.02, rel=0.3)
+    final = dict(model.walk(tokens()))["blocks.0.hook_resid_pre"]
+    torch.testing.assert_close(final, model.token_embedding(tokens()) + rows[:6])
+
+
+def test_sinusoidal_positions_are_neither_learned_nor_stored_and_do_not_depend_on_the_context() -> None:
+    short, long = (
+        Decoder(DecoderConfig(**{**SMALL, "n_ctx": n_ctx}, positions="sinusoidal"), generator(0))
+        for n_ctx in (8, 2**31)
+    )
+    assert short.config.n_parameters == long.config.n_parameters == sum(p.numel() for p in short.parameters())
+    assert not any("position" in name for name in short.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(short.parameters(), long.parameters(), strict=True))
+    assert torch.equal(short(tokens()), long(tokens()))
+    long.load_state_dict(short.double().state_dict())
+    assert short(tokens()).dtype == torch.float64
+    assert short.bfloat16()(tokens()).dtype == torch.bfloat16
+    shifted = short.float().position_embedding(torch.tensor([300]))  # at half precision positions stay told apart
+    assert not torch.allclose(short.bfloat16().position_embedding(torch.tensor([301])).float(), shifted, atol=1e-3)
+
+
+@pytest.mark.parametrize(("n_layers", "millions"), [(1, 3.28), (2, 6.44), (3, 9.59), (4, 12.74), (5, 15.89)])
+def test_with_tied_embeddings_models_have_the_sizes_of_the_chacal_papers_table_1(
+    n_layers: int, millions: float
+) -> None:
+    """Pointer chains of n=128, k=8 (§5.1.1), width 512 and 2048, 8 heads (Table 4); the table says 3.3 to 15.9 M."""
+    task = make("pointer_chain", n=128, k=8)
+    shape = {"d_model": 512, "d_mlp": 2048, "n_heads": 8, "d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx}
+    config = DecoderConfig(n_layers=n_layers, **shape, tied=True)
+    with torch.device("meta"):
+        made = sum(parameter.numel() for parameter in Decoder(config).parameters())
+    assert config.n_parameters == made and round(made / 1e6, 2) == millions
+    untied = dataclasses.replace(config, tied=False).n_parameters
+    assert untied - made == 128 * 512 and (n_layers < 4 or round(untied / 1e6, 1) > round(millions, 1))
 
 
 def test_without_norm_the_logits_are_linear_in_the_last_residual() -> None:
@@ -160,8 +217,12 @@ def test_generation_through_a_mixture_of_variants_equals_recomputing() -> None:
     assert torch.equal(model.generate(tokens(2), 6), expected)
 
 
-@pytest.mark.parametrize("attention", ["standard", "chacal", "tempered_chacal"])
-def test_a_decoder_compiles_as_one_graph(attention: str) -> None:
+@pytest.mark.parametrize(
+    "attention",
+    ["standard", "chacal", "tempered_chacal", {"variant": "tempered", "n": "input", "delimiters": [2, 3]}],
+    ids=str,
+)
+def test_a_decoder_compiles_as_one_graph(attention: Any) -> None:
     model = decoder(attention=attention)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     results = []
@@ -232,8 +293,8 @@ def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str
         ({"d_vocab": 0}, "d_vocab"),
         ({"dropout": 1.0}, "dropout"),
         ({"norm": "rmsnorm"}, "'layernorm' or 'none'"),
-        ({"positions": "rotary"}, "'learned' or 'none'"),
-        ({"activation": "silu"}, "'gelu' or 'relu'"),
+        ({"positions": "rotary"}, "'learned', 'sinusoidal' or 'none'"),
+        ({"activation": "silu"}, "'gelu', 'gelu_tanh' or 'relu'"),
         ({"heads": {"main": 3}}, "'main' cannot name an extra head"),
         ({"heads": {"keys": 3}}, "'keys' cannot name an extra head"),
         ({"heads": {"a hint": 3}}, "'a hint' cannot name an extra head"),

@@ -65,8 +65,8 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
         "d_head": draw(width),
         "d_mlp": draw(width),
         "d_vocab": max(11, draw(width)),
-        "positions": draw(st.sampled_from(["learned", "none"])),
-        "activation": draw(st.sampled_from(["gelu", "relu"])),
+        "positions": draw(st.sampled_from(["learned", "sinusoidal", "none"])),
+        "activation": draw(st.sampled_from(["gelu", "gelu_tanh", "relu"])),
         "norm": draw(st.sampled_from(NORMS)),
         "tied": draw(st.booleans()),
         "unembed_bias": draw(st.booleans()),
@@ -198,6 +198,7 @@ def test_config_and_weights_read_as_transformer_lens_names_them() -> None:
     names = ["d_model", "n_heads", "d_head", "n_layers", "d_vocab", "n_ctx", "d_mlp", "act_fn", "normalization_type"]
     assert [getattr(hooked.cfg, name) for name in names] == [12, 2, 14, 2, 11, 8, 16, "relu", "LN"]
     assert hook(decoder(norm="none")).cfg.normalization_type is None
+    assert hook(decoder(activation="gelu_tanh")).cfg.act_fn == "gelu_new"
     assert torch.equal(hooked.W_E, model.token_embedding.weight)
     assert torch.equal(hooked.W_U, model.unembedding.weight.T)
     assert torch.equal(hooked.W_pos, model.position_embedding.weight)
@@ -205,6 +206,23 @@ def test_config_and_weights_read_as_transformer_lens_names_them() -> None:
     assert torch.equal(hooked.W_O[1], layer.attn.o.weight.T.view(2, 14, 12))
     assert torch.equal(hooked.b_V[1], layer.attn.v.bias.view(2, 14))
     assert_close(hooked.OV[1, 0].AB, hooked.W_V[1, 0] @ hooked.W_O[1, 0])
+
+
+def test_sinusoidal_positions_are_seen_as_positions_and_centred_with_the_other_weights() -> None:
+    model = decoder(positions="sinusoidal", norm="layernorm")
+    hooked = hook(model)
+    _, cache = hooked.run_with_cache(tokens())
+    rows = model.position_embedding(torch.arange(8))
+    assert torch.equal(hooked.W_pos, rows)
+    assert_close(cache["hook_pos_embed"], rows[:6].expand(3, 6, 12))
+    assert_close(cache["hook_embed"] + cache["hook_pos_embed"], cache["blocks.0.hook_resid_pre"])
+    hooked.enable_compatibility_mode()
+    _, processed = hooked.run_with_cache(tokens())
+    assert_close(processed["hook_pos_embed"].mean(-1), torch.zeros(3, 6))
+    assert_close(hooked.W_pos.mean(-1), torch.zeros(8))
+    assert torch.equal(model.position_embedding(torch.arange(8)), rows)
+    with pytest.raises(ValueError, match="a table of 1,000,000,000 positions needs at least"):
+        hook(decoder(positions="sinusoidal", n_ctx=10**9, d_model=64))
 
 
 @each_variant
@@ -325,7 +343,7 @@ def test_only_the_activations_asked_for_are_kept(attention: Any) -> None:
 
 
 @each_variant
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_a_run_can_stop_at_a_layer_and_go_on_from_it(attention: Any, positions: str) -> None:
     hooked = hook(decoder(attention=attention, positions=positions))
     logits, cache = hooked.run_with_cache(tokens())
@@ -344,8 +362,9 @@ def test_the_bridge_generates_what_the_model_generates() -> None:
 
 @each_variant
 @each_norm
-def test_the_residual_decomposes_into_what_was_written(attention: Any, norm: str) -> None:
-    hooked = hook(decoder(attention=attention, norm=norm))
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_the_residual_decomposes_into_what_was_written(attention: Any, norm: str, positions: str) -> None:
+    hooked = hook(decoder(attention=attention, norm=norm, positions=positions))
     _, cache = hooked.run_with_cache(tokens())
     final = cache["blocks.1.hook_resid_post"]
     parts, labels = cache.decompose_resid(return_labels=True)

@@ -23,10 +23,14 @@ from workbench.models.hooked import hook
 
 KINDS = {**ATTENTION, **TOYS}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "tempered": [{}, {"beta": 0.7}, {"beta": 0.7, "n": 7}],
+    "tempered": [{}, {"beta": 0.7}, {"beta": 0.7, "n": 7}, {"beta": 0.7, "n": "input", "delimiters": (5, 6)}],
     "chacal": [{"form": form, "diagonal": diagonal} for form in ("eq5", "eq7") for diagonal in (False, True)]
     + [{"gamma": 0.0}, {"gamma": 0.99}],
-    "tempered_chacal": [{"beta": 0.7}, {"beta": 0.7, "form": "eq7", "diagonal": True}],
+    "tempered_chacal": [
+        {"beta": 0.7},
+        {"beta": 0.7, "form": "eq7", "diagonal": True},
+        {"beta": 0.7, "n": "input", "delimiters": (5, 6)},
+    ],
 }
 CASES = [(name, settings) for name in KINDS for settings in SETTINGS.get(name, [{}])]
 each_case = pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
@@ -194,7 +198,7 @@ def test_a_later_token_never_changes_an_earlier_logit(name: str, settings: dict[
 
 
 @each_case
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_cached_generation_equals_recomputing(name: str, settings: dict[str, Any], positions: str) -> None:
     decoder, prompt = model(name, settings, positions=positions), tokens(pos=4)
     expected = prompt
@@ -204,7 +208,7 @@ def test_cached_generation_equals_recomputing(name: str, settings: dict[str, Any
 
 
 @each_case
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_prompts_of_different_lengths_decode_together_as_alone(
     name: str, settings: dict[str, Any], positions: str
 ) -> None:
@@ -227,7 +231,7 @@ def test_chunks_have_the_logits_of_the_whole(name: str, settings: dict[str, Any]
 
 @each_case
 @pytest.mark.parametrize("norm", ["layernorm", "none"])
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_hooked_logits_equal_the_bare_ones(name: str, settings: dict[str, Any], norm: str, positions: str) -> None:
     decoder = model(name, settings, norm=norm, positions=positions, tied=norm == "none", unembed_bias=norm != "none")
     bare = decoder(tokens())
@@ -242,7 +246,8 @@ def test_the_pattern_that_is_seen_is_the_variants_and_an_edit_of_it_changes_what
     decoder = model(name, settings)
     hooked, layer = hook(decoder), decoder.layers[1].attn
     _, cache = hooked.run_with_cache(tokens())
-    q, k, v = (cache[f"blocks.1.attn.hook_{part}"].transpose(1, 2) for part in "qkv")
+    q, k = queries_and_keys(hooked, 1)
+    v = cache["blocks.1.attn.hook_v"].transpose(1, 2)
     seen = cache["blocks.1.attn.hook_pattern"]
     torch.testing.assert_close(seen, layer.variant.pattern(q, k))
 
@@ -280,9 +285,11 @@ def test_edited_scores_change_the_pattern_or_are_refused(name: str, settings: di
     torch.testing.assert_close(edited["blocks.0.attn.hook_pattern"], expected, atol=1e-5, rtol=1e-5)
 
 
-def queries_and_keys(hooked: Any) -> list[torch.Tensor]:
-    cache = hooked.run_with_cache(tokens())[1]
-    return [cache[f"blocks.0.attn.hook_{part}"].transpose(1, 2) for part in "qk"]
+def queries_and_keys(hooked: Any, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a layer's variant computes its pattern of: the hooked queries, scaled by their inputs' lengths, and keys."""
+    cache, variant = hooked.run_with_cache(tokens())[1], hooked.blocks[layer].attn.variant
+    q, k = (cache[f"blocks.{layer}.attn.hook_{part}"].transpose(1, 2) for part in "qk")
+    return variant.scale_by_input(q, variant.input_lengths(tokens())), k
 
 
 @each_case

@@ -144,6 +144,7 @@ def of_every_kind() -> list[dict[str, Any]]:
     chain = {"name": "pointer_chain", "n": 8, "k": 2}
     found += [{"task": chain, "model": {**shape, "attention": name}} for name in ATTENTION]
     special = [{"tied": True}, {"positions": "none", "norm": "none"}, {"unembed_bias": True, "d_head": 3}]
+    special += [{"positions": "sinusoidal", "activation": "gelu_tanh"}]
     found += [{"task": chain, "model": {**shape, **more}} for more in special]
     return [*found, {"task": {"name": "sorting", "hints": ["count", "successor"]}, "model": shape}]
 

@@ -206,3 +206,25 @@ def test_bad_settings_fail_when_the_task_is_made_in_one_line(name: str, settings
     with pytest.raises(ValueError, match=message) as caught:
         tasks.make(name, **settings)
     assert "\n" not in str(caught.value)
+
+
+@each_task
+def test_the_first_delimiter_ends_the_question_of_every_head(task: Task) -> None:
+    for head in ("main", *task.heads) if task.delimiters else ():
+        tokens = task.sample(40, generator(10), head=head).tokens
+        is_end = torch.stack([tokens == token for token in task.delimiters]).any(0)
+        assert bool(is_end.any(-1).all())
+        before = is_end.long().argmax(-1)
+        beyond = task.question_length(tokens) - before  # a question may hold the token that ends it, and no more
+        assert bool(((beyond == 0) | (beyond == 1)).all()) and beyond.unique().numel() == 1
+
+
+@each_task
+def test_the_median_training_length_is_that_of_training_sequences_and_always_the_same(task: Task) -> None:
+    torch.manual_seed(1)
+    found = task.median_training_length()
+    torch.manual_seed(2)
+    assert task.median_training_length() == found
+    drawn = task.lengths(task.sample(1000, generator(11), split="train").tokens)
+    assert (drawn <= found).float().mean() > 0.4 and (drawn >= found).float().mean() > 0.4
+    assert task.median_training_length(lambda tokens: torch.full((len(tokens),), 7)) == 7

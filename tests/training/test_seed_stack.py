@@ -26,8 +26,16 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "demo": ("chain-chacal", {"batch_size": 16}),
     "small, so that all go through at once": ("chain-chacal", {"batch_size": 4, "model": SMALL}),
     "standard": ("chain-standard", {"batch_size": 4, "model": SMALL}),
+    "sinusoidal positions": (
+        "chain-standard",
+        {"batch_size": 4, "model": {**SMALL, "positions": "sinusoidal", "activation": "gelu_tanh"}},
+    ),
     "tied": ("chain-standard", {"batch_size": 4, "model": {**SMALL, "tied": True}}),
     "tempered, turns with a hint": ("sort-tempered", {"batch_size": 4, "model": SMALL, "task": {"hints": "successor"}}),
+    "tempered by input": (
+        "sort-tempered",
+        {"batch_size": 4, "model": {**SMALL, "attention": {"n": "input"}}},
+    ),
     "widths that differ": (
         "sort-standard",
         {"batch_size": 4, "model": SMALL, "objectives": SEQ_VCR, "task": {"hints": "count"}, "mixing": "together"},

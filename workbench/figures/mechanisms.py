@@ -87,7 +87,7 @@ def bars(m: Measurement) -> list[tuple[str, float, float, float]]:
 def mechanism_rates(runs: Runs, controls: Controls) -> list[go.Figure]:
     """How often one claim holds by length (or another group), runs overlaid, controls dashed in their run's colour.
 
-    Figures 4.15 and 4.16 of Task hinting and tempered softmax. One figure for each place at which the claim is read.
+    Figures 4.15 and 4.16 of the task-hinting paper. One figure for each place at which the claim is read.
 
     Args:
         runs: run -> a mechanism's score averaged over the examples of each group: the first dim is the group.

@@ -1,6 +1,6 @@
 """Carry: the residual of the position that predicts a digit of the product tells what is carried into its column.
 
-For multiplication (Seq-VCR, §4), after attention and after the MLP of every layer. Scored without training a probe:
+For multiplication (Seq-VCR, §4.1), after attention and after the MLP of every layer. Scored without training a probe:
 among positions of one place the residual is nearest to the mean of those with its own carry, the means being those of
 the other half of the batch. It does not show that the carry is used, nor that it is told apart from the digits that
 decide it. The causal test does the first: moved from the mean of its carry to that of another, the residual must give

@@ -1,6 +1,6 @@
 """Copy: before the delimiter, the residual points at the position's own token in the encoder basis.
 
-Task hinting and tempered softmax, §4, for sorting. Scored after attention and after the MLP of every layer, and on what
+The task-hinting paper, §4, for sorting. Scored after attention and after the MLP of every layer, and on what
 each attention layer alone writes. Caveat: the embedding is itself part of the residual, so there an untrained model
 scores high too; the finding is that training *keeps* the token while other things are written. What attention writes
 holds no embedding: there an untrained model is at chance, but so is a model that leaves the copying to the residual

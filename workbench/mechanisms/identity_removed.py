@@ -1,6 +1,6 @@
 """Identity removed: the last MLP takes the position's own token out of the decoder basis, which leaves the next one.
 
-Task hinting and tempered softmax, §4, for sorting: after the last attention layer an output points at its own and at
+The task-hinting paper, §4, for sorting: after the last attention layer an output points at its own and at
 the next sorted token (`successor`), and the last MLP, as a denoiser, removes the first. Read at the last layer's
 `hook_resid_mid` and `hook_resid_post`, at output positions but the last whose next token is another than their own.
 The score does not show that the MLP did it by what it wrote along the own token's direction; the causal test does.

@@ -1,6 +1,6 @@
 """Minimum: at the delimiter, the first attention layer writes the smallest input token, in the decoder basis.
 
-Task hinting and tempered softmax, §4, for sorting: the smallest token is the first output, so one layer of attention is
+The task-hinting paper, §4, for sorting: the smallest token is the first output, so one layer of attention is
 enough to begin. Read at `blocks.0.hook_resid_mid`. The score does not show that the output depends on it; the causal
 test does: with the decoder coordinates of the minimum and of another token exchanged, that token must come first.
 Control: the minimum of another example of equal length (`mismatched`; small alphabets and long inputs make minima agree

@@ -1,6 +1,6 @@
 """Partial product: where a digit of the product is predicted, the operand digits that its column multiplies are read.
 
-For multiplication (Seq-VCR, §4). Scored per head, at each place of the product: the operand digits i, j with i + j
+For multiplication (Seq-VCR, §4.1). Scored per head, at each place of the product: the operand digits i, j with i + j
 equal to the place get more of the row, on average, than the operands' other digits; attention that knows nothing of
 places does so in about half of them. The score does not show what is made of the digits. The causal test does: with an
 operand digit replaced in what the head reads, or all of the last layer, the product's digit must change by what that

@@ -1,6 +1,6 @@
 """Identity + successor: after the second attention layer, outputs point at their own and the next sorted token.
 
-Task hinting and tempered softmax, §4, for sorting: output positions but the last, at `blocks.1.hook_resid_mid`, in the
+The task-hinting paper, §4, for sorting: output positions but the last, at `blocks.1.hook_resid_mid`, in the
 decoder basis. It holds where the two top tokens are the position's own and the next sorted one, or, where these are
 equal, where that one is on top. (The second MLP then removes the identity peak: `identity_removed`.) The score does not
 show that the output depends on it; the causal test does: with the decoder coordinates of the next token and of a third

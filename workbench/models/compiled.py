@@ -1,6 +1,6 @@
 """Compiled models: weights written by hand, so that what every instrument and mechanism must find is known.
 
-`sorter` is the depth-two sorter of Theorem 5.1 (Task hinting and tempered softmax), with its slips mended; `chaser` is
+`sorter` is the depth-two sorter of Theorem 5.1 (the task-hinting paper), with its slips mended; `chaser` is
 one layer of ChaCAL that follows pointers to the end of their chain. Both are ordinary `Decoder`s.
 """
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
@@ -255,7 +255,7 @@ class Writer:
         self.model.token_embedding.weight[: len(directions)] = self.blocks.written(directions).float()
 
     def positions(self, directions: Tensor) -> None:
-        assert self.model.position_embedding is not None
+        assert isinstance(self.model.position_embedding, nn.Embedding)
         self.model.position_embedding.weight.copy_(self.blocks.written(directions))
 
     def unembedding(self, directions: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
@@ -13,6 +13,9 @@ from workbench.models.attention import ATTENTION, Attention
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.strict_settings import true_is_no_number
+
+if TYPE_CHECKING:
+    from workbench.tasks import Task
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read
@@ -37,8 +40,12 @@ class DecoderConfig:
     attention: Any = Field(default="standard", description="a variant, or one per layer")
     d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
     d_mlp: Positive | None = Field(default=None, description="width of the MLP; by default 4 d_model")
-    positions: Literal["learned", "none"] = "learned"
-    activation: Literal["gelu", "relu"] = "gelu"
+    positions: Literal["learned", "sinusoidal", "none"] = Field(
+        default="learned", description="learned, fixed sines and cosines, or none"
+    )
+    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(
+        default="gelu", description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it"
+    )
     norm: Literal["layernorm", "none"] = "layernorm"
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
     tied: bool = Field(default=False, description="unembed with the rows of the embedding")
@@ -57,9 +64,8 @@ class DecoderConfig:
     @classmethod
     def _one_variant_per_layer(cls, value: Any, info: Any) -> tuple[dict[str, Any], ...]:
         n_layers = info.data.get("n_layers", 1)
-        if isinstance(value, str) and "," in value:
-            value = value.split(",")
-        layers = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+        one_or_each = _listed(value)
+        layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
         if len(layers) != n_layers:
             raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
         return tuple(_variant(layer) for layer in layers)
@@ -94,6 +100,50 @@ class DecoderConfig:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
         return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+
+
+def fit_attention(attention: Any, task: Task) -> Any:
+    """A model's `attention`, in any of its forms, with the settings filled in that follow from a new run's task.
+
+    What is no attention stays as it is, to be refused by `DecoderConfig`.
+
+    Raises:
+        ValueError: if a variant is asked for what the task does not have.
+    """
+    layers = _listed(attention)
+    return [_fit(layer, task) for layer in layers] if isinstance(layers, list) else _fit(layers, task)
+
+
+def without_fitted(layer: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """One layer's variant in its full form without the settings that `fit_attention` would fill in as they are."""
+    return {name: value for name, value in layer.items() if not _is_fitted(layer, name, task)}
+
+
+def _is_fitted(layer: Mapping[str, Any], name: str, task: Task) -> bool:
+    try:
+        fitted = _fit(_without(layer, name), task)
+        return name in fitted and fitted[name] == layer[name]
+    except ValueError:  # the task does not have it, so it was given
+        return False
+
+
+def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def _fit(layer: Any, task: Task) -> Any:
+    settings = {"variant": layer.strip()} if isinstance(layer, str) else layer
+    name = settings.get("variant") if isinstance(settings, Mapping) else None
+    if not isinstance(name, str) or name not in ATTENTION:
+        return layer
+    return {"variant": name, **ATTENTION[name].fit_to_task(_without(settings, "variant"), task)}
+
+
+def _listed(attention: Any) -> Any:
+    """Variants one per layer as a list, whether they are listed or stand in one text; all else as it is."""
+    if isinstance(attention, str):
+        return attention.split(",") if "," in attention else attention
+    return list(attention) if isinstance(attention, Sequence) else attention
 
 
 def _variant(layer: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import cast, overload
 
 import torch
@@ -15,9 +15,18 @@ from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
 from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
+from workbench.models.generation import Generation
+from workbench.models.positions import SinusoidalPositions
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
+
+INITIAL_STD = 0.02  # GPT-2's
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "relu": nn.ReLU,
+}
 
 
 class MultiHeadAttention(nn.Module):
@@ -40,9 +49,14 @@ class MultiHeadAttention(nn.Module):
         return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
 
     def forward(
-        self, x: Float[Tensor, "batch pos d_model"], cache: Cache | None = None, layer: int = 0
+        self,
+        x: Float[Tensor, "batch pos d_model"],
+        input_lengths: Int[Tensor, "batch pos"] | None = None,
+        cache: Cache | None = None,
+        layer: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        q = self.variant.scale_by_input(q, input_lengths)
         if cache is None:
             return self.merge(self.variant.mix(q, k, v))
         read = slice(cache.longest + x.shape[1])
@@ -59,7 +73,7 @@ class MLP(nn.Module):
         assert config.d_mlp is not None
         self.fc_in = nn.Linear(config.d_model, config.d_mlp)
         self.fc_out = nn.Linear(config.d_mlp, config.d_model)
-        self.activation = nn.GELU() if config.activation == "gelu" else nn.ReLU()
+        self.activation = ACTIVATIONS[config.activation]()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         return self.fc_out(self.activation(self.fc_in(x)))
@@ -75,8 +89,10 @@ class Layer(nn.Module):
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def resid_mid(self, x: Tensor, cache: Cache | None = None, layer: int = 0) -> Tensor:
-        return x + self.dropout(self.attn(self.ln1(x), cache, layer))
+    def resid_mid(
+        self, x: Tensor, input_lengths: Tensor | None = None, cache: Cache | None = None, layer: int = 0
+    ) -> Tensor:
+        return x + self.dropout(self.attn(self.ln1(x), input_lengths, cache, layer))
 
     def resid_post(self, mid: Tensor) -> Tensor:
         return mid + self.dropout(self.mlp(self.ln2(mid)))
@@ -86,8 +102,17 @@ def norm(config: DecoderConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.norm == "layernorm" else nn.Identity()
 
 
-class Decoder(nn.Module):
+def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
+    """From positions to what is added to the tokens' embeddings; None if nothing is."""
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.n_ctx, config.d_model, INITIAL_STD)
+    return nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+
+
+class Decoder(Generation):
     """A causal decoder: embedding (and position), layers, final norm, unembedding; the shape is in `config`.
+
+    How it goes on from what it has read, with a cache, is in `Generation`.
 
     There is no dropout of attention patterns: ChaCAL's solve is over the very pattern, and a pattern with holes is
     another graph.
@@ -106,7 +131,7 @@ class Decoder(nn.Module):
         check_memory(4 * config.n_parameters, f"a model of {config.n_parameters:,} parameters")
         self.config = config
         self.token_embedding = nn.Embedding(config.d_vocab, config.d_model)
-        self.position_embedding = nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+        self.position_embedding = position_embedding(config)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(Layer(config, config.attention_layer(i)) for i in range(config.n_layers))
         self.final_norm = norm(config)
@@ -120,7 +145,7 @@ class Decoder(nn.Module):
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 writes_residual = name.endswith(("attn.o", "mlp.fc_out"))
-                std = 0.02 / (2 * self.config.n_layers) ** 0.5 if writes_residual else 0.02
+                std = INITIAL_STD / (2 * self.config.n_layers) ** 0.5 if writes_residual else INITIAL_STD
                 nn.init.normal_(module.weight, std=std, generator=generator)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
@@ -174,12 +199,14 @@ class Decoder(nn.Module):
         self._check(tokens)
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
-            table = self.position_embedding.weight
-            x = x + (table[: tokens.shape[1]] if cache is None else table[cache.positions(tokens.shape[1])])
+            n_new = tokens.shape[1]
+            at = torch.arange(n_new, device=tokens.device) if cache is None else cache.positions(n_new)
+            x = x + self.position_embedding(at)
         x = self.dropout(x)
+        lengths = self.input_lengths(tokens, cache)
         for i, layer in enumerate(cast(Iterable[Layer], self.layers)):
             yield f"blocks.{i}.hook_resid_pre", x
-            x = layer.resid_mid(x, cache, i)
+            x = layer.resid_mid(x, lengths[i], cache, i)
             yield f"blocks.{i}.hook_resid_mid", x
             x = layer.resid_post(x)
             yield f"blocks.{i}.hook_resid_post", x
@@ -189,6 +216,19 @@ class Decoder(nn.Module):
     def attention(self) -> tuple[Attention, ...]:
         """The attention variant of each layer, first layer first."""
         return tuple(layer.attn.variant for layer in cast(Iterable[Layer], self.layers))
+
+    def input_lengths(
+        self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None
+    ) -> list[Int[Tensor, "batch pos"] | None]:
+        """For each layer the length of every token's input, where its variant asks for it (`Attention.input_lengths`).
+
+        With a cache the tokens are the next ones, and are written there.
+        """
+        if cache is None:
+            return [variant.input_lengths(tokens) for variant in self.attention]
+        so_far = cache.write_tokens(tokens)
+        lengths = (variant.input_lengths(so_far) for variant in self.attention)
+        return [None if of_all is None else cache.newest(of_all, tokens.shape[1]) for of_all in lengths]
 
     def _head(self, name: str) -> nn.Module:
         return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")
@@ -207,109 +247,3 @@ class Decoder(nn.Module):
             if low < 0 or high >= self.config.d_vocab:
                 wrong = low if low < 0 else high
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.d_vocab - 1}")
-
-    def cache(self, batch: int, n_ctx: int | None = None) -> Cache:
-        """An empty cache to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
-        n_slots = self.config.n_ctx if n_ctx is None else n_ctx
-        weight, d_head = self.token_embedding.weight, self.config.d_head
-        assert d_head is not None
-        widths = [variant.memory_width(d_head) for variant in self.attention]
-        keys, memory = (
-            [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
-            for all_widths in ([d_head] * len(widths), widths)
-        )
-        return Cache(keys, memory)
-
-    @torch.no_grad()
-    def extend(
-        self, tokens: Int[Tensor, "batch new"], cache: Cache, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "batch new class"]:
-        """Logits of the next tokens, whatever number of them, given a cache of those before; the cache grows by them.
-
-        The first call reads the prompt in blocks; a call with one token costs a row of attention; one with more solves
-        the new rows as a block (ChaCAL, Eq. 9). Equal to `forward` over all tokens at once. Without gradients.
-
-        Args:
-            tokens: the next tokens of every sequence.
-            cache: from `cache`, or what an earlier call left.
-            lengths: for prompts of different lengths, padded on the right: how many tokens of each are real. Logits
-                beyond them mean nothing; the sequences then go on by one token at a time.
-
-        Raises:
-            ValueError: if the tokens do not fit the vocabulary, the cache or the lengths.
-        """
-        return self.unembedding(self._extend(tokens, cache, lengths))
-
-    def _extend(self, tokens: Tensor, cache: Cache, lengths: Tensor | None = None) -> Float[Tensor, "batch new d"]:
-        batch, n_new = tokens.shape
-        room, n_slots = cache.keys[0].shape[0], cache.keys[0].shape[2]
-        if batch != room or n_new < 1:
-            raise ValueError(f"the cache is of {room} sequences and takes 1 token or more, not {batch} of {n_new}")
-        if cache.longest + n_new > min(n_slots, self.config.n_ctx):
-            have = f"{cache.longest} tokens and {n_new} new ones"
-            raise ValueError(f"{have} do not fit the cache of {n_slots} and the context of {self.config.n_ctx}")
-        if cache.at is not None and n_new > 1:
-            raise ValueError(f"sequences of different lengths go on by one token at a time, not by {n_new}")
-        if lengths is not None and (cache.longest or lengths.shape != (batch,) or not _within(lengths, 1, n_new)):
-            raise ValueError(f"lengths are of the first tokens: {batch} integers from 1 to {n_new}")
-        _, final = deque(self.walk(tokens, cache), maxlen=1).pop()
-        cache.longest += n_new
-        cache.length = cache.length + n_new
-        if lengths is not None:
-            cache.length, cache.longest = lengths.to(tokens.device), int(lengths.max())
-        return final
-
-    @overload
-    def generate(self, prompts: Tensor, n_new: int) -> Tensor: ...
-    @overload
-    def generate(self, prompts: Sequence[Tensor], n_new: int) -> list[Tensor]: ...
-    @torch.no_grad()
-    def generate(self, prompts: Tensor | Sequence[Tensor], n_new: int) -> Tensor | list[Tensor]:
-        """Continue each prompt greedily by `n_new` tokens, with a cache; equal to recomputing every step.
-
-        Args:
-            prompts: `[batch, pos]`, without padding; or a list of prompts `[pos]`, of any lengths, which are decoded
-                together.
-            n_new: how many tokens to add to each.
-
-        Returns:
-            Prompts with their continuation: `[batch, pos + n_new]`, or a list as the prompts were.
-
-        Raises:
-            ValueError: if a prompt is empty or does not fit the vocabulary, or prompt and continuation do not fit the
-                context.
-        """
-        rows = list(prompts)
-        lengths = [row.numel() for row in rows]
-        if not rows or min(lengths) < 1 or n_new < 0 or any(row.ndim != 1 for row in rows):
-            raise ValueError(
-                f"generate needs prompts of at least one token and n_new >= 0, not lengths {lengths} and n_new={n_new}"
-            )
-        if max(lengths) + n_new > self.config.n_ctx:
-            total = f"{max(lengths)} tokens and {n_new} new ones"
-            raise ValueError(f"{total} are longer than the context of {self.config.n_ctx}")
-        was_training = self.training
-        self.eval()
-        try:
-            new = self._continue(nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths, n_new)
-        finally:
-            self.train(was_training)
-        continued = [torch.cat([row, more]) for row, more in zip(rows, new, strict=True)]
-        return torch.stack(continued) if isinstance(prompts, Tensor) else continued
-
-    def _continue(self, tokens: Tensor, lengths: Sequence[int], n_new: int) -> Int[Tensor, "batch new"]:
-        """The next tokens of prompts padded on the right."""
-        cache = self.cache(len(tokens), tokens.shape[1] + n_new)
-        ends = torch.tensor(lengths, device=tokens.device)
-        final = self._extend(tokens, cache, ends if len(set(lengths)) > 1 else None)
-        final = final[torch.arange(len(tokens), device=tokens.device), ends - 1].unsqueeze(1)
-        new: list[Tensor] = []
-        while len(new) < n_new:
-            new.append(self.unembedding(final).argmax(-1))
-            if len(new) < n_new:
-                final = self._extend(new[-1], cache)
-        return torch.cat(new, dim=1) if new else tokens[:, :0]
-
-
-def _within(numbers: Tensor, low: int, high: int) -> bool:
-    return not numbers.is_floating_point() and bool(((numbers >= low) & (numbers <= high)).all())

@@ -27,6 +27,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.positions import SinusoidalPositions
 from workbench.util.seeds import generator
 
 __all__ = ["HookedDecoder", "hook"]
@@ -81,9 +82,9 @@ def build(model: Decoder) -> HookedDecoder:
             "n_ctx": config.n_ctx,
             "d_vocab": config.d_vocab,
             "d_vocab_out": config.d_vocab,
-            "act_fn": config.activation,
+            "act_fn": "gelu_new" if config.activation == "gelu_tanh" else config.activation,  # TransformerLens's name
             "normalization_type": "LN" if config.norm == "layernorm" else None,
-            "positional_embedding_type": "standard" if config.positions == "learned" else "none",
+            "positional_embedding_type": "none" if config.positions == "none" else "standard",
         }
     )
     bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
@@ -141,8 +142,10 @@ class ExplicitLayer(nn.Module):
         self.attn, self.mlp = layer.attn, layer.mlp
         self.resid_mid = nn.Identity()
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> tuple[Float[Tensor, "batch pos d_model"]]:
-        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x))))
+    def forward(
+        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
+    ) -> tuple[Float[Tensor, "batch pos d_model"]]:
+        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x), input_lengths)))
         return (x + self.dropout(self.mlp(self.ln2(x))),)
 
 
@@ -152,10 +155,12 @@ class ExplicitDecoder(nn.Module):
     def __init__(self, model: Decoder) -> None:
         super().__init__()
         self.token_embedding, self.position_embedding = model.token_embedding, model.position_embedding
+        if isinstance(self.position_embedding, SinusoidalPositions):  # processing of weights changes the rows
+            self.position_embedding = self.position_embedding.table()
         self.dropout = model.dropout
         self.layers = nn.ModuleList(ExplicitLayer(cast(Layer, layer)) for layer in model.layers)
         self.final_norm, self.unembedding = model.final_norm, model.unembedding
-        self.check = model._check
+        self.check, self.input_lengths = model._check, model.input_lengths
 
     def forward(
         self,
@@ -165,16 +170,27 @@ class ExplicitDecoder(nn.Module):
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         if given.is_floating_point() and given.ndim == 3:  # how TransformerLens starts at a later layer
-            x = given
+            x, lengths = given, self._without_tokens(given)
         else:
             self.check(given)
-            x = self.token_embedding(given)
+            x, lengths = self.token_embedding(given), self.input_lengths(given)
         if self.position_embedding is not None:
             x = x + self.position_embedding(torch.arange(x.shape[1], device=x.device).unsqueeze(0))
         x = self.dropout(x)
-        for layer in self.layers:
-            (x,) = layer(x)
+        for layer, of_layer in zip(self.layers, lengths, strict=True):
+            (x,) = layer(x) if of_layer is None else layer(x, input_lengths=of_layer)
         return self.unembedding(self.final_norm(x))
+
+    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[None]:
+        """Each layer's input lengths where no tokens are given: none. Raises ValueError if a layer needs them."""
+        lengths = self.input_lengths(torch.zeros(residual.shape[:2], dtype=torch.long, device=residual.device))
+        needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
+        if needing:
+            raise ValueError(
+                f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
+                "tell: give tokens instead, and start at the first layer"
+            )
+        return [None] * len(lengths)
 
 
 class ExplicitAttentionBridge(AttentionBridge):
@@ -191,9 +207,11 @@ class ExplicitAttentionBridge(AttentionBridge):
     def variant(self) -> Attention:
         return cast(MultiHeadAttention, self.original_component).variant
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    def forward(
+        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
+    ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self._queries_keys_values(self.hook_in(x))
-        pattern = self.hook_pattern(self.own_pattern(q, k))
+        pattern = self.hook_pattern(self.own_pattern(self.variant.scale_by_input(q, input_lengths), k))
         z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
         if not self.config.use_attn_result:
             return self.hook_out(self.o(z))

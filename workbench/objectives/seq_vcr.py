@@ -1,4 +1,4 @@
-"""Seq-VCR: a variance-covariance loss that keeps a sequence's representations from collapsing (Seq-VCR, §3)."""
+"""Seq-VCR: a variance-covariance loss that keeps a sequence's representations from collapsing (Seq-VCR, §3.4)."""
 
 from __future__ import annotations
 

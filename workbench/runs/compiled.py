@@ -28,7 +28,7 @@ class Recipe(Checked):
 
 
 class Sorter(Recipe):
-    """The depth-two sorter of Theorem 5.1 (Task hinting and tempered softmax), on the task `sorting`."""
+    """The depth-two sorter of Theorem 5.1 (the task-hinting paper), on the task `sorting`."""
 
     q: int = Field(10, ge=2, le=1000, description="alphabet size")
     max_length: int = Field(20, ge=2, le=255, description="longest sequence")

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, StrictInt, StrictStr, ValidationError, field_validator, model_validator
+from pydantic import Field, StrictInt, StrictStr, ValidationError, ValidationInfo, field_validator, model_validator
 
 from workbench import tasks
 from workbench.models import DecoderConfig
+from workbench.models.config import fit_attention
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -83,7 +84,7 @@ class RunConfig(Checked):
 
     @model_validator(mode="before")
     @classmethod
-    def _fit_model_to_task(cls, data: Any) -> Any:
+    def _fit_model_to_task(cls, data: Any, info: ValidationInfo) -> Any:
         """Fill in the task's defaults, the mixture, and the settings of the model that follow from the task."""
         if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
             return data
@@ -95,7 +96,10 @@ class RunConfig(Checked):
         data["mixture"] = mixture
         model = data.get("model")
         if isinstance(model, Mapping):
-            data["model"] = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
+            model = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
+            if "attention" in model and not (info.context or {}).get("of_a_run"):
+                model["attention"] = fit_attention(model["attention"], task)
+            data["model"] = model
         return data
 
     @field_validator("test_conditions", mode="before")
@@ -228,13 +232,18 @@ def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any])
         raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
 
 
-def parse_config(data: Any) -> RunConfig:
+def parse_config(data: Any, *, of_a_run: bool = False) -> RunConfig:
     """A `RunConfig` from plain data.
+
+    Args:
+        data: the fields.
+        of_a_run: these are the fields of a run that is there already. What follows from the task when a run is made
+            (`Attention.fit_to_task`) is then left as it is: a config that does not say it was made before it was so.
 
     Raises:
         ValueError: in one line, naming the field, what it was, and what exists.
     """
     try:
-        return RunConfig.model_validate(data)
+        return RunConfig.model_validate(data, context={"of_a_run": of_a_run})
     except ValidationError as error:
         raise ValueError(first_problem(error, RunConfig)) from None

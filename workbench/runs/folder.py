@@ -285,6 +285,6 @@ def _read_config(path: Path) -> RunConfig:
     try:
         if isinstance(data.get("task"), dict):
             tasks.check_files(data["task"], path.parent)
-        return parse_config(data)
+        return parse_config(data, of_a_run=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

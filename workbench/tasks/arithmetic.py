@@ -80,6 +80,10 @@ class Arithmetic(Task):
         return longest[-1] + 2 + (self.n_pause + 2 if self.mode == "pause" else 0)
 
     @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (self.vocabulary.id("="),)
+
+    @property
     def groups(self) -> tuple[int, ...]:
         return tuple(range(1, self.operators + 1))
 

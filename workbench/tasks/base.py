@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -15,11 +15,13 @@ from workbench.tasks.accuracy import correct, whole
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.tasks.vocabulary import Vocabulary
+from workbench.util import seeds
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.strict_settings import Checked
 
 MAX_ROUNDS = 64  # of drawing, until there are enough examples on one side of the split
+MEASURED = 1024  # training sequences of which the median length is taken
 LONGEST = 2**16  # the largest length, in tokens or symbols, that a task's setting may ask for
 
 
@@ -208,6 +210,22 @@ class Task(Checked, ABC):
             return torch.full(tokens.shape[:1], tokens.shape[1], device=tokens.device)
         real = (tokens != self.pad).long()
         return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
+
+    @property
+    def delimiters(self) -> tuple[int, ...]:
+        """The ids of the tokens of which the first ends the input; empty if no token tells where an input ends."""
+        return ()
+
+    def median_training_length(self, count: Callable[[Tensor], Tensor] | None = None) -> int:
+        """The median length of the sequences that the main task trains on, of a fixed sample of them.
+
+        It does not depend on the lengths that the task is tested on.
+
+        Args:
+            count: what to count instead of tokens before the padding: from tokens `[batch, pos]` to `[batch]`.
+        """
+        tokens = self.sample(MEASURED, seeds.generator(0, "training lengths"), split="train").tokens
+        return int((count or self.lengths)(tokens).median())
 
     @property
     def pad(self) -> int:

@@ -66,6 +66,10 @@ class Increment(TaskWithLengths):
     def n_ctx(self) -> int:
         return self.longest + 1 + (3 if self.hints else 1) * (self.longest + 1)
 
+    @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (_DELIMITER,)
+
     def draw(
         self, n: int, generator: torch.Generator, *, head: str = "main", length: int | None = None, **condition: Any
     ) -> Batch:

@@ -76,6 +76,10 @@ class LongestIncreasingSubsequence(Task):
         return self.length + between + 2
 
     @property
+    def delimiters(self) -> tuple[int, ...]:
+        return tuple(self.vocabulary.id(mark) for mark in ("####", "||", "</pause_start>"))
+
+    @property
     def groups(self) -> tuple[int, ...]:
         return tuple(range(self.shortest, self.length + 1))
 

@@ -1,4 +1,4 @@
-"""Multiplication digit by digit: plain, with pause tokens, or with its chain of thought (Seq-VCR, §4)."""
+"""Multiplication digit by digit: plain, with pause tokens, or with its chain of thought (Seq-VCR, §4.1)."""
 
 from __future__ import annotations
 
@@ -58,6 +58,10 @@ class Multiplication(Task):
         """Every sequence has this length."""
         one = torch.ones(1, self.digits, dtype=torch.long)
         return self._tokens(one, one).shape[1]
+
+    @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (_ANSWER, _THOUGHT, _PAUSE_START)
 
     @property
     def groups(self) -> tuple[int, ...]:

@@ -71,6 +71,10 @@ class Sorting(TaskWithLengths):
     def n_ctx(self) -> int:
         return 2 * self.longest + 1
 
+    @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (self.q,)
+
     def draw(
         self,
         n: int,

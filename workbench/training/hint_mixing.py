@@ -1,4 +1,4 @@
-"""Hint mixing: how training steps and batches are divided among the main task and its hints (task hinting, §3)."""
+"""Hint mixing: how steps and batches are divided among the main task and its hints (task-hinting paper, §3.1)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.models.config import without_fitted
 from workbench.runs import RunConfig, even_mixture, parse_config
 from workbench.runs.config import check_condition
 from workbench.util.lookup import lookup
@@ -149,6 +150,7 @@ def _without_derived(config: RunConfig) -> dict[str, Any]:
         del model["d_head"]
     if model["d_mlp"] == 4 * model["d_model"]:
         del model["d_mlp"]
+    model["attention"] = [without_fitted(layer, config.make_task()) for layer in config.model.attention]
     if all(layer == model["attention"][0] for layer in model["attention"]):
         model["attention"] = model["attention"][0]
     return data

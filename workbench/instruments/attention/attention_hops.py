@@ -1,6 +1,6 @@
 """Attention hop by hop: the share of A^h's mass that lies on the gold edges h hops away.
 
-Shows: whether following a head's pattern h times leads to the true h-th ancestor (ChaCAL, §3: A^h holds the paths of
+Shows: whether following a head's pattern h times leads to the true h-th ancestor (ChaCAL, §4.1: A^h holds the paths of
 length h). Does not show: that the layer really takes h steps (its variant says whether it does), or what is read.
 Control: the same score against the gold edges of other examples (`mismatched`).
 """

@@ -1,4 +1,4 @@
-"""Resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §3, Eq. 5 and 7).
+"""Resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §4, Eq. 5 and 7).
 
 With A a pattern and A_s the same without its diagonal, Eq. 5 is the series Σ_h (1−γ) γ^(h−1) A A_s^(h−1): its h-th term
 holds the paths of h steps. γ = 0 leaves the pattern. What a layer of a model really applies is

@@ -1,4 +1,4 @@
-"""Matrix entropy: over how many directions a sequence's representations spread, layer by layer (Seq-VCR, §3).
+"""Matrix entropy: over how many directions a sequence's representations spread, layer by layer (Seq-VCR, §3.3).
 
 Shows: the effective number of directions (its logarithm) that the tokens of one sequence occupy. Low entropy in the
 middle layers is the collapse that Seq-VCR works against. Does not show: what the directions mean, or whether later

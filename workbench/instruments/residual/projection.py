@@ -1,7 +1,7 @@
 """Projections of the residual on both bases: which tokens it points at, read as input and as output.
 
 The rows of the embedding are the *encoder basis*, the columns of the unembedding the *decoder basis*; the residual
-before the MLP (`resid_mid`) and after it (`resid_post`) is projected on both (Task hinting and tempered softmax, §5),
+before the MLP (`resid_mid`) and after it (`resid_post`) is projected on both (the task-hinting paper, §4),
 as inner products, as cosines, or as coordinates by least squares, which a basis that is not orthogonal needs.
 On the decoder basis it is read as the model reads its last residual, through the final norm; what is read before the
 norm can name another token than the model says. Shows: which token's direction is largest at a position. Does not show:

@@ -1,4 +1,4 @@
-"""Spectrum: what share of a sequence's representations each principal direction holds, largest first (Seq-VCR, §3).
+"""Spectrum: what share of a sequence's representations each principal direction holds, largest first (Seq-VCR, §3.3).
 
 The eigenvalues of K = Z Zᵀ, or of a kernel's matrix, over its trace: the distribution whose entropy `entropy` measures.
 Shows: whether a low entropy comes of one dominant direction or of few equal ones, which the entropy alone cannot tell.

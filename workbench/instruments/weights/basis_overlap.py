@@ -1,6 +1,6 @@
 """Overlap of the bases: how nearly orthogonal encoder and decoder basis are, each to itself and to one another.
 
-A property of the weights, not of an input. Task hinting and tempered softmax, §5, calls the rows of the embedding and
+A property of the weights, not of an input. The task-hinting paper, §4, calls the rows of the embedding and
 the columns of the unembedding bases because they are nearly orthogonal, within each and between the two. Shows: how far
 an inner product with one token's vector is owed to another's. Does not show: whether the residual uses the directions.
 Control: random directions, whose mean |cosine| in d dimensions is Γ(d/2) / (√π Γ((d+1)/2)) ≈ √(2 / (π d)).

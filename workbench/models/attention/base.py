@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from workbench.util.strict_settings import Checked
+
+if TYPE_CHECKING:
+    from workbench.tasks import Task
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -66,9 +69,36 @@ class Attention(nn.Module):
         self.settings: Any = self.Settings(**settings)
 
     @classmethod
+    def fit_to_task(cls, settings: Mapping[str, Any], task: Task) -> dict[str, Any]:
+        """The settings of a new run's layer, with those filled in that are not given and follow from its task.
+
+        They are written into the run's config as they are here, so that the run does not depend on how they are found.
+
+        Raises:
+            ValueError: if the settings ask for what the task does not have.
+        """
+        return dict(settings)
+
+    @classmethod
     def for_context(cls, n_ctx: int, **settings: Any) -> Self:
         """A variant for a model with this context length; defaults may depend on it."""
         return cls(**settings)
+
+    def input_lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
+        """The length of each query's input, of a variant whose queries depend on it (`scale_by_input`); else None.
+
+        It must be causal: at a position it follows from the tokens up to there.
+        """
+        return None
+
+    def scale_by_input(
+        self, q: Float[Tensor, "batch head query d_head"], lengths: Int[Tensor, "batch query"] | None
+    ) -> Float[Tensor, "batch head query d_head"]:
+        """Queries scaled by the length of their input; by default unchanged.
+
+        The model does this before anything else: all other methods take queries that are already scaled.
+        """
+        return q
 
     def scale_queries(
         self,

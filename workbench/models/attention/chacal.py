@@ -1,4 +1,4 @@
-"""ChaCAL: attention as an adjacency matrix, all path lengths in one layer (Chain and Causal Attention, Eq. 5–7)."""
+"""ChaCAL: attention as an adjacency matrix, all path lengths in one layer (the ChaCAL paper, §4)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class ChacalAttention(base.Attention):
             return z.view_as(v).to(v.dtype)
 
     def _extend_by_one(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None) -> Tensor:
-        """Eq. 8: one row of the recurrence, at the cost of one row of standard attention."""
+        """One row of the recurrence, Eq. 8 for Eq. 7, at the cost of one row of standard attention."""
         s, A = self.settings, self.pattern(q, k, at)
         own = A[..., -1:] if at is None else A.gather(-1, at.view(-1, 1, 1, 1).expand(*A.shape[:-1], 1))
         on_diagonal = 1 - s.gamma * own if s.diagonal else 1
