@@ -70,6 +70,7 @@ _LIS: dict[str, Any] = {
     "learning_rate": 2e-3,
     "schedule": "onecycle",
 }
+_SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
 
 
 def merge(base: Any, changes: Any) -> Any:
@@ -106,9 +107,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "increment-hints": merge(_INCREMENT, {"task": {"hints": ["carry"]}, "steps": 3600}),
     "increment-tempered": merge(_INCREMENT, {"model": {"attention": "tempered"}}),
     "arithmetic-vanilla": _ARITHMETIC,
-    "arithmetic-seqvcr": merge(_ARITHMETIC, {"objectives": {"seq_vcr": {}}}),
+    "arithmetic-seqvcr": merge(_ARITHMETIC, {"objectives": _SEQ_VCR_OF_EXPRESSIONS}),
     "lis-vanilla": _LIS,
-    "lis-seqvcr": merge(_LIS, {"objectives": {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}}),
+    "lis-seqvcr": merge(_LIS, {"objectives": _SEQ_VCR_OF_EXPRESSIONS}),
 }
 
 SECONDS: dict[str, int] = {
