@@ -71,3 +71,18 @@ def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield objective, True
         if not isinstance(value, Mapping):
             yield name, tuple(value) if isinstance(value, list) else value
+
+
+def merge(base: Any, changes: Any) -> Any:
+    """Nested mappings merged; where both have a value, the change wins, and None removes an entry.
+
+    A variant's name in place of a mapping stands for that variant with its default settings.
+    """
+    if not isinstance(changes, Mapping):
+        return changes
+    if isinstance(base, str):
+        base = {"variant": base}
+    merged = dict(base) if isinstance(base, Mapping) else {}
+    for key, value in changes.items():
+        merged[key] = merge(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None or key not in changes}
