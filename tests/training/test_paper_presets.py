@@ -1,4 +1,4 @@
-"""The papers' own configurations: they parse, are as large as the papers say, train, and are told apart from the others."""
+"""The papers' own configurations: they parse, have the papers' sizes, train, and are told apart from the others."""
 
 from __future__ import annotations
 

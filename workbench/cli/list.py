@@ -35,8 +35,8 @@ def _presets() -> str:
     from workbench.training import PAPER_PRESETS, PRESETS
 
     apart = (
-        "The papers' own configurations take hours on a GPU, or days on a CPU. What each paper states, and what it leaves "
-        "open, is in workbench/training/paper_presets.py."
+        "The papers' own configurations take hours on a GPU, or days on a CPU. What each paper states, and what it "
+        "leaves open, is in workbench/training/paper_presets.py."
     )
     return "\n".join([*_lines_of(PRESETS), "", apart, "", *_lines_of(PAPER_PRESETS)])
 

@@ -92,7 +92,7 @@ class DecoderConfig:
 
     @property
     def activation_names(self) -> list[str]:
-        """The names of the activations that a decoder of this shape can keep, in the order in which it computes them."""
+        """The names of the activations that a decoder of this shape can keep, in the order of its forward pass."""
         points = ("resid_pre", "resid_mid", "resid_post")
         layers = [f"blocks.{i}.hook_{point}" for i in range(self.n_layers) for point in points]
         return [*layers, "ln_final.hook_out"]

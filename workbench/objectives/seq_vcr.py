@@ -248,7 +248,8 @@ class SeqVCR(base.Objective):
         covariance_weight: float = Field(0.004, ge=0, description="λ2")
         eta: float = Field(1e-3, gt=0, description="η, inside the square root")
         at: str = Field(
-            LOGITS, description="where it acts: logits, blocks.LAYER.hook_resid_pre, _mid or _post, or ln_final.hook_out"
+            LOGITS,
+            description="where it acts: logits, blocks.LAYER.hook_resid_pre, _mid or _post, or ln_final.hook_out",
         )
         layer: int | None = Field(None, description="in place of `at`: the layer whose resid_post, −1 for the last")
         projection: int | None = Field(

@@ -43,9 +43,9 @@ _CHAIN: dict[str, Any] = merge(
         "warmup": 8_000,
     },
 )
-# §5.2, Tables 2 and 4, Figure 4; 3 seeds (default) and 4 (advanced). Standard attention has 2 to 5 layers, of which this
-# is the first. Training sets of 500,000 and 1,000,000 examples: the text and Table 4 swap the two. Open: how the data
-# are drawn (see the task). Table 2's sizes are those of Table 1, with 128 positions; these sequences are longer.
+# §5.2, Tables 2 and 4, Figure 4; 3 seeds (default) and 4 (advanced). Standard attention has 2 to 5 layers, of which
+# this is the first. Training sets of 500,000 and 1,000,000 examples: the text and Table 4 swap the two. Open: how the
+# data are drawn (see the task). Table 2's sizes are those of Table 1, with 128 positions; these sequences are longer.
 _BOXES: dict[str, Any] = merge(
     _FAGNOU,
     {
@@ -153,9 +153,10 @@ _MINGPT: dict[str, Any] = {
 _ARITHMETIC: dict[str, Any] = merge(_MINGPT, {"task": {"name": "arithmetic", "p": 11, "operators": 4}})
 _LIS: dict[str, Any] = merge(_MINGPT, {"task": {"name": "lis", "length": 50, "values": 250}})
 
-# §3.4: on the logits, or of GPT-2 on a projection to 2048 of the last residual. Open: η, and λ1 and λ2, which are those of
-# a later version of the paper. That version reports that from scratch the former fails on 5 × 5 digits, where
-# --objectives.seq_vcr.over batch+length or --objectives.seq_vcr.layer 0 succeeds.
+# §3.4: on the logits, or of GPT-2 on a projection to 2048 of the last residual. Open: η, and λ1 and λ2, which are those
+# of a later version of the paper. It reports that from scratch a covariance for each position of the last layer fails
+# on 5 × 5 digits, where --objectives.seq_vcr.over batch+length or --objectives.seq_vcr.layer 0 succeeds. Open too:
+# whether GPT-2's last residual is taken before its final norm (here) or after it (at ln_final.hook_out).
 _PROJECTED: dict[str, Any] = {"variance_weight": 1.0, "covariance_weight": 0.004, "layer": -1, "projection": 2048}
 _OF_LOGITS: dict[str, Any] = {"variance_weight": 0.1, "covariance_weight": 0.5, "at": "logits"}
 
