@@ -14,7 +14,7 @@
 # A transformer that is asked for a product without its working has to hold intermediate results in its residual. The
 # Seq-VCR paper reports that a model trained with the usual loss alone lets the representations of its middle layers
 # *collapse*: the matrix entropy of a sequence's residuals falls, the model fails on the middle digits of the product,
-# which need most digit products, and a variance-covariance loss on the last layer, with pause tokens, mends both
+# which need most digit products, and a variance-covariance loss on what it puts out, with pause tokens, mends both
 # (Seq-VCR, Figures 1, 2, 4 and 6). We train a model with each loss and measure the entropy of every layer.
 #
 # The paper fine-tunes GPT-2 small on 4 and 5 digits for 40 epochs. Here are two layers of width 128 from scratch, two
@@ -39,9 +39,11 @@ folder = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## Train
 #
-# The presets are alike but for the loss: Seq-VCR adds a term that keeps the variance of each feature of the last
-# layer up and the covariance of any two down (§3.4). 300 steps of 64 sequences, three seeds each, with checkpoints on
-# the way; and one seed of each with pause tokens between question and answer.
+# The presets are alike but for the loss: Seq-VCR adds a term that keeps the variance of each logit up and the
+# covariance of any two down, at each position, over the sequences of a batch (§3.4). That is where the paper acts if
+# the vocabulary is small, as here; of GPT-2 it takes a learned projection of the last residual. 300 steps of 64
+# sequences, three seeds each, with checkpoints on the way; and one seed of each with pause tokens between question and
+# answer.
 
 # %%
 short = {"steps": 300, "batch_size": 64, "checkpoint_count": 7, "eval_every": 50, "progress": False}

@@ -30,7 +30,7 @@ from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.tasks import Task
-from workbench.training import PRESETS
+from workbench.training import PAPER_PRESETS, PRESETS
 
 N = 64  # sequences of each condition
 CONDITIONS = 4
@@ -65,7 +65,9 @@ def no_checkpoints(run: Run) -> str:
     """Why there is nothing to follow, and how to train a run where there is."""
     if run.config.steps == 0:
         return "The weights of this model were written by a program, so there is no training to follow."
-    preset = run.config.preset if run.config.preset in PRESETS else "PRESET"  # anyone can have written it
+    preset = (
+        run.config.preset if run.config.preset in PRESETS | PAPER_PRESETS else "PRESET"
+    )  # anyone can have written it
     return (
         "This run kept no checkpoints, so only its log can be shown. "
         f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "

@@ -10,7 +10,7 @@ import pytest
 import workbench
 from workbench.runs.compiled import compile_run
 from workbench.training import PRESETS
-from workbench.training.presets import merge
+from workbench.util.settings import merge
 
 SHORT = {"steps": 12, "batch_size": 16, "eval_size": 32, "warmup": 2}
 SMALL = {"task": {"n": 16, "k": 4}, "model": {"d_model": 16, "n_heads": 2}}

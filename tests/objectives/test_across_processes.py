@@ -17,7 +17,7 @@ from workbench.objectives import OBJECTIVES
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
 
-BATCH, POS, D_VOCAB = 12, 4, 9
+BATCH, POS, D_VOCAB, PAD = 12, 4, 9, 8
 
 WORKER = """
 import json, os, sys
@@ -49,8 +49,10 @@ def share_of_the_loss(rank: int, world: int, settings: dict[str, Any]) -> dict[s
         unembed.weight.copy_(torch.randn(D_VOCAB, 6, dtype=torch.float64, generator=rng))
         unembed.bias.zero_()
     config = DecoderConfig(n_layers=1, d_model=6, n_heads=1, d_vocab=D_VOCAB, n_ctx=POS)
-    objective = OBJECTIVES["seq_vcr"](config, covariance_weight=0.5, **settings)
-    tokens = torch.zeros(BATCH, POS, dtype=torch.long)[own]
+    objective = OBJECTIVES["seq_vcr"](config, pad=PAD, covariance_weight=0.5, **settings)
+    tokens = torch.zeros(BATCH, POS, dtype=torch.long)
+    tokens[torch.arange(POS) >= 1 + torch.arange(BATCH)[:, None] % POS] = PAD
+    tokens = tokens[own]
     loss, logged = objective(unembed(residual[own]), {}, Batch(tokens, tokens, mask[own]))
     loss.backward()
     assert unembed.weight.grad is not None
@@ -79,7 +81,7 @@ def run(world: int, settings: dict[str, Any], folder: Path) -> list[dict[str, An
     return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
 
 
-@pytest.mark.parametrize("settings", [{}, {"over": "batch+length", "scored_only": True}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"over": "batch+length", "positions": "scored"}], ids=str)
 def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_processes(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:

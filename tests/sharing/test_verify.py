@@ -18,8 +18,8 @@ from workbench.models.attention import ATTENTION
 from workbench.runs import Run, create, load_run, parse_config, save_weights
 from workbench.sharing import export, unpack
 from workbench.tasks import TASKS
-from workbench.training.presets import merge
 from workbench.util.files import load_tensors, save_tensors
+from workbench.util.settings import merge
 
 
 @pytest.fixture

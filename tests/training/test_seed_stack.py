@@ -41,6 +41,10 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         {"batch_size": 4, "model": SMALL, "objectives": SEQ_VCR, "task": {"hints": "count"}, "mixing": "together"},
     ),
     "seq_vcr": ("multiply-seqvcr", {"batch_size": 4, "model": SMALL}),
+    "seq_vcr of the final norm, padding left out": (
+        "arithmetic-seqvcr",
+        {"batch_size": 4, "model": SMALL, "objectives": {"seq_vcr": {"at": "ln_final.hook_out"}}},
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -32,17 +32,29 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
 
 
 def _presets() -> str:
-    from workbench.training import PRESETS, preset_config
+    from workbench.training import PAPER_PRESETS, PRESETS
 
+    apart = (
+        "The papers' own configurations take hours on a GPU, or days on a CPU. What each paper states, and what it "
+        "leaves open, is in workbench/training/paper_presets.py."
+    )
+    return "\n".join([*_lines_of(PRESETS), "", apart, "", *_lines_of(PAPER_PRESETS)])
+
+
+def _lines_of(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each preset: its task, model, objectives and steps."""
+    from workbench.training import preset_config
+
+    width = max(map(len, presets))
     lines = []
-    for name in PRESETS:
+    for name, preset in presets.items():
         config = preset_config(name, {})
-        task = ", ".join(f"{key}={value}" for key, value in PRESETS[name]["task"].items() if key != "name")
+        task = ", ".join(f"{key}={value}" for key, value in preset["task"].items() if key != "name")
         layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
         shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
         losses = " + ".join(config.objectives)
-        lines.append(f"{name:21} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
-    return "\n".join(lines)
+        lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+    return lines
 
 
 def _fields() -> str:

@@ -96,6 +96,13 @@ class DecoderConfig:
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
         return self.n_layers * layer + norm + tables * d + heads
 
+    @property
+    def activation_names(self) -> list[str]:
+        """The names of the activations that a decoder of this shape can keep, in the order of its forward pass."""
+        points = ("resid_pre", "resid_mid", "resid_post")
+        layers = [f"blocks.{i}.hook_{point}" for i in range(self.n_layers) for point in points]
+        return [*layers, "ln_final.hook_out"]
+
     def attention_layer(self, layer: int) -> Attention:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])

@@ -184,9 +184,7 @@ class Decoder(Generation):
     @property
     def activation_names(self) -> list[str]:
         """The names of the activations that `forward` can keep."""
-        points = ("resid_pre", "resid_mid", "resid_post")
-        layers = [f"blocks.{i}.hook_{point}" for i in range(self.config.n_layers) for point in points]
-        return [*layers, "ln_final.hook_out"]
+        return self.config.activation_names
 
     def walk(
         self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None

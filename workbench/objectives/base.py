@@ -17,6 +17,15 @@ from workbench.util.strict_settings import Checked
 class Settings(Checked):
     """The settings of an objective."""
 
+    @classmethod
+    def of_old_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings that a config.json means.
+
+        A new one spells out every setting. One that was written before a setting existed lacks it, and means what was
+        done then, which need not be the setting's default. By default: the settings as they are.
+        """
+        return settings
+
 
 class Objective(nn.Module, ABC):
     """A term of the training loss. Its parameters train with the model and are not part of the model."""
@@ -30,10 +39,17 @@ class Objective(nn.Module, ABC):
     least_batch: int = 1
     """The fewest sequences that it can be computed on."""
 
-    def __init__(self, config: DecoderConfig, **settings: Any) -> None:
-        """Make the objective for a model of this shape, with these `Settings`."""
+    def __init__(self, config: DecoderConfig, *, pad: int = -1, **settings: Any) -> None:
+        """Make the objective for a model of this shape.
+
+        Args:
+            config: the model's shape.
+            pad: the task's padding token; −1, which no token has, if its sequences have no padding.
+            settings: those of `Settings`.
+        """
         super().__init__()
         self.settings: Any = self.Settings(**settings)
+        self.pad = pad
 
     @abstractmethod
     def forward(

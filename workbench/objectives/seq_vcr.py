@@ -7,16 +7,20 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.objectives import base
 from workbench.objectives.across_processes import across_processes
 from workbench.tasks import Batch
+from workbench.tasks.batch import before_padding
+from workbench.util.lookup import lookup
 from workbench.util.vmap import folded, under_vmap
 
 Over = Literal["batch", "batch+length"]
+Positions = Literal["all", "real", "scored"]
+LOGITS = "logits"
 
 
 def seq_vcr(
@@ -41,8 +45,8 @@ def seq_vcr(
         covariance_weight: λ2.
         eta: η, inside the square root.
         over: `"batch"`: a covariance for each position, over the sequences; `"batch+length"`: one over all vectors.
-        mask: true where a vector counts; padding and constant tokens have no variance and should not count. Positions
-            with fewer than two vectors are left out of the mean over positions.
+        mask: true where a vector counts; padding should not. Positions with fewer than two vectors are left out of the
+            mean over positions.
 
     Raises:
         ValueError: if there are not two vectors to take a covariance of, the shapes do not fit, η is not positive, or
@@ -217,13 +221,14 @@ def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float
         covariance_weight: λ2.
     """
     if isinstance(n, Tensor):
-        floors = covariance_weight * (d / (n[n >= 2] - 1) - 1).clamp(min=0)
-        return floors.mean()
+        enough = n >= 2
+        floors = covariance_weight * (d / (n - 1).clamp(min=1) - 1).clamp(min=0)
+        return (floors * enough).sum() / enough.sum()
     return covariance_weight * max(d / (n - 1) - 1, 0.0) if n > 1 else 0.0
 
 
 class SeqVCR(base.Objective):
-    """`seq_vcr` of the logits or of a layer's residual, after a learned linear projection if `projection` is set.
+    """`seq_vcr` of the logits or of a residual, after a learned linear projection if `projection` is set.
 
     If several processes train together, it is computed over the sequences of all of them, and does not depend on how
     many share a batch. It is logged beside `seq_vcr_floor`, below which its covariance term cannot fall.
@@ -234,37 +239,72 @@ class SeqVCR(base.Objective):
     class Settings(base.Settings):
         """Settings of `seq_vcr`.
 
-        The paper gives neither the λ nor η. The defaults of the λ are those of a later version of it, for
+        The paper acts on the logits, or, where the vocabulary is large, on a projection to 2048 of the last residual
+        (§3.4). It gives neither the λ nor η. The defaults of the λ are those of a later version of it, for
         multiplication; for arithmetic and LIS it has 0.1 and 0.5.
         """
 
         variance_weight: float = Field(1.0, ge=0, description="λ1")
         covariance_weight: float = Field(0.004, ge=0, description="λ2")
         eta: float = Field(1e-3, gt=0, description="η, inside the square root")
-        layer: int | None = Field(None, description="whose resid_post (−1 is the last); by default the logits")
+        at: str = Field(
+            LOGITS,
+            description="where it acts: logits, blocks.LAYER.hook_resid_pre, _mid or _post, or ln_final.hook_out",
+        )
+        layer: int | None = Field(None, description="in place of `at`: the layer whose resid_post, −1 for the last")
         projection: int | None = Field(
             None, ge=1, le=2**20, description="width of a learned projection; by default there is none"
         )
         over: Over = Field("batch", description="a covariance per position, or one over batch and length")
-        scored_only: bool = Field(False, description="leave out the positions that the loss mask leaves out")
+        positions: Positions = Field(
+            "real", description="which vectors count: all, those of real tokens (no padding), or those the loss scores"
+        )
+
+        @model_validator(mode="before")
+        @classmethod
+        def _flag_became_positions(cls, data: Any) -> Any:
+            """Take `scored_only`, as `positions` was called when there were two kinds of them."""
+            if not isinstance(data, Mapping) or "scored_only" not in data:
+                return data
+            rest = {name: value for name, value in data.items() if name != "scored_only"}
+            if not isinstance(data["scored_only"], bool) or "positions" in rest:
+                raise ValueError(
+                    f"scored_only={data['scored_only']!r} is the old form of positions; give positions alone, "
+                    f"one of: {', '.join(get_args(Positions))}"
+                )
+            return {**rest, "positions": "scored" if data["scored_only"] else "all"}
+
+        @classmethod
+        def of_old_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
+            """Until there was `positions`, padding counted unless `scored_only` was set."""
+            return settings if "positions" in settings else {"scored_only": False, **settings}
 
     def __init__(self, config: DecoderConfig, **settings: Any) -> None:
         super().__init__(config, **settings)
-        layer = self.settings.layer
-        if layer is not None and not -config.n_layers <= layer < config.n_layers:
-            raise ValueError(f"seq_vcr has layer={layer}, but the model has layers 0..{config.n_layers - 1}")
-        self.needs = () if layer is None else (f"blocks.{layer % config.n_layers}.hook_resid_post",)
-        width = config.d_vocab if layer is None else config.d_model
+        at = self._place(config)
+        self.needs = () if at == LOGITS else (at,)
+        width = config.d_vocab if at == LOGITS else config.d_model
         projection = self.settings.projection
         self.least_batch = 2 if self.settings.over == "batch" else 1
         self.project = nn.Identity() if projection is None else nn.Linear(width, projection)
+
+    def _place(self, config: DecoderConfig) -> str:
+        """The name of the activation that it acts on. Raises ValueError if the model has none of this name."""
+        at, layer = self.settings.at, self.settings.layer
+        if layer is None:
+            return lookup({name: name for name in (LOGITS, *config.activation_names)}, at, "place for seq_vcr")
+        if at != LOGITS:
+            raise ValueError(f"seq_vcr acts at one place, not at={at!r} and layer={layer}; leave out one of them")
+        if not -config.n_layers <= layer < config.n_layers:
+            raise ValueError(f"seq_vcr has layer={layer}, but the model has layers 0..{config.n_layers - 1}")
+        return f"blocks.{layer % config.n_layers}.hook_resid_post"
 
     def forward(
         self, logits: Tensor, kept: Mapping[str, Tensor], batch: Batch
     ) -> tuple[Tensor, dict[str, float | Tensor]]:
         s = self.settings
         x = across_processes(self.project(kept[self.needs[0]] if self.needs else logits))
-        mask = across_processes(batch.loss_mask) if s.scored_only else None
+        mask = self._mask(batch)
         loss = seq_vcr(
             x,
             variance_weight=s.variance_weight,
@@ -276,3 +316,15 @@ class SeqVCR(base.Objective):
         counts = torch.full(x.shape[1:2], len(x), device=x.device) if mask is None else mask.sum(0)
         n = counts if s.over == "batch" else counts.sum(0, keepdim=True)
         return loss, {"seq_vcr": loss.detach(), "seq_vcr_floor": covariance_floor(n, x.shape[-1], s.covariance_weight)}
+
+    def _mask(self, batch: Batch) -> Bool[Tensor, "batch pos"] | None:
+        """True where a vector counts, for the sequences of all processes; None if all of them count.
+
+        Of constant tokens, such as delimiters and pauses, the vectors count too: they are constant only before the
+        first attention, and what a pause token holds is what the paper wants to spread.
+        """
+        if self.settings.positions == "scored":
+            return across_processes(batch.loss_mask)
+        if self.settings.positions == "all" or self.pad < 0:
+            return None
+        return across_processes(before_padding(batch.tokens, self.pad))

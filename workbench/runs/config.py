@@ -113,6 +113,11 @@ class RunConfig(Checked):
         make_task(value)
         return value
 
+    @field_validator("objectives")
+    @classmethod
+    def _spell_out_objectives(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {name: objective_settings(name, settings).model_dump(mode="json") for name, settings in value.items()}
+
     @model_validator(mode="after")
     def _check_parts_fit(self) -> RunConfig:
         for name, value in self:
@@ -125,7 +130,7 @@ class RunConfig(Checked):
             raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:
             raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
-        self._check_objectives()
+        self._check_objectives(task)
         return self
 
     def _check_model_fits(self, task: Task) -> None:
@@ -144,11 +149,11 @@ class RunConfig(Checked):
                 "stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out"
             )
 
-    def _check_objectives(self) -> None:
+    def _check_objectives(self, task: Task) -> None:
         if not self.objectives:
             raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
         with torch.device("meta"):  # checking a config takes none of the memory that it asks for
-            objectives = self.make_objectives()
+            objectives = self._objectives_for(task)
         for name, objective in objectives.items():
             if self.batch_size < objective.least_batch:
                 raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
@@ -163,7 +168,11 @@ class RunConfig(Checked):
 
     def make_objectives(self) -> dict[str, Objective]:
         """The objectives with fresh parameters."""
-        return {name: make_objective(name, self.model, settings) for name, settings in self.objectives.items()}
+        return self._objectives_for(self.make_task())
+
+    def _objectives_for(self, task: Task) -> dict[str, Objective]:
+        named = self.objectives.items()
+        return {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
 
 
 def even_mixture(task: Task) -> dict[str, float]:
@@ -223,13 +232,32 @@ def make_task(spec: Mapping[str, Any]) -> Task:
     return tasks.make(spec["name"], **{key: value for key, value in spec.items() if key != "name"})
 
 
-def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any]) -> Objective:
-    """An objective by name. Raises ValueError in one line."""
+def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any], pad: int = -1) -> Objective:
+    """An objective by name, for a task whose padding token is `pad`. Raises ValueError in one line."""
+    return OBJECTIVES[name](model, pad=pad, **objective_settings(name, settings).model_dump())
+
+
+def objective_settings(name: str, settings: Mapping[str, Any]) -> Checked:
+    """The checked settings of an objective. Raises ValueError in one line."""
     kind = lookup(OBJECTIVES, name, "objective")
     try:
-        return kind(model, **kind.Settings(**settings).model_dump())
+        return kind.Settings(**settings)
     except ValidationError as error:
         raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
+
+
+def of_old_config(data: dict[str, Any]) -> dict[str, Any]:
+    """What a config.json says, with the meaning that it had when it was written (see `Settings.of_old_config`)."""
+    objectives = data.get("objectives")
+    if not isinstance(objectives, dict):
+        return data
+    old = {
+        name: OBJECTIVES[name].Settings.of_old_config(settings)
+        if name in OBJECTIVES and isinstance(settings, dict)
+        else settings
+        for name, settings in objectives.items()
+    }
+    return {**data, "objectives": old}
 
 
 def parse_config(data: Any, *, of_a_run: bool = False) -> RunConfig:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from workbench import tasks
 from workbench.models import Decoder
-from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, parse_config
+from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -285,6 +285,6 @@ def _read_config(path: Path) -> RunConfig:
     try:
         if isinstance(data.get("task"), dict):
             tasks.check_files(data["task"], path.parent)
-        return parse_config(data, of_a_run=True)
+        return parse_config(of_old_config(data), of_a_run=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

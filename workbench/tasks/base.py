@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.tasks.accuracy import correct, whole
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util import seeds
@@ -206,10 +206,7 @@ class Task(Checked, ABC):
 
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of tokens of each sequence before the padding on its right."""
-        if self.pad < 0:
-            return torch.full(tokens.shape[:1], tokens.shape[1], device=tokens.device)
-        real = (tokens != self.pad).long()
-        return (real * torch.arange(1, tokens.shape[1] + 1, device=tokens.device)).amax(-1)
+        return before_padding(tokens, self.pad).sum(-1)
 
     @property
     def delimiters(self) -> tuple[int, ...]:

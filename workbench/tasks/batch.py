@@ -63,6 +63,11 @@ class Batch:
         return Batch(column("tokens", pad), column("targets", 0), column("loss_mask", False), parts[0].head)
 
 
+def before_padding(tokens: Int[Tensor, "batch pos"], pad: int) -> Bool[Tensor, "batch pos"]:
+    """Whether each token is real: before the padding with the token `pad` on the right of its sequence."""
+    return (tokens != pad).flip(1).cumsum(1).flip(1) > 0
+
+
 @dataclass(frozen=True)
 class Truth:
     """What is true of a batch's sequences: overlays, mechanism scores and probes read it, the model never does.

@@ -54,8 +54,8 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The settings of a run's config under their dotted names, as tables and comparisons show them.
 
-    An objective with default settings is `("objectives.NAME", True)`. Attention is `model.attention.SETTING` where all
-    layers have the same, else `model.attention.0.SETTING` and so on.
+    Each objective is `("objectives.NAME", True)`, then `objectives.NAME.SETTING`. Attention is
+    `model.attention.SETTING` where all layers have the same, else `model.attention.0.SETTING` and so on.
     """
     model = config.get("model")
     layers = model.get("attention") if isinstance(model, Mapping) else None
@@ -63,8 +63,26 @@ def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         same = all(layer == layers[0] for layer in layers)
         attention = layers[0] if same else {str(number): layer for number, layer in enumerate(layers)}
         config = {**config, "model": {**model, "attention": attention}}
+    seen: set[str] = set()
     for name, value in flat(config):
+        objective = ".".join(name.split(".")[:2])
+        if name.startswith("objectives.") and objective not in seen:
+            seen.add(objective)
+            yield objective, True
         if not isinstance(value, Mapping):
             yield name, tuple(value) if isinstance(value, list) else value
-        elif name.rpartition(".")[0] == "objectives":
-            yield name, True
+
+
+def merge(base: Any, changes: Any) -> Any:
+    """Nested mappings merged; where both have a value, the change wins, and None removes an entry.
+
+    A variant's name in place of a mapping stands for that variant with its default settings.
+    """
+    if not isinstance(changes, Mapping):
+        return changes
+    if isinstance(base, str):
+        base = {"variant": base}
+    merged = dict(base) if isinstance(base, Mapping) else {}
+    for key, value in changes.items():
+        merged[key] = merge(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None or key not in changes}

@@ -101,7 +101,7 @@ def read_plan(source: str | Path | Mapping[str, Any]) -> Plan:
 def _plan(data: Mapping[str, Any]) -> Plan:
     file = _read(data)
     # A file without variants has one, named after the preset: its runs keep their names if it gets others later.
-    variants = file.variants or (Variant.model_construct(name=str(file.preset)),)
+    variants = file.variants or (Variant.model_construct(name=str(file.preset).replace("/", "-")),)
     runs = tuple(run for variant in variants for run in _runs_of(file, variant))
     names: set[str] = set()
     configs: dict[str, str] = {}
