@@ -33,6 +33,7 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         {"batch_size": 4, "model": SMALL, "objectives": SEQ_VCR, "task": {"hints": "count"}, "mixing": "together"},
     ),
     "seq_vcr": ("multiply-seqvcr", {"batch_size": 4, "model": SMALL}),
+    "finite sets": ("sort-standard", {"batch_size": 4, "model": SMALL, "train_size": 20, "task": {"hints": "count"}}),
 }
 
 
