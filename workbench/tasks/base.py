@@ -112,8 +112,8 @@ class Task(Checked, ABC):
     def as_tested(self) -> Task:
         """The task without what only its training data have, such as a share of sequences with few symbols.
 
-        The test side of the split is drawn from it, as the papers draw their test sets: uniformly. By default it is
-        that very task.
+        The test side of the split is drawn from it, as the papers draw their test sets: uniformly, for each length. By
+        default it is that very task.
         """
         return self
 
