@@ -16,7 +16,7 @@ among the two tasks": task hinting, §3.1), so that all heads end an epoch toget
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -121,19 +121,35 @@ def batches_of_set(task: Task, config: RunConfig, first: int, workers: int) -> I
     """
     sets = sets_of(config)
     # The plan is read twice: ahead, for the blocks that are to be drawn, and again to take the batches from them.
-    drawn = in_order(partial(_draw, task, sets), _blocks_to_draw(sets, _plan(sets, config, first)), workers)
-    pools: dict[str, tuple[tuple[int, ...], Batch]] = {}
+    blocks = _blocks_to_draw(sets, _plan(sets, config, first))
+    pools = _Pools(task, in_order(partial(_draw, task, sets), blocks, workers))
     for batches in _plan(sets, config, first):
-        taken = []
-        for pieces in batches:
-            parts = []
-            for piece in pieces:
-                if piece.head not in pools or pools[piece.head][0] != piece.pool:
-                    pools.pop(piece.head, None)  # it makes room for the next
-                    pools[piece.head] = piece.pool, Batch.cat([next(drawn) for _ in piece.pool], task.pad)
-                parts.append(pools[piece.head][1][piece.rows])
-            taken.append(task.trimmed(Batch.cat(parts, task.pad)))
-        yield tuple(taken)
+        yield tuple(task.trimmed(Batch.cat([pools.take(piece) for piece in pieces], task.pad)) for pieces in batches)
+        if workers:
+            pools.fetch(-(-config.batch_size // BLOCK), most=POOL * len(sets))
+
+
+class _Pools:
+    """The pool of each head that its batches are taken from."""
+
+    def __init__(self, task: Task, drawn: Iterator[Batch]) -> None:
+        """The blocks that are drawn must come in the order in which the pools that hold them are taken from."""
+        self.task, self.drawn = task, drawn
+        self.fetched: deque[Batch] = deque()  # of pools to come
+        self.held: dict[str, tuple[tuple[int, ...], Batch]] = {}
+
+    def take(self, piece: Piece) -> Batch:
+        """The sequences of a piece."""
+        if piece.head not in self.held or self.held[piece.head][0] != piece.pool:
+            self.held.pop(piece.head, None)  # to make room for the next
+            blocks = [self.fetched.popleft() if self.fetched else next(self.drawn) for _ in piece.pool]
+            self.held[piece.head] = piece.pool, Batch.cat(blocks, self.task.pad)
+        return self.held[piece.head][1][piece.rows]
+
+    def fetch(self, n: int, most: int) -> None:
+        """Take up to n blocks from the workers, which then go on to draw others, while fewer than `most` are here."""
+        for block in islice(self.drawn, max(0, min(n, most - len(self.fetched)))):
+            self.fetched.append(Batch.cat([block], self.task.pad))  # a copy: workers share little memory
 
 
 def sets_of(config: RunConfig) -> dict[str, TrainingSet]:
@@ -145,7 +161,7 @@ def sets_of(config: RunConfig) -> dict[str, TrainingSet]:
 
 
 def memory_of_sets(task: Task, config: RunConfig) -> int:
-    """The bytes that finite sets take: a pool for each head, twice while its blocks are joined, and their order."""
+    """The bytes that finite sets take: for each head a pool, the blocks of the next, and the order of all blocks."""
     sets = sets_of(config).values()
     return sum(2 * task.bytes_each * min(one.size, POOL * BLOCK) + 16 * one.n_blocks for one in sets)
 
