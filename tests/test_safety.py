@@ -485,6 +485,7 @@ HUGE: dict[str, Any] = {
 HUGE_IN_TRAINING: dict[str, Any] = {
     "batch": {"batch_size": 10**12},
     "evaluation": {"eval_size": 10**12},
+    "training set": {"train_size": 2**53},
     "truth": {"eval_size": 512, "task": {"n": 2**16, "k": 1}, "model": {"d_vocab": 2**16, "n_ctx": 2**16}},
 }
 MEASURE = """

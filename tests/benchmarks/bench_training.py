@@ -22,7 +22,8 @@ from harness import Table, main, milliseconds, ratios, rounds, spread
 import workbench
 from workbench.models import Decoder
 from workbench.training import loop, preset_config, train_seeds
-from workbench.training.data import Batches, training_batches
+from workbench.training.data import training_batches
+from workbench.training.hint_mixing import Batches
 from workbench.util.seeds import generator
 
 STEPS, ROUNDS, BLOCK = 240, 9, 24

@@ -41,7 +41,7 @@ def answers(compiled: dict[str, Run]) -> dict[tuple[str, str], Answer]:
     found = {}
     for model in ("sorter", "turned"):
         found[model, "minimum"] = ask(compiled[model], "minimum", n=512, **quick)
-        found[model, "successor"] = ask(compiled[model], "successor", n=1024, null_draws=3, **quick)
+        found[model, "successor"] = ask(compiled[model], "successor", n=1536, null_draws=3, **quick)
     return {**found, ("chaser", "hops"): ask(compiled["chaser"], "hops", n=160, null_draws=3, **quick)}
 
 

@@ -157,7 +157,7 @@ def test_a_label_that_is_nowhere_among_others_that_are_has_no_number(tmp_path: P
     assert found.select(label="token", condition="trained").values > 0.5
     assert np.isnan(found.select(label="minimum").values).all()
     with pytest.raises(ValueError, match="nothing to tell apart"):  # one value among those fitted, though not shuffled
-        probe(sorter, "minimum", points=MID, positions="delimiter", n=11)
+        probe(sorter, "minimum", points=MID, positions="delimiter", n=10, seed=7)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from workbench.tasks import Task
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.boxes_story import read
 from workbench.tasks.expressions import OPERATORS, split
+from workbench.tasks.split import SPLITS
 from workbench.util.seeds import generator
 
 ALARM = 1e-4
@@ -71,12 +72,36 @@ def test_the_split_leaves_lengths_as_they_are(split_side: Any) -> None:
     )
 
 
-def test_one_sequence_in_ten_has_at_most_half_as_many_symbols() -> None:
-    task = tasks.make("sorting", q=100, min_length=20, max_length=20)
-    symbols = task.draw(50_000, generator(3)).tokens[:, :20].sort(-1).values
-    distinct = 1 + (symbols[:, 1:] != symbols[:, :-1]).sum(-1)
-    # 20 draws from 100 symbols have at most 10 distinct ones in fewer than 1 of 10⁶ sequences
-    assert_follows(tally((distinct <= 10).long()), {1: 0.1, 0: 0.9})
+def distinct_symbols(tokens: torch.Tensor, length: int) -> torch.Tensor:
+    symbols = tokens[:, :length].sort(-1).values
+    return 1 + (symbols[:, 1:] != symbols[:, :-1]).sum(-1)
+
+
+@pytest.mark.parametrize("length", [20, 19])
+def test_one_training_sequence_in_ten_has_at_most_half_as_many_symbols_and_no_test_sequence(length: int) -> None:
+    """Test sets are uniform: 20 of 100 symbols have 10 distinct ones in fewer than 1 of 10⁶ sequences."""
+    task = tasks.make("sorting", q=100, min_length=length, max_length=length)
+    for drawn in (task.draw(50_000, generator(3)), task.sample(50_000, generator(3), split="train")):
+        few = distinct_symbols(drawn.tokens, length) <= length // 2
+        assert_follows(tally(few.long()), {1: 0.1, 0: 0.9})
+    for condition in ({}, {"length": length}):
+        test = task.sample(20_000, generator(3), split="test", **condition)
+        assert int(distinct_symbols(test.tokens, length).min()) > length // 2
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
+def test_half_of_a_length_is_rounded_down_and_at_least_one_symbol(length: int) -> None:
+    task = tasks.make("sorting", q=50, min_length=length, max_length=8, repetition=1.0)
+    most = distinct_symbols(task.draw(2000, generator(14), length=length).tokens, length).max()
+    assert int(most) == max(1, length // 2)
+
+
+def test_every_hint_of_a_test_sequence_is_drawn_as_its_task_is_tested() -> None:
+    task = tasks.make("sorting", q=100, min_length=20, max_length=20, hints="successor")
+    train, test = (
+        distinct_symbols(task.sample(10_000, generator(15), split=side, head="successor").tokens, 20) for side in SPLITS
+    )
+    assert (train <= 10).float().mean().item() == pytest.approx(0.1, abs=0.015) and int(test.min()) > 10
 
 
 @pytest.mark.parametrize(("length", "repeats"), [(12, 2), (12, 5), (20, 3)])
@@ -112,6 +137,14 @@ def test_runs_of_nines() -> None:
             shares[k + more] += 0.1 / 4 * 0.9 * 0.1**more if k + more < 3 else 0.1 / 4 * 0.1**more * 8 / 9
         shares[4] += 0.1 / 4 * (0.1 ** max(0, 3 - k) / 9 if k < 4 else 1)
     assert_follows(tally(run), shares)
+
+
+def test_no_runs_of_nines_are_made_in_test_numbers() -> None:
+    task = tasks.make("increment", min_length=8, max_length=8, nines=1.0)
+    test = task.sample(50_000, generator(6), split="test").tokens[:, :8]
+    run = (test.flip(1) == 9).long().cumprod(-1).sum(-1)
+    assert_follows(tally(run.clamp(max=3)), {0: 0.9, 1: 0.09, 2: 0.009, 3: 0.001})
+    assert bool((task.sample(50, generator(6), split="train").tokens[:, 7] == 9).all())
 
 
 def test_pointer_chains_have_uniform_values_and_uniform_shuffles() -> None:

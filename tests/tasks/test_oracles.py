@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import operator
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,12 @@ def python_value(expression: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"operators": 6}, {"operators": 5, "min_operators": 1, "mode": "chain_of_thought"}]
+    "settings",
+    [
+        {"operators": 6},
+        {"operators": 5, "min_operators": 1, "mode": "chain_of_thought"},
+        {"operators": 5, "min_operators": 1, "mode": "chain_of_thought", "brackets": "always"},
+    ],
 )
 def test_arithmetic_against_pythons_own_parser(settings: dict[str, Any]) -> None:
     task = tasks.make("arithmetic", **settings)
@@ -131,7 +137,36 @@ def test_arithmetic_brackets_only_where_they_change_the_value_of_some_expression
 
     task = tasks.make("arithmetic", operators=6)
     for question, _ in answers(task, task.sample(500, generator(3))):
-        assert write(read(question[:-1], 11)) == question[:-1]
+        assert write(read(question[:-1], 11), "needed") == question[:-1]
+
+
+@pytest.mark.parametrize("thought", ["history", "leftmost"])
+def test_arithmetic_brackets_always_stand_around_every_operation_but_the_outermost(thought: str) -> None:
+    """Each expression of the chain of thought too; without brackets the draws are those of brackets where needed."""
+    settings = {"operators": 6, "min_operators": 1, "mode": "chain_of_thought", "thought": thought}
+    task = tasks.make("arithmetic", brackets="always", **settings)
+    fewer = tasks.make("arithmetic", **settings)
+    inner = re.compile(r"\( \d+ [-+×÷] \d+ \)")
+    both = (answers(one, one.draw(300, generator(4))) for one in (task, fewer))
+    for (question, rest), (with_fewer, same) in zip(*both, strict=True):
+        for text in " ".join([*question, *rest]).split(" = "):
+            while inner.search(text):
+                text = inner.sub("0", text)
+            assert re.fullmatch(r"\d+( [-+×÷] \d+)?", text), "one operation is left outside all brackets"
+        assert [word for word in question if word not in "()"] == [word for word in with_fewer if word not in "()"]
+        assert rest[-1] == same[-1]
+
+
+@pytest.mark.parametrize(("operators", "question", "thought"), [(4, 16, 24), (5, 20, 40), (6, 24, 60)])
+def test_arithmetic_with_all_its_brackets_has_the_tokens_of_thought_of_table_3(
+    operators: int, question: int, thought: int
+) -> None:
+    task = tasks.make("arithmetic", operators=operators, mode="chain_of_thought", brackets="always")
+    batch = task.sample(200, generator(5))
+    assert task.question_length(batch.tokens).unique().tolist() == [question]
+    assert (task.lengths(batch.tokens) - question - 1).unique().tolist() == [thought]
+    assert batch.loss_mask.sum(1).unique().tolist() == [thought + 1], "the thought and the answer"
+    assert task.n_ctx == question + thought + 1 == batch.tokens.shape[1]
 
 
 def test_lis_against_the_quadratic_definition() -> None:
@@ -294,6 +329,27 @@ def test_arithmetic_truth_is_the_tree_of_the_text() -> None:
     assert edges == hop_1 | hop_2 | hop_3
     assert int(truth.arrays["height"][0]) == 3
     assert torch.equal(task.parse("(7-2)×3+9 =").tokens, batch.tokens)
+
+
+def test_arithmetic_truth_counts_the_brackets_to_their_operation() -> None:
+    """With all brackets, a sub-expression ends at the bracket that closes it, and its value is read there."""
+    task = tasks.make("arithmetic", operators=3, brackets="always")
+    batch = task.parse("(7 - 2) * 3 + 9")
+    assert task.question(batch.tokens[0]) == "( ( 7 - 2 ) × 3 ) + 9 ="
+    truth = task.truth(batch.tokens)
+    assert truth.labels["value"][0].tolist() == [-1, -1, 7, -1, 2, 5, -1, 3, 4, -1, 2, 2, -1]
+    assert truth.arrays["tree"][0].tolist() == [
+        [-1, -1, -1, 7, 2],
+        [-1, -1, -1, 2, 4],
+        [1, 0, 1, 5, 5],
+        [-1, -1, -1, 3, 7],
+        [2, 2, 3, 4, 8],
+        [-1, -1, -1, 9, 10],
+        [0, 4, 5, 2, 10],
+    ]
+    hop_1 = {(5, 2), (5, 4), (8, 5), (8, 7), (10, 8), (11, 8), (11, 10)}
+    assert {(query, key) for hop, query, key in truth.edges[:, 1:].tolist() if hop == 1} == hop_1
+    assert torch.equal(task.parse("(((7-2)×3))+9 =").tokens, batch.tokens)
 
 
 def test_a_repetition_test_set_is_of_sorting_alone() -> None:

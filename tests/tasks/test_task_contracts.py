@@ -29,6 +29,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"operators": 4, "min_operators": 1},
         {"operators": 3, "mode": "pause", "p": 7},
         {"operators": 5, "mode": "chain_of_thought", "thought": "leftmost"},
+        {"operators": 5, "min_operators": 1, "mode": "chain_of_thought", "thought": "leftmost", "brackets": "always"},
     ],
     "lis": [
         {"length": 9, "min_length": 2, "values": 30},
@@ -133,6 +134,16 @@ def test_train_and_test_share_no_question_and_the_split_is_the_same_for_every_dr
     drawn = task.draw(4000, generator(9))
     if len(questions(drawn)) > 2000:  # where there are few questions, the share that is kept back is left to chance
         assert 0.08 < task.is_test(drawn.tokens).float().mean() < 0.12
+
+
+@each_task
+def test_a_task_as_it_is_tested_asks_the_same_questions_of_the_same_model(task: Task) -> None:
+    tested = task.as_tested
+    assert type(tested) is type(task) and tested.as_tested == tested
+    assert (tested.vocabulary, tested.n_ctx, tested.heads) == (task.vocabulary, task.n_ctx, task.heads)
+    assert (tested.conditions, tested.groups) == (task.conditions, task.groups)
+    tokens = task.sample(40, generator(10)).tokens
+    assert torch.equal(tested.is_test(tokens), task.is_test(tokens))
 
 
 @each_task

@@ -51,6 +51,8 @@ class Setting:
             fields |= {"objectives.seq_vcr.layer": -1, "objectives.seq_vcr.projection": 6}
         if rng.random() < 0.3:
             fields["checkpoint_at"] = [0.2, 0.4]
+        if rng.random() < 0.4:
+            fields["train_size"] = rng.choice((24, 1500))
         return Setting(kind, preset, fields, seeds=rng.randint(2, 3))
 
     @property

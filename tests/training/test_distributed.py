@@ -55,8 +55,8 @@ def assert_same_run(first: Run, second: Run, figures: list[str], within: float =
 
 @pytest.mark.parametrize(
     ("preset", "changes"),
-    [("chain-standard", {}), ("chain-chacal", {}), ("chain-chacal", SEQ_VCR)],
-    ids=["standard", "chacal", "seq_vcr"],
+    [("chain-standard", {}), ("chain-chacal", {}), ("chain-chacal", SEQ_VCR), ("chain-chacal", {"train_size": 64})],
+    ids=["standard", "chacal", "seq_vcr", "finite set"],
 )
 def test_two_processes_have_the_loss_curve_of_one(preset: str, changes: dict[str, Any], tmp_path: Path) -> None:
     settings = {**SHAPE, "steps": 200, **changes}

@@ -45,6 +45,7 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         "arithmetic-seqvcr",
         {"batch_size": 4, "model": SMALL, "objectives": {"seq_vcr": {"at": "ln_final.hook_out"}}},
     ),
+    "finite sets": ("sort-standard", {"batch_size": 4, "model": SMALL, "train_size": 20, "task": {"hints": "count"}}),
 }
 
 

@@ -62,9 +62,7 @@ def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", 
             else f"these inputs are numbered 0 to {len(order) - 1}, not {number}"
         )
     chosen = int(order[number])
-    one = pool[chosen : chosen + 1]
-    width = int(task.lengths(one.tokens).max())  # without the padding of longer inputs
-    return Batch(one.tokens[:, :width], one.targets[:, :width], one.loss_mask[:, :width], one.head)
+    return task.trimmed(pool[chosen : chosen + 1])  # without the padding of longer inputs
 
 
 def _losses(logits: Tensor, pool: Batch) -> Float[Tensor, " batch"]:

@@ -36,6 +36,12 @@ class RunConfig(Checked):
     )
     steps: int = Field(1000, ge=0, description="optimizer steps; 0 leaves the model as it was initialised")
     batch_size: int = Field(64, ge=1)
+    train_size: int | None = Field(
+        None,
+        ge=1,
+        description="sequences in the training set, visited in epochs and divided among the heads like the mixture; "
+        "by default every batch is fresh",
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
@@ -126,6 +132,7 @@ class RunConfig(Checked):
         task = self.make_task()
         self._check_model_fits(task)
         self._check_mixture(task)
+        self._check_train_size()
         if self.stop_on == "exact_match" and not self.eval_decoded:
             raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:
@@ -147,6 +154,19 @@ class RunConfig(Checked):
         if "main" not in self.mixture and (self.stop_at or self.checkpoint_at or self.eval_decoded):
             raise ValueError(
                 "stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out"
+            )
+
+    def _check_train_size(self) -> None:
+        if self.train_size is None:
+            return
+        if self.train_size < self.batch_size:
+            raise ValueError(f"train_size={self.train_size} is smaller than a batch of batch_size={self.batch_size}")
+        least = min(self.mixture, key=lambda head: self.mixture[head])
+        its_part = int(self.train_size * self.mixture[least] / sum(self.mixture.values()))
+        if self.mixing == "alternate" and its_part < self.batch_size:
+            raise ValueError(
+                f"train_size={self.train_size} is divided among the heads {', '.join(self.mixture)}: {its_part} for "
+                f"{least} are fewer than a batch of batch_size={self.batch_size}"
             )
 
     def _check_objectives(self, task: Task) -> None:

@@ -57,13 +57,15 @@ def card(run: Run, repo_id: str | None = None) -> str:
     shape = {**{name: getattr(model, name) for name in _SHAPE}, "tied": model.tied, "dropout": model.dropout}
     shape |= {f"layer {number}": layer for number, layer in enumerate(model.attention)}
     shape |= {f"output head {name}": f"{classes} classes" for name, classes in model.heads.items()}
+    training = {name: getattr(config, name) for name in _TRAINING}
+    training["training sequences"] = "fresh in every batch" if config.train_size is None else config.train_size
     lines = [
         *_front_matter(run),
         *_title(run),
         *_section("Task", {key: value for key, value in config.task.items() if key != "name"}),
         *_section("Model", shape),
         *_section("Objectives", {name: settings or "default" for name, settings in config.objectives.items()}),
-        *_section("Training", {**{name: getattr(config, name) for name in _TRAINING}, "optimizer": "AdamW"}),
+        *_section("Training", {**training, "optimizer": "AdamW"}),
         *_section("What it was trained with, and what it cost", dict(_record(run))),
         *_how_measured(run),
         *_how_to_load(run, repo_id),

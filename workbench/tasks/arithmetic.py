@@ -14,7 +14,18 @@ from torch import Tensor
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
-from workbench.tasks.expressions import OPERATORS, Node, grow, is_prime, leftmost, read, steps, tokenise, write
+from workbench.tasks.expressions import (
+    OPERATORS,
+    Brackets,
+    Node,
+    grow,
+    is_prime,
+    leftmost,
+    read,
+    steps,
+    tokenise,
+    write,
+)
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
@@ -32,8 +43,11 @@ class Arithmetic(Task):
 
     An expression is grown from a uniform answer: as often as there are operators, a number, picked uniformly, is
     replaced by an operation of the same value (+ − × ÷ equally likely, uniform over the operands that give the value).
-    Brackets are written only where needed. The chain of thought undoes these replacements in reverse order
-    (`thought="history"`), or always the leftmost possible operation; its loss is on everything after the first =.
+    Brackets are written only where needed, or (`brackets="always"`) around every operation but the outermost, as in
+    `( ( 7 - 2 ) × 3 ) + 9`. An expression of k operators then has 4k tokens with its =, and between that and the answer
+    stand 2k(k − 1) tokens of thought: for 4, 5 and 6 operators the 24, 40 and 60 of the paper's Table 3. The chain of
+    thought undoes the replacements in reverse order (`thought="history"`), or always the leftmost possible operation;
+    its loss is on everything after the first =.
 
     Labels: `value` (at the last token of a sub-expression, of the largest that ends there; at the first =, of the
     whole), `operators` (how many, where scored). Arrays: `tree` `[batch, node, 5]`: operator (0..3 for + − × ÷, −1 for
@@ -53,6 +67,7 @@ class Arithmetic(Task):
     min_operators: int | None = Field(None, ge=1, description="fewest; by default all have as many")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
     thought: Literal["history", "leftmost"] = Field("history", description="order of the chain of thought")
+    brackets: Brackets = Field("needed", description="only where needed, or around every operation but the outermost")
     n_pause: int = Field(7, ge=0, le=LONGEST, description="pause tokens between their delimiters, in mode pause")
 
     @model_validator(mode="after")
@@ -73,7 +88,7 @@ class Arithmetic(Task):
 
     @property
     def n_ctx(self) -> int:
-        # Every operation but the outermost may have brackets.
+        # Every operation but the outermost has, or may have, brackets.
         longest = [2 * k + 1 + 2 * max(0, k - 1) for k in range(self.operators + 1)]
         if self.mode == "chain_of_thought":
             return sum(longest) + self.operators
@@ -107,14 +122,14 @@ class Arithmetic(Task):
         for count, answer, kind, chance in zip(counts, answers, kinds, chances, strict=True):
             root, history = grow(answer, [OPERATORS[k] for k in kind[:count]], chance[:count], self.p)
             if self.thought == "leftmost":
-                root = read(write(root), self.p)
+                root = read(write(root, self.brackets), self.p)
             rows.append(self._row(root, history[::-1] if self.thought == "history" else leftmost(root)))
         return self._batch(rows)
 
     def _row(self, root: Node, order: list[Node]) -> list[str]:
-        question = [*write(root), "="]
+        question = [*write(root, self.brackets), "="]
         if self.mode == "chain_of_thought":
-            written = [["=", *step] for step in steps(root, order)]
+            written = [["=", *step] for step in steps(root, order, self.brackets)]
             return question + [token for step in written for token in step][1:]
         pauses = ["</pause_start>", *["<pause>"] * self.n_pause, "</pause_end>"] if self.mode == "pause" else []
         return [*question, *pauses, str(root.value)]
@@ -188,7 +203,10 @@ class Arithmetic(Task):
         return Truth(torch.tensor(edges, dtype=torch.long).reshape(-1, 4), labels, arrays)
 
     def parse(self, text: str) -> Batch:
-        """An expression, with or without =; * and / stand for × and ÷. Its chain of thought goes from the left."""
+        """An expression, with or without =; * and / stand for × and ÷. Its chain of thought goes from the left.
+
+        The question stays as it was typed, with needless brackets; `brackets="always"` adds those that are missing.
+        """
         tokens = tokenise(text)
         tokens = tokens[: tokens.index("=")] if "=" in tokens else tokens
         try:
@@ -198,9 +216,9 @@ class Arithmetic(Task):
         count = sum(node.operator is not None for node in _postorder(root))
         if not 1 <= count <= self.operators:
             raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
-        # The question stays as it was typed, with needless brackets.
         row = self._row(root, leftmost(root))
-        row = [*tokens, *row[row.index("=") :]]
+        if self.brackets == "needed":
+            row = [*tokens, *row[row.index("=") :]]
         if len(row) > self.n_ctx:
             raise ValueError(f"with its answer the expression has {len(row)} tokens, but at most {self.n_ctx} fit")
         return self._batch([row])

@@ -92,7 +92,7 @@ class Task(Checked, ABC):
             n: how many.
             generator: the only source of chance.
             split: draw only from this side of the split; by default from both. A fingerprint of its question decides
-                the side of an example, so that no example is ever on both.
+                the side of an example, so that no example is ever on both. The test side is drawn `as_tested`.
             head: the output head whose task to draw: `main`, or one of `heads`.
             condition: narrows the draw (see `conditions`).
 
@@ -111,21 +111,28 @@ class Task(Checked, ABC):
         if split not in SPLITS:
             raise ValueError(f"unknown split {split!r}; there is: {', '.join(SPLITS)}")
         batch = self._draw_side(n, generator, split, share, head, condition)
-        if self.pad < 0:
-            return replace(batch, head=head)
-        width = int(self.lengths(batch.tokens).max())
-        return Batch(batch.tokens[:, :width], batch.targets[:, :width], batch.loss_mask[:, :width], head)
+        return replace(self.trimmed(batch), head=head)
+
+    @property
+    def as_tested(self) -> Task:
+        """The task without what only its training data have, such as a share of sequences with few symbols.
+
+        The test side of the split is drawn from it, as the papers draw their test sets: uniformly, for each length. By
+        default it is that very task.
+        """
+        return self
 
     def _draw_side(
         self, n: int, generator: torch.Generator, split: Split, share: float, head: str, condition: dict[str, Any]
     ) -> Batch:
         """Draw n sequences of one side of the split, which has about this share of all, in as many rounds as needed."""
         parts: list[Batch] = []
+        task = self.as_tested if split == "test" else self
         for _ in range(MAX_ROUNDS):
             missing = n - sum(map(len, parts))
             if missing <= 0:
                 break
-            drawn = self.draw(int(missing / share * 1.1) + 8, generator, head=head, **condition)
+            drawn = task.draw(int(missing / share * 1.1) + 8, generator, head=head, **condition)
             parts.append(drawn[self.is_test(drawn.tokens) == (split == "test")][:missing])
         else:
             given = "".join(f", {name}={value}" for name, value in condition.items())
@@ -223,6 +230,13 @@ class Task(Checked, ABC):
         """
         tokens = self.sample(MEASURED, seeds.generator(0, "training lengths"), split="train").tokens
         return int((count or self.lengths)(tokens).median())
+
+    def trimmed(self, batch: Batch) -> Batch:
+        """The same sequences without the columns in which all have padding."""
+        if self.pad < 0:
+            return batch
+        width = int(self.lengths(batch.tokens).max())
+        return Batch(batch.tokens[:, :width], batch.targets[:, :width], batch.loss_mask[:, :width], batch.head)
 
     @property
     def pad(self) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 OPERATORS = "+-×÷"
+Brackets = Literal["needed", "always"]
+"""Brackets around an operation inside another: only where the expression would else have another value, or always."""
 _TIGHT = "×÷"
 
 
@@ -89,29 +92,42 @@ def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) 
     return root, history
 
 
-def write(node: Node, done: frozenset[int] = frozenset()) -> list[str]:
-    """The tokens of an expression, with brackets only where needed; operations whose `id` is in `done` are numbers."""
+def write(node: Node, brackets: Brackets, done: frozenset[int] = frozenset()) -> list[str]:
+    """The tokens of an expression.
+
+    Args:
+        node: the expression.
+        brackets: only where needed, or around every operation but the outermost.
+        done: the `id`s of operations that are written as numbers.
+    """
     if node.left is None or node.right is None or node.operator is None or id(node) in done:
         return [str(node.value)]
-    tight = node.operator in _TIGHT
     sides = []
     for child, is_right in ((node.left, False), (node.right, True)):
-        tokens = write(child, done)
-        operation = child.operator if len(tokens) > 1 else None
-        looser = operation is not None and tight and operation not in _TIGHT
-        # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not.
-        same = operation is not None and is_right and node.operator in "-÷" and (operation in _TIGHT) == tight
-        sides.append(["(", *tokens, ")"] if looser or same else tokens)
+        tokens = write(child, brackets, done)
+        is_operation = len(tokens) > 1
+        bracketed = is_operation and (brackets == "always" or _needs_brackets(child, node, is_right))
+        sides.append(["(", *tokens, ")"] if bracketed else tokens)
     return [*sides[0], node.operator, *sides[1]]
 
 
-def steps(root: Node, order: list[Node]) -> list[list[str]]:
+def _needs_brackets(operation: Node, outer: Node, is_right: bool) -> bool:
+    """Whether an operation is read as an operand of the outer one only with brackets around it."""
+    assert operation.operator is not None and outer.operator is not None
+    tight = operation.operator in _TIGHT
+    if tight != (outer.operator in _TIGHT):
+        return not tight
+    # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not.
+    return is_right and outer.operator in "-÷"
+
+
+def steps(root: Node, order: list[Node], brackets: Brackets) -> list[list[str]]:
     """The tokens of the expression after each of its operations is replaced by its value, in this order."""
     done: frozenset[int] = frozenset()
     written = []
     for node in order:
         done |= {id(node)}
-        written.append(write(root, done))
+        written.append(write(root, brackets, done))
     return written
 
 

@@ -24,9 +24,9 @@ class Increment(TaskWithLengths):
         input    1 2 9 ⊥ 0 3 1
         scored         ^ ^ ^      (⊥ predicts the lowest digit, each digit the next)
 
-    The first digit is not 0, the others are uniform; in a share `nines` of the sequences the last k digits are 9, k
-    uniform over 1..length (Appendix B). A number of nines alone has one more digit in its answer. The paper counts 14
-    tokens without listing them; digits, ⊥, ↑ and PAD are 13.
+    The first digit is not 0, the others are uniform. In a share `nines` of the training sequences the last k digits are
+    9, k uniform over 1..length (Appendix B); test numbers are all uniform. A number of nines alone has one more digit
+    in its answer. The paper counts 14 tokens without listing them; digits, ⊥, ↑ and PAD are 13.
 
     The hint `carry`, which has an output head of its own, writes after each digit the carry into the next one:
 
@@ -48,7 +48,7 @@ class Increment(TaskWithLengths):
         None, ge=1, le=LONGEST, description="most digits in a test; by default max_length"
     )
     skew: Skew = Field("paper", description="80 % of lengths equally in 2..4 and 20 % in the rest, or all equally")
-    nines: float = Field(0.1, ge=0, le=1, description="share of sequences that end in a run of nines")
+    nines: float = Field(0.1, ge=0, le=1, description="share of training sequences that end in a run of nines")
     reversed: bool = Field(True, description="write the answer lowest digit first, as the paper does")
     hints: tuple[Literal["carry"], ...] = Field((), description="auxiliary tasks to train on too")
 
@@ -69,6 +69,10 @@ class Increment(TaskWithLengths):
     @property
     def delimiters(self) -> tuple[int, ...]:
         return (_DELIMITER,)
+
+    @property
+    def as_tested(self) -> Increment:
+        return self.model_copy(update={"nines": 0.0})
 
     def draw(
         self, n: int, generator: torch.Generator, *, head: str = "main", length: int | None = None, **condition: Any

@@ -22,9 +22,10 @@ class Sorting(TaskWithLengths):
         input    5 3 3 9 ⊥ 3 3 5 9
         scored           ^ ^ ^ ^      (⊥ predicts the first output, each output the next)
 
-    Token ids: symbol s is s − 1, ⊥ is q, PAD is q + 1. Draws are uniform with replacement; a share `repetition` of the
-    sequences draws from only ⌈length/2⌉ distinct symbols. The test sets `rep(i, r)` (§3.1) are `length=i, repeats=r`:
-    ⌊i/r⌋ symbols without replacement, r times each, and the rest uniform, in random order.
+    Token ids: symbol s is s − 1, ⊥ is q, PAD is q + 1. Draws are uniform with replacement; in training a share
+    `repetition` of the sequences draws from only ⌊length/2⌋ distinct symbols, at least one (Appendix B). Test sequences
+    are all uniform. The test sets `rep(i, r)` (§3.1) are `length=i, repeats=r`: ⌊i/r⌋ symbols without replacement, r
+    times each, and the rest uniform, in random order.
 
     Hints (§3.1 and Appendix B), each with an output head of its own and answered after ⊥ (scored at ^):
 
@@ -54,7 +55,9 @@ class Sorting(TaskWithLengths):
     skew: Skew = Field(
         "uniform", description="lengths equally likely, or 80 % equally in the shortest quarter and 20 % in the rest"
     )
-    repetition: float = Field(0.1, ge=0, le=1, description="share of sequences with at most half as many symbols")
+    repetition: float = Field(
+        0.1, ge=0, le=1, description="share of training sequences with at most half as many distinct symbols as places"
+    )
     hints: tuple[Literal["successor", "count", "fill"], ...] = Field((), description="auxiliary tasks to train on too")
     copies: Literal["larger", "itself"] = Field(
         "larger", description="hint successor: what follows a symbol with copies: the next larger one, or itself"
@@ -74,6 +77,10 @@ class Sorting(TaskWithLengths):
     @property
     def delimiters(self) -> tuple[int, ...]:
         return (self.q,)
+
+    @property
+    def as_tested(self) -> Sorting:
+        return self.model_copy(update={"repetition": 0.0})
 
     def draw(
         self,
@@ -107,9 +114,9 @@ class Sorting(TaskWithLengths):
         n, width = len(lengths), int(lengths.max())
         symbols = torch.randint(0, self.q, (n, width), generator=generator)
         few = (torch.rand(n, generator=generator) < self.repetition).nonzero()[:, 0]
-        # Half as many symbols: each place takes one of the first ⌈length/2⌉ of a random order of the alphabet.
+        # Half as many symbols: each place takes one of the first ⌊length/2⌋ of a random order of the alphabet.
         order = torch.rand(len(few), self.q, generator=generator).argsort(-1)
-        half = ((lengths[few] + 1) // 2).clamp(max=self.q)
+        half = (lengths[few] // 2).clamp(1, self.q)
         choice = (torch.rand(len(few), width, generator=generator) * half[:, None]).long()
         symbols[few] = order.gather(1, choice)
         return symbols

@@ -1,4 +1,4 @@
-"""The batches of a run. Those of step t depend only on the run's seed and t, so that a resumed run draws the same."""
+"""The batches of a run. Those of step t depend on its config and t alone, so that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from itertools import islice
 from workbench.runs import RunConfig
 from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.stream import in_order
-from workbench.training.hint_mixing import sizes, turns
+from workbench.training.hint_mixing import Batches, purpose, sizes_of_steps
+from workbench.training.training_set import batches_of_set
 from workbench.util.seeds import generator
 
 DRAWN_AHEAD = 16  # steps
 
-Batches = tuple[Batch, ...]
-"""What one step trains on: a batch for each output head that takes part."""
-
 
 def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[Batches]:
-    """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes."""
+    """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes.
+
+    They are fresh, or those of the config's finite training set.
+    """
     workers = min(config.workers, os.cpu_count() or 1)  # a config may ask for any number
-    draw = partial(_training_batches, task, config.seed)
-    drawn = in_order(draw, _wanted(config, first), workers)
-    return drawn if workers else _drawn_ahead(drawn)
+    if config.train_size is None:
+        batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, first), workers)
+    else:
+        batches = batches_of_set(task, config, first, workers)
+    return batches if workers else _drawn_ahead(batches)
 
 
 def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:
@@ -33,25 +36,17 @@ def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:
         yield from several
 
 
-def _wanted(config: RunConfig, first: int) -> Iterator[tuple[int, dict[str, int]]]:
-    """Each step, with the number of sequences of each head that it trains."""
-    sizes_of_heads, turn = sizes(config), turns(config.mixture, first)
-    for step in range(first, config.steps):
-        head = next(turn) if config.mixing == "alternate" else None
-        yield step, sizes_of_heads if head is None else {head: sizes_of_heads[head]}
-
-
-def _training_batches(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:
+def _fresh(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:
     step, sizes_of_heads = step_and_sizes
     return tuple(
-        task.sample(n, generator(seed, "train", step, *_purpose(head)), split="train", head=head)
+        task.sample(n, generator(seed, "train", step, *purpose(head)), split="train", head=head)
         for head, n in sizes_of_heads.items()
     )
 
 
 def held_out(task: Task, config: RunConfig, head: str = "main") -> Batch:
     """The sequences that every evaluation of a run uses, from the test side of the task's split."""
-    return task.sample(config.eval_size, generator(config.seed, "evaluation", *_purpose(head)), split="test", head=head)
+    return task.sample(config.eval_size, generator(config.seed, "evaluation", *purpose(head)), split="test", head=head)
 
 
 def n_distinct(task: Task, config: RunConfig) -> int:
@@ -61,8 +56,3 @@ def n_distinct(task: Task, config: RunConfig) -> int:
     distribution, and is logged without an interval.
     """
     return len(distinct(task, held_out(task, config).tokens).unique())
-
-
-def _purpose(head: str) -> tuple[str, ...]:
-    """What a head adds to the purpose of its random stream: nothing for main, whose draws no hint may change."""
-    return () if head == "main" else (head,)

@@ -12,8 +12,9 @@ from typing import Any
 
 from workbench import runs
 from workbench.runs import Run, RunConfig
-from workbench.training.data import Batches, training_batches
+from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
+from workbench.training.hint_mixing import Batches
 from workbench.training.learning_rate import learning_rate
 from workbench.training.optimizer_step import Step
 from workbench.training.presets import preset_config

@@ -81,30 +81,46 @@ _LIS: dict[str, Any] = {
     "stop_on": "whole_answer",
 }
 _SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
+_PAUSE: dict[str, Any] = {"task": {"mode": "pause"}}  # as many pauses as the paper has: 2, 7 and 4, each task's default
+_THOUGHT: dict[str, Any] = {"task": {"mode": "chain_of_thought"}}
 
+
+# With `copies: "itself"` the successor hint of a symbol that has copies is that symbol, as in sorting. With the next
+# larger symbol as the hint instead, accuracy stays at 60 %.
+_SORT_HINTS = merge(_SORT, {"task": {"hints": ["successor"], "copies": "itself"}, "steps": 4000})
+_ARITHMETIC_SEQ_VCR = merge(_ARITHMETIC, {"objectives": _SEQ_VCR_OF_EXPRESSIONS})
+_LIS_SEQ_VCR = merge(_LIS, {"objectives": _SEQ_VCR_OF_EXPRESSIONS})
 
 PRESETS: dict[str, dict[str, Any]] = {
     "chain-chacal": _CHAIN,
     "chain-standard": merge(_CHAIN, {"model": {"attention": "standard"}}),
     "sort-standard": _SORT,
     "sort-tempered": merge(_SORT, {"model": {"attention": "tempered"}}),
-    # With `copies: "itself"` the hint of a symbol that has copies is that symbol, as in sorting. With the next larger
-    # symbol as the hint instead, accuracy stays at 60 %.
-    "sort-hints": merge(_SORT, {"task": {"hints": ["successor"], "copies": "itself"}, "steps": 4000}),
+    "sort-hints": _SORT_HINTS,
+    "sort-count": merge(_SORT, {"task": {"hints": ["count"]}, "steps": 4000}),
+    "sort-fill": merge(_SORT, {"task": {"hints": ["fill"]}, "steps": 4000}),
+    "sort-all-hints": merge(_SORT_HINTS, {"task": {"hints": ["successor", "count", "fill"]}, "steps": 7000}),
+    "sort-tempered-hints": merge(_SORT_HINTS, {"model": {"attention": "tempered"}}),
     "multiply-vanilla": _MULTIPLY,
     "multiply-seqvcr": merge(_MULTIPLY, {"objectives": {"seq_vcr": {}}}),
-    "multiply-pause": merge(_MULTIPLY, {"task": {"mode": "pause"}}),
-    "multiply-seqvcr-pause": merge(_MULTIPLY, {"task": {"mode": "pause"}, "objectives": {"seq_vcr": {}}}),
-    "multiply-cot": merge(_MULTIPLY, {"task": {"mode": "chain_of_thought"}, "steps": 500}),
+    "multiply-pause": merge(_MULTIPLY, _PAUSE),
+    "multiply-seqvcr-pause": merge(_MULTIPLY, {**_PAUSE, "objectives": {"seq_vcr": {}}}),
+    "multiply-cot": merge(_MULTIPLY, {**_THOUGHT, "steps": 500}),
     "boxes-standard": _BOXES,
     "boxes-chacal": merge(_BOXES, {"model": {"attention": ["standard", "chacal"]}}),
     "increment-standard": _INCREMENT,
     "increment-hints": merge(_INCREMENT, {"task": {"hints": ["carry"]}, "steps": 3600}),
     "increment-tempered": merge(_INCREMENT, {"model": {"attention": "tempered"}}),
     "arithmetic-vanilla": _ARITHMETIC,
-    "arithmetic-seqvcr": merge(_ARITHMETIC, {"objectives": _SEQ_VCR_OF_EXPRESSIONS}),
+    "arithmetic-seqvcr": _ARITHMETIC_SEQ_VCR,
+    "arithmetic-pause": merge(_ARITHMETIC, _PAUSE),
+    "arithmetic-seqvcr-pause": merge(_ARITHMETIC_SEQ_VCR, _PAUSE),
+    "arithmetic-cot": merge(_ARITHMETIC, _THOUGHT),
     "lis-vanilla": _LIS,
-    "lis-seqvcr": merge(_LIS, {"objectives": _SEQ_VCR_OF_EXPRESSIONS}),
+    "lis-seqvcr": _LIS_SEQ_VCR,
+    "lis-pause": merge(_LIS, _PAUSE),
+    "lis-seqvcr-pause": merge(_LIS_SEQ_VCR, _PAUSE),
+    "lis-cot": merge(_LIS, _THOUGHT),
 }
 
 SECONDS: dict[str, int] = {

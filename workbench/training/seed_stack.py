@@ -16,8 +16,9 @@ from workbench import runs
 from workbench.objectives import Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
-from workbench.training.data import Batches, training_batches
+from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
+from workbench.training.hint_mixing import Batches
 from workbench.training.loop import create, train_together
 from workbench.training.optimizer_step import autocast, needed, total_loss, under
 from workbench.training.presets import preset_config

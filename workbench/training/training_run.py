@@ -14,15 +14,15 @@ from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.training.checkpoints import is_checkpoint, levels_passed
-from workbench.training.data import Batches
 from workbench.training.distributed import Processes
 from workbench.training.early_stopping import stop_event
 from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import Evaluation
-from workbench.training.hint_mixing import sizes
+from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
 from workbench.training.state import Figures, Learner, forget_states
+from workbench.training.training_set import epochs, memory_of_sets
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
 
@@ -104,6 +104,8 @@ class TrainingRun:
             target = self._evaluate(row)
         if row and self.log is not None:
             self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
+            if (visited := epochs(config, learner.step)) is not None:
+                row["epoch"] = round(visited, 4)
             self.log.write({"step": learner.step, "seconds": round(seconds, 3), **row})
             for name, value in row.items() if self.writer is not None else ():
                 self.writer.add_scalar(name, value, learner.step)
@@ -188,12 +190,13 @@ def check_size(config: RunConfig, device: torch.device) -> None:
     """Raise ValueError if the least that training must hold does not fit in this machine's memory.
 
     It holds the weights, their gradients and two moments (on a GPU, only the weights pass through this memory), the
-    logits and residuals of a batch, and the sequences of an evaluation.
+    logits and residuals of a batch, and the sequences of an evaluation and of a finite training set's pools.
     """
     model, task = config.model, config.make_task()
     numbers = model.n_parameters * (4 if device.type == "cpu" else 1)
     numbers += config.batch_size * task.n_ctx * (model.d_vocab + model.n_layers * model.d_model)
-    check_memory(4 * numbers + config.eval_size * task.bytes_each, "training this config")
+    held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
+    check_memory(4 * numbers + held, "training this config")
 
 
 def make_learner(config: RunConfig, device: torch.device) -> Learner:
