@@ -210,8 +210,8 @@ pd.DataFrame(rows).T.rename_axis(["attention", "seed", "model"]).map("{:.1%}".fo
 #
 # Not in these runs: nothing here shows a gain, and three seeds could not rule out a small one.
 #
-# - Accuracy. Beyond the lengths trained on, two of the tempered models are about as good as the standard one of the same
-#   seed, and the third is worse at the longest inputs. The interval over seeds is wide.
+# - Accuracy. Beyond the lengths trained on, two of the tempered models are about as good as the standard one of the
+#   same seed, and the third is worse at the longest inputs. The interval over seeds is wide.
 # - Sharpness. In both kinds an answer's attention spreads over more keys on longer inputs, though over far fewer than
 #   in an untrained model, and the two hardly differ. The learned β stay not far from where they start, and τ grows by
 #   about a quarter from the longest input trained on to the longest tested. The mass on the right keys is well above
