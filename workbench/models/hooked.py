@@ -181,7 +181,7 @@ class ExplicitDecoder(nn.Module):
             (x,) = layer(x) if of_layer is None else layer(x, input_lengths=of_layer)
         return self.unembedding(self.final_norm(x))
 
-    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[None]:
+    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[Tensor | None]:
         """Each layer's input lengths where no tokens are given: none. Raises ValueError if a layer needs them."""
         lengths = self.input_lengths(torch.zeros(residual.shape[:2], dtype=torch.long, device=residual.device))
         needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
