@@ -20,28 +20,11 @@ def standard(layers: int) -> str:
     return f"standard, n_layers {layers}"
 
 
-def sweep(settings: dict[str, Any], most_layers: int) -> dict[str, Any]:
+def sweep(standard: str, chacal: str, most_layers: int) -> dict[str, Any]:
     """A standard layer followed by a ChaCAL layer, and standard attention in 2 to `most_layers`."""
-    return {
-        "preset": "boxes-standard",
-        "settings": settings,
-        "variants": [
-            {"name": CHACAL, "preset": "boxes-chacal"},
-            {"name": "standard", "grid": {"model.n_layers": list(range(2, most_layers + 1))}},
-        ],
-    }
+    layers = {"model.n_layers": list(range(2, most_layers + 1))}
+    return {"variants": [{"name": CHACAL, "preset": chacal}, {"name": "standard", "preset": standard, "grid": layers}]}
 
-
-PAPERS: dict[str, Any] = {
-    "task": {"style": "advanced", "n_boxes": None, "n_objects": 100, "capacity": 3, "max_operations": None},
-    "model": {"d_model": 512, "n_heads": 8},
-    "steps": 25_000,
-    "warmup": 2_000,
-    "schedule": "cosine",
-    "batch_size": 256,
-    "learning_rate": 3e-4,
-    "weight_decay": 0.01,
-}
 
 PUBLISHED = (
     Published(standard(2), ACCURACY, 0.588),
@@ -60,7 +43,10 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="On boxes, does a ChaCAL layer after a standard one beat two standard layers?",
     source=Source("ChaCAL", "Table 2, advanced, and Figure 4"),
-    runs={SMALL: sweep({}, most_layers=3), PAPER: sweep(PAPERS, most_layers=5)},
+    runs={
+        SMALL: sweep("boxes-standard", "boxes-chacal", most_layers=3),
+        PAPER: sweep("paper/boxes-advanced", "paper/boxes-advanced-chacal", most_layers=5),
+    },
     measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
     contrasts=(Higher(ACCURACY, CHACAL, standard(2)),),
     published=PUBLISHED,

@@ -17,12 +17,13 @@ ACCURACY = "accuracy"
 
 def group(gamma: float) -> str:
     """The name of the group with this γ."""
-    return f"chain-chacal, gamma {gamma}"
+    return f"chacal, gamma {gamma}"
 
 
-def sweep(settings: dict[str, Any]) -> dict[str, Any]:
+def sweep(preset: str, settings: dict[str, Any]) -> dict[str, Any]:
     """One ChaCAL layer with every γ."""
-    return {"preset": "chain-chacal", "settings": settings, "grid": {"model.attention.gamma": list(GAMMAS)}}
+    gammas = {"model.attention.gamma": list(GAMMAS)}
+    return {"settings": settings, "grid": gammas, "variants": [{"name": "chacal", "preset": preset}]}
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -35,18 +36,8 @@ STUDY = Study(
     question="Does ChaCAL need a large γ, and learn slowest near 1?",
     source=Source("ChaCAL", "Figure 5"),
     runs={
-        SMALL: sweep({"steps": 400, "eval_every": 20}),
-        PAPER: sweep(
-            {
-                "task": {"n": 128, "k": 8, "reading": "chain"},
-                "model": {"d_model": 512, "d_mlp": 2048, "n_heads": 8, "tied": True},
-                "steps": 24_000,
-                "warmup": 8_000,
-                "batch_size": 128,
-                "learning_rate": 3e-4,
-                "eval_every": 500,
-            }
-        ),
+        SMALL: sweep("chain-chacal", {"steps": 400, "eval_every": 20}),
+        PAPER: sweep("paper/chain-chacal", {}),
     },
     measure=Together((Logged((ACCURACY,)), StepsTo(0.9))),
     contrasts=(

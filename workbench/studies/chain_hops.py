@@ -32,16 +32,15 @@ def layers_needed(hops: int) -> int:
     return math.ceil(math.log2(hops + 1))
 
 
-def sweep(hops: tuple[int, ...], layers: tuple[int, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """Every length of chains with every number of layers, and one ChaCAL layer."""
+def sweep(prefix: str, hops: tuple[int, ...], layers: tuple[int, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """Every length of chains with every number of layers, and one ChaCAL layer, from the presets with this prefix."""
     lengths = [K * (hop + 1) for hop in hops]
     return {
-        "preset": "chain-standard",
         "settings": settings,
         "grid": {"task.n": lengths},
         "variants": [
-            {"name": "standard", "grid": {"model.n_layers": list(layers)}},
-            {"name": "chacal", "preset": "chain-chacal"},
+            {"name": "standard", "preset": f"{prefix}chain-standard", "grid": {"model.n_layers": list(layers)}},
+            {"name": "chacal", "preset": f"{prefix}chain-chacal"},
         ],
     }
 
@@ -95,8 +94,8 @@ STUDY = Study(
     question="Do chains of more hops than 2^L − 1 defeat L layers of standard attention, and one ChaCAL layer never?",
     source=Source("ChaCAL", "Theorem 1"),
     runs={
-        SMALL: sweep(HOPS, LAYERS, {"steps": 600}),
-        PAPER: sweep((1, 3, 7, 15), (1, 2, 3, 4, 5), {"model": {"d_model": 512, "n_heads": 8}, "steps": 24_000}),
+        SMALL: sweep("", HOPS, LAYERS, {"steps": 600}),
+        PAPER: sweep("paper/", (1, 3, 7, 15), (1, 2, 3, 4, 5), {"task": {"k": K}}),
     },
     measure=Logged((ACCURACY,)),
     contrasts=(

@@ -15,27 +15,13 @@ ACCURACY = "accuracy"
 PLAIN, TEMPERED, HINTS = "plain", "tempered", "hints"
 BEYOND = 14  # digits; the small scale trains on up to 8
 
-PAPERS: dict[str, Any] = {
-    "task": {"max_length": 10, "test_max_length": 20, "skew": "paper"},
-    "model": {"d_model": 1024, "n_heads": 16, "d_mlp": 2048},
-    "steps": 100_000,
-    "schedule": "cosine",
-    "batch_size": 1024,
-    "learning_rate": 1e-5,
-}
 
-
-def sweep(settings: dict[str, Any]) -> dict[str, Any]:
+def sweep(settings: dict[str, Any], presets: tuple[str, ...]) -> dict[str, Any]:
     """Plain, with the carry as a hint, and tempered."""
-    return {
-        "preset": "increment-standard",
-        "settings": settings,
-        "variants": [
-            {"name": PLAIN},
-            {"name": HINTS, "preset": "increment-hints"},
-            {"name": TEMPERED, "preset": "increment-tempered"},
-        ],
-    }
+    variants = [
+        {"name": name, "preset": preset} for name, preset in zip((PLAIN, HINTS, TEMPERED), presets, strict=True)
+    ]
+    return {"settings": settings, "variants": variants}
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -46,7 +32,10 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Do carry hints increment numbers longer than those trained on?",
     source=Source("Task hinting", "Table 3"),
-    runs={SMALL: sweep({"steps": 2400}), PAPER: sweep(PAPERS)},
+    runs={
+        SMALL: sweep({"steps": 2400}, ("increment-standard", "increment-hints", "increment-tempered")),
+        PAPER: sweep({}, ("paper/increment", "paper/increment-hints", "paper/increment-tempered")),
+    },
     measure=Inspect((ACCURACY,), n=512),
     contrasts=(
         Higher(ACCURACY, HINTS, PLAIN, at={"length": BEYOND}),

@@ -15,23 +15,14 @@ WHOLE, AT = "overall", {"unit": "sequence"}
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
 NAMES = (VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT)
 
-PAPERS: dict[str, Any] = {
-    "task": {"digits": 4},
-    "model": {"n_layers": 12, "d_model": 768, "n_heads": 12, "dropout": 0.1},
-    "steps": 40 * 808_000 // 32,
-    "schedule": "cosine",
-    "batch_size": 32,
-    "learning_rate": 5e-4,
-}
-
 PUBLISHED = tuple(
     Published(name, WHOLE, value, AT) for name, value in zip(NAMES, (0.25, 0.28, 0.52, 0.992, 1.0), strict=True)
 )
 
 
-def sweep(settings: dict[str, Any]) -> dict[str, Any]:
-    """The five configurations of the table."""
-    return {"settings": settings, "variants": [{"name": name, "preset": f"multiply-{name}"} for name in NAMES]}
+def sweep(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The five configurations of the table, from the presets with this prefix."""
+    return {"settings": settings, "variants": [{"name": name, "preset": f"{prefix}-{name}"} for name in NAMES]}
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -43,7 +34,10 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Does Seq-VCR with pause tokens multiply where a plain model fails?",
     source=Source("Seq-VCR", "Table 1"),
-    runs={SMALL: sweep({"task": {"digits": 3}, "steps": 1200}), PAPER: sweep(PAPERS)},
+    runs={
+        SMALL: sweep("multiply", {"task": {"digits": 3}, "steps": 1200}),
+        PAPER: sweep("paper/multiply-4", {}),
+    },
     measure=Together((Inspect((WHOLE, "accuracy", "entropy"), n=512), Logged(("accuracy", "loss")))),
     contrasts=(
         Higher(WHOLE, BOTH, VANILLA, at=AT),

@@ -15,29 +15,13 @@ ACCURACY = "accuracy"
 PLAIN, TEMPERED, HINTS, BOTH = "plain", "tempered", "hints", "hints-tempered"
 LONGEST = 20  # of the small scale, whose training sequences have up to 16 symbols
 
-PAPERS: dict[str, Any] = {
-    "task": {"q": 100, "min_length": 2, "max_length": 20, "test_max_length": 100, "skew": "paper"},
-    "model": {"d_model": 1024, "n_heads": 16, "d_mlp": 2048},
-    "steps": 100_000,
-    "schedule": "cosine",
-    "batch_size": 1024,
-    "learning_rate": 1e-5,
-}
 
-
-def sweep(settings: dict[str, Any]) -> dict[str, Any]:
+def sweep(settings: dict[str, Any], presets: tuple[str, ...]) -> dict[str, Any]:
     """With and without hints, with plain and tempered softmax."""
-    tempered = {"model": {"attention": "tempered"}}
-    return {
-        "preset": "sort-standard",
-        "settings": settings,
-        "variants": [
-            {"name": PLAIN},
-            {"name": TEMPERED, "preset": "sort-tempered"},
-            {"name": HINTS, "preset": "sort-hints"},
-            {"name": BOTH, "preset": "sort-hints", "settings": tempered},
-        ],
-    }
+    variants = [
+        {"name": name, "preset": preset} for name, preset in zip((PLAIN, TEMPERED, HINTS, BOTH), presets, strict=True)
+    ]
+    return {"settings": settings, "variants": variants}
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -48,7 +32,10 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Do successor hints, and tempered softmax, sort sequences longer than those trained on?",
     source=Source("Task hinting", "Tables 1 and 2"),
-    runs={SMALL: sweep({"steps": 4000}), PAPER: sweep(PAPERS)},
+    runs={
+        SMALL: sweep({"steps": 4000}, ("sort-standard", "sort-tempered", "sort-hints", "sort-tempered-hints")),
+        PAPER: sweep({}, ("paper/sort", "paper/sort-tempered", "paper/sort-hints", "paper/sort-hints-tempered")),
+    },
     measure=Together((Inspect((ACCURACY,), n=512), Logged(("loss",)))),
     contrasts=(
         Higher(ACCURACY, HINTS, PLAIN, at={"length": LONGEST}),

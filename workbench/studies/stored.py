@@ -26,9 +26,11 @@ def pack(measured: Measurement) -> dict[str, Any]:
 
 def unpack(data: dict[str, Any]) -> Measurement:
     """The measurement that `pack` was given."""
-    arrays = {name: np.array(data[name], dtype=int if name == "n" else float) for name in ARRAYS if name in data}
-    about = {name: data[name] for name in ("name", "units", "coords", "settings", "caption")}
-    return Measurement(**about, dims=tuple(data["dims"]), **arrays)
+    arrays: dict[str, Any] = {
+        name: np.array(data[name], dtype=int if name == "n" else float) for name in ARRAYS if name in data
+    }
+    about: dict[str, Any] = {name: data[name] for name in ("name", "units", "coords", "settings", "caption")}
+    return Measurement(**about, **arrays, dims=tuple(data["dims"]))
 
 
 def _numbers(array: np.ndarray) -> Any:
