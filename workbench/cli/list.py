@@ -34,14 +34,14 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
 def _presets() -> str:
     from workbench.training import PRESETS, preset_config
 
-    lines = []
+    lines, width = [], max(map(len, PRESETS))
     for name in PRESETS:
         config = preset_config(name, {})
         task = ", ".join(f"{key}={value}" for key, value in PRESETS[name]["task"].items() if key != "name")
         layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
         shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
         losses = " + ".join(config.objectives)
-        lines.append(f"{name:21} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+        lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
     return "\n".join(lines)
 
 
