@@ -1,4 +1,4 @@
-"""What every preset learns, and how long it takes on one core. Half an hour in all; not part of `make bench`.
+"""What every preset learns, and how long it takes on one core. An hour in all; not part of `make bench`.
 
 python tests/benchmarks/bench_presets.py            print the table
 python tests/benchmarks/bench_presets.py --write    and put it into README.md beside this file

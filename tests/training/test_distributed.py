@@ -67,7 +67,7 @@ def test_two_processes_have_the_loss_curve_of_one(preset: str, changes: dict[str
     assert said.count("trained ") == 1  # one of them speaks
     together = load_run(tmp_path / "two")
     assert together.log()[0]["processes"] == 2
-    assert_same_run(alone, together, [*FIGURES, *(["seq_vcr"] if changes else [])])
+    assert_same_run(alone, together, [*FIGURES, *(["seq_vcr"] if changes is SEQ_VCR else [])])
 
 
 def test_processes_that_cannot_share_a_batch_say_so_once_and_write_nothing(tmp_path: Path) -> None:
