@@ -141,15 +141,17 @@ class Reaches:
 
     def ask(self, means: Means) -> Outcome:
         mean = _number(means, self.group, self.quantity, self.at)
-        each = np.asarray(mean.values if mean.each is None else mean.each).reshape(-1)
         low, high = (float("nan") if end is None else float(end) for end in (mean.low, mean.high))
-        reached, n = int((each >= self.value).sum()), _seeds(mean)
-        verdict = _verdict(reached == n, reached == 0, (n,))
-        words = (
-            f"{_what(self.quantity, self.at)}: {reached} of {n} seeds of {self.group} reach "
-            f"{number_in_words(self.value, mean.units)}; mean {_interval(float(mean.values), low, high, mean.units)}"
-        )
-        return Outcome(verdict, float(mean.values), low, high, (n,), words)
+        n, value = _seeds(mean), float(mean.values)
+        shown, wanted = _interval(value, low, high, mean.units), number_in_words(self.value, mean.units)
+        if mean.each is None:  # examples are counted: no single one can reach a share
+            reached = n if value >= self.value else 0
+            said = f"{self.group}, {shown} over {n} sequences, against {wanted}"
+        else:
+            reached = int((mean.each >= self.value).sum())
+            said = f"{reached} of {n} seeds of {self.group} reach {wanted}; mean {shown}"
+        words = f"{_what(self.quantity, self.at)}: {said}"
+        return Outcome(_verdict(reached == n, reached == 0, (n,)), value, low, high, (n,), words)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,10 @@ def _number(means: Means, group: str, quantity: str, at: Mapping[str, Any]) -> M
 
 
 def _seeds(mean: Measurement) -> int:
-    return 1 if mean.each is None else int((~np.isnan(mean.each)).sum())
+    """How many seeds are in a mean; of a study without runs, how many examples."""
+    if mean.each is None:
+        return 1 if mean.n is None else int(mean.n)
+    return int((~np.isnan(mean.each)).sum())
 
 
 def _what(quantity: str, at: Mapping[str, Any]) -> str:

@@ -77,11 +77,13 @@ class Engine:
         return self._result(groups, outcomes, tried)
 
     def _computed(self) -> dict[str, Quantities]:
-        """The groups of a study without runs: the mean over its seeds."""
+        """The groups of a study without runs: the mean over the examples of all seeds."""
         assert self.study.compute is not None
         parts = [self.study.compute(self.scale, seed) for seed in range(self.seeds)]
         return {
-            group: {name: _mean([part[group][name] for part in parts], range(self.seeds)) for name in quantities}
+            group: {
+                name: Measurement.join([part[group][name] for part in parts]).mean("example") for name in quantities
+            }
             for group, quantities in parts[0].items()
         }
 

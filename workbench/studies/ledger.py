@@ -147,7 +147,7 @@ def _numbers(one: Result) -> list[str]:
         rows |= {(group, name, ""): mean for name, mean in quantities.items() if not mean.dims}
     if not rows:
         return []
-    lines = ["| group | quantity | published | here, 95 % interval | seeds |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| group | quantity | published | here, 95 % interval | n |", "| --- | --- | --- | --- | --- |"]
     for (group, quantity, place), mean in sorted(rows.items(), key=lambda row: list(one.groups).index(row[0][0])):
         what = f"{quantity}, {place}" if place else quantity
         theirs = published.get((group, quantity, place))

@@ -7,11 +7,12 @@ import plotly.graph_objects as go
 import torch
 
 from workbench.measurement import Measurement
+from workbench.models import Decoder
 from workbench.models.compiled import sorter
 from workbench.studies.contrasts import Reaches
 from workbench.studies.figures import by_dim
 from workbench.studies.study import PAPER, SMALL, Groups, Quantities, Source, Study
-from workbench.tasks import make, whole
+from workbench.tasks import Task, make, whole
 from workbench.util.seeds import generator
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -22,24 +23,24 @@ RIGHT, N = "whole sequences right", 64
 
 
 def compute(scale: str, seed: int) -> dict[str, Quantities]:
-    """The share of sequences sorted without a mistake, for each precision and length."""
+    """Whether each sequence is sorted without a mistake, for each precision and length."""
     lengths, q = LENGTHS[scale], SYMBOLS[scale]
     task = make("sorting", q=q, max_length=max(lengths))
     model = sorter(q, n_ctx=task.n_ctx, pad=True)
     groups: dict[str, Quantities] = {}
     for name, dtype in PRECISIONS.items():
-        values = [_share(model.to(dtype), task, length, seed) for length in lengths]
-        measured = Measurement(
-            RIGHT, np.array(values), ("length",), {"length": list(lengths)}, "share", {"model": name}
-        )
+        values = [_right(model.to(dtype), task, length, seed) for length in lengths]
+        coords = {"length": list(lengths), "example": range(N)}
+        measured = Measurement(RIGHT, np.array(values), ("length", "example"), coords, "share", {"model": name})
         groups[name] = {RIGHT: measured}
     return groups
 
 
 @torch.no_grad()
-def _share(model: torch.nn.Module, task, length: int, seed: int) -> float:  # type: ignore[no-untyped-def]
+def _right(model: Decoder, task: Task, length: int, seed: int) -> np.ndarray:
+    """Whether each of `N` sequences of a length is sorted without a mistake."""
     batch = task.sample(N, generator(seed, "sorting by hand", length), length=length)
-    return float(whole(model(batch.tokens).float(), batch).mean())
+    return whole(model(batch.tokens).float(), batch).double().numpy()
 
 
 def draw(groups: Groups) -> go.Figure:

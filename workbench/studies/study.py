@@ -68,7 +68,8 @@ class Study:
         tune: setting -> values. If a contrast fails, every group is trained with each of them too, and the contrast
             is asked again of each group's best.
         runs_of: the study whose runs these are, where two studies measure the same runs.
-        compute: what a study without runs computes, from its scale and a seed.
+        compute: what a study without runs computes from its scale and a seed: group -> quantity -> its measurement of
+            every example. Its intervals are over the examples of all seeds.
     """
 
     question: str
