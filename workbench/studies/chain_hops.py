@@ -45,7 +45,8 @@ def sweep(prefix: str, hops: tuple[int, ...], layers: tuple[int, ...], settings:
     }
 
 
-HOPS, LAYERS = (1, 3, 7), (1, 2, 3)
+HOPS, LAYERS = (1, 3, 7), (1, 2, 3)  # of the small scale
+MOST_HOPS, MOST_LAYERS = (1, 3, 7, 15), (1, 2, 3, 4, 5)  # of the paper's
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -81,9 +82,9 @@ def _name(hops: int, layers: int) -> str:
 
 
 def _keys(groups: Groups) -> list[tuple[int, int]]:
-    """(hops, layers) of every group that there may be; layers 0 stand for ChaCAL."""
-    most = 8
-    return [(hops, layers) for hops in range(1, 64) for layers in range(most) if _name(hops, layers) in groups]
+    """(hops, layers) of every group; layers 0 stand for ChaCAL."""
+    every = ((hops, layers) for hops in MOST_HOPS for layers in (0, *MOST_LAYERS))
+    return [key for key in every if _name(*key) in groups]
 
 
 def _value(mean: Any) -> float:
@@ -95,7 +96,7 @@ STUDY = Study(
     source=Source("ChaCAL", "Theorem 1"),
     runs={
         SMALL: sweep("", HOPS, LAYERS, {"steps": 600}),
-        PAPER: sweep("paper/", (1, 3, 7, 15), (1, 2, 3, 4, 5), {"task": {"k": K}}),
+        PAPER: sweep("paper/", MOST_HOPS, MOST_LAYERS, {"task": {"k": K}}),
     },
     measure=Logged((ACCURACY,)),
     contrasts=(

@@ -113,7 +113,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "increment-tempered": merge(_INCREMENT, {"model": {"attention": "tempered"}}),
     "arithmetic-vanilla": _ARITHMETIC,
     "arithmetic-seqvcr": _ARITHMETIC_SEQ_VCR,
-    "arithmetic-pause": merge(_ARITHMETIC, _PAUSE),
+    "arithmetic-pause": merge(_ARITHMETIC, {**_PAUSE, "steps": 6000}),
     "arithmetic-seqvcr-pause": merge(_ARITHMETIC_SEQ_VCR, _PAUSE),
     "arithmetic-cot": merge(_ARITHMETIC, _THOUGHT),
     "lis-vanilla": _LIS,
