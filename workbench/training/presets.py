@@ -129,6 +129,10 @@ SECONDS: dict[str, int] = {
     "sort-standard": 109,
     "sort-tempered": 104,
     "sort-hints": 109,
+    "sort-count": 145,
+    "sort-fill": 142,
+    "sort-all-hints": 220,
+    "sort-tempered-hints": 149,
     "multiply-vanilla": 130,
     "multiply-seqvcr": 142,
     "multiply-pause": 195,
@@ -141,8 +145,14 @@ SECONDS: dict[str, int] = {
     "increment-tempered": 100,
     "arithmetic-vanilla": 63,
     "arithmetic-seqvcr": 89,
+    "arithmetic-pause": 199,
+    "arithmetic-seqvcr-pause": 151,
+    "arithmetic-cot": 111,
     "lis-vanilla": 98,
     "lis-seqvcr": 107,
+    "lis-pause": 181,
+    "lis-seqvcr-pause": 187,
+    "lis-cot": 254,
 }
 """The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 
