@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
+from workbench.inspection import inspect_run
 from workbench.runs import list_runs, load_run
 from workbench.runs.listing import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
@@ -71,6 +72,40 @@ def test_every_preset_trains_and_lowers_its_loss(preset: str, tmp_path: Path) ->
     run = workbench.train(preset, out=tmp_path / "run", progress=False, steps=15, log_every=1, eval_size=8, warmup=1)
     losses = run.metrics()["loss"]
     assert losses.iloc[-3:].mean() < losses.iloc[0]
+
+
+@pytest.mark.parametrize(("preset", "pauses"), [("multiply-pause", 2), ("arithmetic-pause", 7), ("lis-pause", 4)])
+def test_presets_pause_as_often_as_the_paper_and_score_the_answer_alone(preset: str, pauses: int) -> None:
+    for name in (preset, preset.replace("pause", "seqvcr-pause")):
+        config = preset_config(name, {})
+        assert ("seq_vcr" in config.objectives) == ("seqvcr" in name)
+        task = config.make_task()
+        plain = preset_config(preset.replace("pause", "vanilla"), {}).make_task()
+        paused, answered = (one.draw(20, workbench.generator(0)) for one in (task, plain))
+        assert (paused.tokens == task.vocabulary.id("<pause>")).sum(1).unique().tolist() == [pauses]
+        assert torch.equal(paused.targets[paused.loss_mask], answered.targets[answered.loss_mask])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["arithmetic-pause", "arithmetic-cot", "lis-pause", "lis-cot"])
+def test_pauses_and_thoughts_are_evaluated_decoded_and_inspected(preset: str, tmp_path: Path) -> None:
+    changes = {"steps": 3, "batch_size": 8, "eval_size": 8, "eval_decoded": 4, "eval_conditions": True}
+    run = workbench.train(preset, out=tmp_path / "run", progress=False, **changes)
+    assert {"accuracy", "exact_match", "edit_distance"} <= set(run.metrics())
+    result = inspect_run(run, n=8, seed=0, only=["accuracy", "attention_graph"])
+    assert set(result) == {"accuracy", "attention_graph"}
+
+
+@pytest.mark.slow
+def test_every_hint_of_tempered_sorting_is_learnt_beside_it(tmp_path: Path) -> None:
+    changes = {"steps": 240, "batch_size": 16, "eval_size": 8, "log_every": 4, "model": {"d_model": 32}}
+    task = {"hints": ["successor", "count", "fill"], "q": 8, "max_length": 6, "test_max_length": None}
+    run = workbench.train("sort-tempered-hints", out=tmp_path / "run", progress=False, task=task, **changes)
+    assert run.config.mixture.keys() == {"main", "successor", "count", "fill"}
+    assert [layer["variant"] for layer in run.config.model.attention] == ["tempered"] * 2
+    for name in ("loss", "loss/successor", "loss/count", "loss/fill"):
+        losses = run.metrics()[name].dropna()
+        assert losses.iloc[-8:].mean() < 0.8 * losses.iloc[:4].mean(), name
 
 
 def test_projection_trains_with_the_model_and_is_not_saved(tmp_path: Path) -> None:

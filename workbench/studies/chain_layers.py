@@ -38,7 +38,7 @@ def draw(groups: Groups) -> go.Figure:
 
 
 STUDY = Study(
-    question="Does one ChaCAL layer follow chains for which standard attention needs the layers of Theorem 1?",
+    question="Does one ChaCAL layer follow chains on which standard attention of fewer layers than Theorem 1's fails?",
     source=Source("ChaCAL", "Table 1 and Figure 3"),
     runs={
         # Chains of 7 hops: by Theorem 1 standard attention needs 3 layers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ def over_training(groups: Groups, quantity: str, title: str, only: Sequence[str]
                 showlegend=False,
             )
         figure.add_scatter(x=steps, y=mean.values, mode="lines", line={"color": colour, "width": 2.5}, name=name)
-    framed(figure, title, f"{sample_size(shown)}; bands: from the least to the most seed")
+    means = sample_size({name: replace(mean, each=None) for name, mean in shown.items()})
+    framed(figure, title, f"{means}; bands: from the least to the most seed")
     figure.update_xaxes(title="training step")
     return _y_axis(figure, next(iter(shown.values())), quantity)
 

@@ -105,7 +105,7 @@ def study_page(results: Sequence[Result]) -> str:
     first = results[0]
     lines = [f"# {first.question}", ""]
     if first.source is not None:
-        lines += [f"{first.source['paper']}, {first.source['place']}. ", ""]
+        lines += [f"{first.source['paper']}, {first.source['place']}.", ""]
     lines += [f"```bash\nworkbench study run {first.name}\n```", ""]
     for one in results:
         lines += _scale_section(one)
@@ -167,7 +167,8 @@ def with_interval(mean: Measurement) -> str:
     value = number_in_words(float(mean.values), mean.units)
     if mean.low is None or mean.high is None or float(mean.low) != float(mean.low):
         return value
-    return f"{value} [{number_in_words(float(mean.low), mean.units)}, {number_in_words(float(mean.high), mean.units)}]"
+    units = mean.units if mean.units == "share" else ""  # said once
+    return f"{value} [{number_in_words(float(mean.low), units)}, {number_in_words(float(mean.high), units)}]"
 
 
 def _seeds(mean: Measurement) -> str:
