@@ -56,7 +56,7 @@ def by_group(
 
 
 def along(groups: Mapping[float, Measurement], title: str, x_title: str, quantity: str) -> go.Figure:
-    """One quantity along a setting: the mean over seeds with its interval, and a dot for each seed.
+    """One quantity along a setting, its values evenly spaced: the mean over seeds with its interval, a dot for each.
 
     Args:
         groups: value of the setting -> the mean over seeds.
@@ -67,15 +67,20 @@ def along(groups: Mapping[float, Measurement], title: str, x_title: str, quantit
     means = [groups[place] for place in places]
     figure = go.Figure()
     for place, mean in zip(places, means, strict=True):
-        for trace in dots(mean, [place], BLUE):
+        for trace in dots(mean, [f"{place:g}"], BLUE):
             figure.add_trace(trace)
     joined = Measurement.stack(means, x_title, places)
     line = {"color": BLUE, "width": 2.5}
     figure.add_scatter(
-        x=places, y=joined.values, error_y=interval(joined), mode="lines+markers", line=line, showlegend=False
+        x=[f"{place:g}" for place in places],
+        y=joined.values,
+        error_y=interval(joined),
+        mode="lines+markers",
+        line=line,
+        showlegend=False,
     )
     framed(figure, title, f"{sample_size({quantity: joined})}; bars are 95 % intervals", legend=False)
-    figure.update_xaxes(title=x_title, tickvals=places if len(places) <= 16 else None)
+    figure.update_xaxes(title=x_title, type="category")
     return _y_axis(figure, means[0], quantity)
 
 
