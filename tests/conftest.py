@@ -3,7 +3,7 @@
 `seconds.json` has the seconds of every test that takes a while, as they were measured (`make test-seconds`). What
 several tests share, such as a trained run, counts for each of them in equal parts. Those of `SLOW` seconds or more are
 marked `slow`: `make test` leaves them out, `make test-slow` runs them. Of a file that would have no test left, the
-quickest stays in `make test`.
+quickest stays in `make test`, if it takes under `TOO_SLOW` seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 
 SECONDS = Path(__file__).with_name("seconds.json")
 SLOW = 1.5  # seconds
+TOO_SLOW = 5.0  # seconds
 KEPT = 0.5  # what takes less is not written down
 UNKNOWN = 60.0  # seconds of a slow test that was not measured yet
 
@@ -63,11 +64,13 @@ def by_file(items: list[pytest.Item]) -> dict[Path, list[pytest.Item]]:
 
 
 def mark_slow(members: list[pytest.Item], seconds: dict[str, float]) -> None:
-    """Mark the slow tests of one file, but for the quickest where none would be left."""
+    """Mark the slow tests of one file, but for the quickest where none would be left and it is not `TOO_SLOW`."""
     slow = [item for item in members if seconds.get(item.nodeid, 0.0) >= SLOW]
     quick = [item for item in members if item not in slow and item.get_closest_marker("slow") is None]
     if not quick and slow:
-        slow.remove(min(slow, key=lambda item: seconds[item.nodeid]))
+        quickest = min(slow, key=lambda item: seconds[item.nodeid])
+        if seconds[quickest.nodeid] < TOO_SLOW:
+            slow.remove(quickest)
     for item in slow:
         item.add_marker("slow")
 
