@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bench coverage explore screenshots notebooks lab clean
+.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bench coverage explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -62,7 +62,19 @@ screenshots: .venv/installed
 	$(BIN)/python -m tests.app.screenshots --root demo/shown --out docs/explorer
 
 explore: .venv/installed
+	mkdir -p demo
 	$(BIN)/workbench explore --root demo
+
+# Every claim of the papers at its small scale, and the pages of docs/studies: up to ten hours, and it may be stopped.
+studies: .venv/installed
+	$(BIN)/workbench study run --all
+	$(BIN)/workbench study report --out docs/studies
+
+# The models that the explorer shows where there are none of one's own, from the runs of the studies.
+zoo: .venv/installed
+	$(BIN)/workbench study run chain-layers boxes-depth sorting-lengths increment-lengths multiplication-methods arithmetic-methods lis-methods
+	rm -rf app/zoo
+	$(BIN)/workbench study zoo --out app/zoo
 
 # Every notebook anew from its text source, with its outputs: about fifteen minutes.
 notebooks: .venv/installed

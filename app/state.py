@@ -18,6 +18,9 @@ from workbench.models import Decoder
 from workbench.runs import Run, load_run, scan_runs
 from workbench.tasks import Batch
 
+ZOO = Path(__file__).resolve().parent / "zoo"
+"""Run folders that come with the workbench, made by `workbench study zoo`."""
+
 
 def root() -> Path:
     """The folder whose runs may be opened: `--root`, given when the app starts."""
@@ -109,8 +112,17 @@ def runs() -> list[Run]:
 
 
 def scanned() -> tuple[list[Run], list[str]]:
-    """The runs directly under the root, also those without weights yet; and why others cannot be opened."""
-    return scan_runs(root())
+    """The runs directly under the root, also those without weights yet; and why others cannot be opened.
+
+    Where there is none, the runs of the zoo.
+    """
+    runs, problems = scan_runs(root())
+    return (runs, problems) if runs or problems else scan_runs(ZOO)
+
+
+def shows_zoo() -> bool:
+    """Whether the runs that are shown are those of the zoo, for want of any under the root."""
+    return not any(scan_runs(root())) and any(scan_runs(ZOO))
 
 
 def on_page() -> dict[str, Run]:

@@ -41,6 +41,12 @@ def overview() -> None:
     if not rows:
         welcome()
     else:
+        if state.shows_zoo():
+            st.info(
+                "These runs came with the workbench: there is none of your own in this folder yet. "
+                "Train one below, or on the command line, and it is shown in their place.",
+                icon=":material/pets:",
+            )
         table(rows, {run.name: run for run in runs})
     if damaged:
         st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")

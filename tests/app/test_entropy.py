@@ -111,8 +111,8 @@ def test_the_other_measures_of_the_spectrum_are_drawn_as_they_can_be(explorer: A
     page(explorer, "entropy", run="sorter", entropy_measure=MEASURES[measure][0])
     assert not explorer.error
     if measure == "spectrum":
-        assert titles(explorer) == ["Spectrum by layer: mean of 118 held-out sequences"]
-        assert any("Held-out sequences: 128 drawn, 118 distinct." in text.value for text in explorer.caption)
+        assert titles(explorer) == ["Spectrum by layer: mean of 117 held-out sequences"]
+        assert any("Held-out sequences: 128 drawn, 117 distinct." in text.value for text in explorer.caption)
         assert "one number per layer" in explorer.info[0].value
     else:
         assert [title.value for title in explorer.subheader] == PANELS
@@ -138,7 +138,7 @@ def test_training_is_what_a_timeline_of_the_same_sequences_finds(explorer: AppTe
     page(explorer, "entropy", run="chain-chacal", entropy_alpha="2")
     run, how = workbench.load_run(run_root / "chain-chacal"), {"n": 128, "seed": 0, "only": ["entropy"]}
     how["settings"] = {"entropy": {"alpha": 2.0}}
-    history = follow(inspect_run(run, causal=False, **how), **how)["entropy"].mean  # type: ignore[arg-type]
+    history = follow(inspect_run(run, causal=False, **how), **how).measured["entropy"]  # type: ignore[arg-type]
     after = history.select(layer="blocks.0.hook_resid_post").values
     assert line(charts(explorer)[-1], "0 · post") == pytest.approx(list(after))
     explorer.segmented_control(key="entropy_along").set_value("the layers").run()

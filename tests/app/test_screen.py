@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -28,7 +29,7 @@ def check(page: Page, after: str) -> dict[str, str]:
     """Every field shows what the address says, which is what was used; and where a figure says it, that."""
     shown = {key: text for key, text in fields(page).items() if not key.startswith(OF_NO_VIEW)}
     used = address_of(page)
-    assert shown == {key: used.get(key, "") for key in shown}, after
+    assert shown == {key: _as_shown(used.get(key, ""), text) for key, text in shown.items()}, after
     assert set(used) - set(shown) <= {"runs", "overlay"}, after  # nothing is in the address that is not on the page
     said = " | ".join(headings(page))
     where = page.url.split("?")[0].rsplit("/", 1)[1]
@@ -43,6 +44,13 @@ def check(page: Page, after: str) -> dict[str, str]:
         cut = f"position {shown['edit_query']} may not read position {shown['edit_key']}"
         assert cut in edited or "cannot read" in edited, (after, cut, edited)
     return shown
+
+
+def _as_shown(used: str, shown: str) -> str:
+    """What the address says, as the field writes it: a number with the digits of its field."""
+    with suppress(ValueError):
+        return shown if float(used) == float(shown) else used
+    return used
 
 
 def again(browser: Any, page: Page, after: str) -> None:

@@ -45,7 +45,7 @@ def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str)
     assert ("Learning curves" in titles(explorer)) == trained
     if kept:
         assert not explorer.info and len(drawings(explorer)) == 1
-        assert {"Accuracy", "Attention on gold paths", "Matrix entropy by layer"} <= set(titles(explorer))
+        assert {"Accuracy", "Gold mass", "Matrix entropy by layer"} <= set(titles(explorer))
     else:
         (info,) = explorer.info
         assert ("--checkpoint_count 20" in info.value) == trained

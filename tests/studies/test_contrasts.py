@@ -7,8 +7,9 @@ import pytest
 
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
-from workbench.studies import Higher, Reaches, StaysBelow, Verdict
+from workbench.studies import Higher, Near, Reaches, StaysBelow, Verdict
 from workbench.studies.contrasts import FEWEST_SEEDS, together
+from workbench.studies.engine import mean_over_runs
 
 
 def mean(*values: float, units: str = "share") -> Measurement:
@@ -74,6 +75,13 @@ def test_one_group_is_compared_with_itself_at_another_place() -> None:
     assert outcome.verdict is Verdict.HOLDS and "vanilla at digit 1" in outcome.words
 
 
+def test_a_mean_is_near_a_value_where_its_whole_interval_is() -> None:
+    each = {"same": (0.50, 0.51, 0.49, 0.5), "far": (0.90, 0.91, 0.89, 0.9), "wide": (0.1, 0.9, 0.5, 0.6)}
+    asked = {name: {"loss": mean(*values, units="nats")} for name, values in each.items()}
+    verdicts = {name: Near("loss", name, 0.5, within=0.05).ask(asked).verdict for name in asked}
+    assert verdicts == {"same": Verdict.HOLDS, "far": Verdict.FAILS, "wide": Verdict.OPEN}
+
+
 def test_a_missing_group_quantity_or_place_is_named() -> None:
     asked = means(good=(1.0, 1.0, 1.0))
     with pytest.raises(ValueError, match=r"unknown group 'god'.*did you mean 'good'"):
@@ -90,3 +98,32 @@ def test_a_study_holds_where_all_its_contrasts_do() -> None:
     assert together([good, good]) is Verdict.HOLDS
     assert together([good, mixed]) is Verdict.OPEN
     assert together([good, mixed, bad]) is Verdict.FAILS
+
+
+def over_runs(*values: float) -> Measurement:
+    """The mean that a study makes of runs with these accuracies, each of 512 sequences."""
+    n = np.asarray(512)
+    parts = [Measurement("accuracy", np.asarray(value), (), {}, "share", n=n) for value in values]
+    return mean_over_runs(parts, range(len(values)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        ((0.53, 0.54, 0.535), (0.23, 0.24, 0.235), Verdict.HOLDS),  # seeds that agree
+        ((0.8, 0.84, 0.79, 0.86, 0.9), (0.47, 0.4, 0.6, 0.5, 0.45), Verdict.HOLDS),
+        ((1.0, 1.0, 1.0), (0.2, 0.25, 0.22), Verdict.HOLDS),
+        ((1.0, 1.0, 0.2), (0.2, 0.25, 0.22), Verdict.OPEN),  # one seed of three fails
+        ((1.0, 1.0, 1.0), (0.999, 1.0, 0.998), Verdict.OPEN),  # no more than the sequences leave open
+    ],
+)
+def test_runs_are_told_apart_by_how_far_their_seeds_vary(
+    one: tuple[float, ...], other: tuple[float, ...], verdict: Verdict
+) -> None:
+    asked = {"one": {"accuracy": over_runs(*one)}, "other": {"accuracy": over_runs(*other)}}
+    assert Higher("accuracy", "one", "other").ask(asked).verdict is verdict
+
+
+def test_seeds_that_agree_exactly_leave_what_their_sequences_leave_open() -> None:
+    whole = over_runs(1.0, 1.0, 1.0)
+    assert whole.low is not None and 0.99 < float(whole.low) < 1.0 == whole.high

@@ -13,13 +13,34 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from workbench.cli import main
-from workbench.runs import list_runs
-from workbench.studies import PAPER, SMALL, STUDIES, Result, Study, Verdict, read_ledger, run_study
+from workbench.runs import list_runs, load_run
+from workbench.studies import (
+    PAPER,
+    SMALL,
+    STUDIES,
+    Reaches,
+    Result,
+    StaysBelow,
+    Study,
+    Verdict,
+    read_ledger,
+    run_study,
+    write_pages,
+    zoo,
+)
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED
+from workbench.studies.figures import by_group
+from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
+from workbench.studies.result import differences
+from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, unpack
+from workbench.training import preset_config, train
 from workbench.training.sweeps.plan import read_plan
+
+BOTH = (("weak", "chain-standard"), ("other", "chain-chacal"))
 
 FILE = """
 question = "Does the weight of further hops matter?"
@@ -152,10 +173,6 @@ def test_killed_again_and_again_it_ends_with_the_same_result(root: Path, file: P
 
 @pytest.mark.slow
 def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Path) -> None:
-    from workbench.studies import Reaches
-    from workbench.studies.figures import by_group
-    from workbench.studies.measures import Logged
-
     settings = {"task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}, "batch_size": 16, "eval_size": 64}
     sweep = {"preset": "chain-chacal", "settings": {**settings, "steps": 2}}
     study = Study(
@@ -173,6 +190,102 @@ def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Pat
     names = [f"chain-chacal, learning_rate {rate}" for rate in ("0.0001", "0.01")]
     assert tried.settings == ("as planned", *names) and tried.chosen in tried.settings
     assert len(list_runs(tmp_path / "less" / SMALL / TUNED)) == 6
+
+
+def tiny(**changes: Any) -> dict[str, Any]:
+    """Settings with which a preset trains in a second."""
+    model = {"d_model": 16, "n_heads": 2}
+    return {"model": model, "batch_size": 4, "eval_size": 8, "steps": 2, **changes}
+
+
+def test_only_the_variants_of_a_failed_contrast_are_tuned(tmp_path: Path) -> None:
+    chain = tiny(task={"n": 8, "k": 2})
+    study = Study(
+        "Do two steps help one of them?",
+        contrasts=[Reaches("accuracy", "weak", 1.1), StaysBelow("accuracy", "other", 1.1)],
+        draw=lambda groups: by_group(groups, "accuracy", "Accuracy"),
+        runs={SMALL: {"settings": chain, "variants": [{"name": name, "preset": preset} for name, preset in BOTH]}},
+        measure=Logged(("accuracy",)),
+        seeds={SMALL: 3},
+        tune={"learning_rate": [1e-2]},
+        timed="weak",
+    )
+    result = run_study(study, root=tmp_path, name="tuned", progress=False)
+    assert result is not None and result.verdict is Verdict.FAILS
+    assert {run.name.partition("-")[0] for run in list_runs(tmp_path / "tuned" / SMALL / TUNED)} == {"weak"}
+    assert result.made["step_times"]["weak"] == 1.0 and result.made["step_times"]["other"] > 0
+
+
+def test_a_deeper_model_takes_longer_for_a_step() -> None:
+    configs = {
+        name: preset_config("chain-standard", tiny(task={"n": 16, "k": 2}, model={"n_layers": layers}))
+        for name, layers in (("flat", 1), ("deep", 6))
+    }
+    times = relative_step_times(configs, "flat")
+    assert times["flat"] == 1.0 and times["deep"] > 1.5
+
+
+def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -> None:
+    def draw(groups: Any) -> Any:
+        return by_group(groups, "accuracy", "Accuracy")
+
+    study = Study(
+        "Is it drawn twice?",
+        contrasts=[StaysBelow("accuracy", "chain-chacal", 1.1)],
+        draw=(draw, draw),
+        runs={SMALL: {"preset": "chain-chacal", "settings": tiny(task={"n": 8, "k": 2})}},
+        measure=Logged(("accuracy",)),
+    )
+    made = run_study(study, root=tmp_path, name="twice", seeds=1, progress=False)
+    assert made is not None
+    write_pages([made], {"twice": study}, tmp_path / "pages")
+    page = (tmp_path / "pages" / "twice.md").read_text(encoding="utf-8")
+    for name in ("twice-small.png", "twice-small-2.png"):
+        assert f"({name})" in page and (tmp_path / "pages" / name).is_file()
+
+
+def test_a_measure_by_a_condition_and_one_over_checkpoints(tmp_path: Path) -> None:
+    settings = tiny(task={"q": 8, "max_length": 4, "test_max_length": 8}, checkpoint_count=2)
+    run = train("sort-standard", out=tmp_path / "run", progress=False, **settings)
+    repeats = ByCondition(("accuracy",), "repeats", values=(1, 2), times_longest=2, n=8)(run)["accuracy"]
+    assert repeats.dims == ("repeats",) and list(repeats.coords["repeats"]) == [1, 2]
+    lengths = ByCondition(("accuracy",), "length", n=8)(run)["accuracy"]
+    assert list(lengths.coords["length"]) == [one["length"] for one in run.task().conditions]
+    moments = AtCheckpoints(("entropy",), n=4)(run)["entropy over training"]
+    assert moments.dims[0] == "step" and list(moments.coords["step"]) == [*run.checkpoints()[:-1], 2]
+    assert np.isfinite(moments.values).all()
+
+
+# The zoo
+
+
+def test_the_zoo_is_put_together_from_finished_runs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "EXHIBITS", {"chain": zoo.Exhibit("hops", "chain-chacal-gamma=0.9-seed=0", 2)})
+    assert main(["study", "zoo", "--root", str(root), "--out", str(tmp_path / "zoo")]) == 0
+    runs = {run.name: run for run in list_runs(tmp_path / "zoo")}
+    assert set(runs) == {"chain", *zoo.COMPILED}
+    source = load_run(root / "hops" / SMALL / RUNS / "chain-chacal-gamma=0.9-seed=0")
+    for own, theirs in zip(runs["chain"].model().parameters(), source.model().parameters(), strict=True):
+        assert torch.equal(own, theirs)
+    assert runs["chain"].metrics().equals(source.metrics())
+
+
+def test_a_zoo_without_its_runs_says_which_study_trains_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = said(capsys, "zoo", "--root", str(tmp_path))
+    assert code == 2 and "`workbench study run chain-layers` trains it" in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("exhibit", zoo.EXHIBITS.values(), ids=lambda one: f"{one.study} {one.run}")
+def test_every_exhibit_is_a_run_of_its_study(exhibit: zoo.Exhibit) -> None:
+    study = STUDIES[exhibit.study]
+    planned = {one.name: one.config for one in read_plan(study.plan(SMALL, study.seeds[SMALL])).runs}
+    assert exhibit.run in planned
+    assert exhibit.checkpoints == 0 or planned[exhibit.run].checkpoint_count
 
 
 def test_measurements_survive_the_file() -> None:
@@ -206,7 +319,14 @@ def test_every_scale_of_every_study_is_a_valid_sweep_and_names_the_groups_of_its
         if scale == PAPER:
             assert {one.group for one in study.published} <= groups
     if study.runs:
-        assert set(study.runs) == {SMALL, PAPER} and study.reason("anything else")
+        assert set(study.runs) == {SMALL, PAPER}
+        unexplained = [
+            one.setting
+            for one in differences(study, SMALL, read_plan(study.plan(SMALL, 1)).runs)
+            if not study.reason(one.setting)
+        ]
+        assert not unexplained
+        assert study.timed is None or study.timed in groups
 
 
 def test_studies_that_share_runs_ask_for_the_same_ones() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from workbench.cli.options import add_root, check_root
 from workbench.cli.output import say
@@ -21,6 +22,8 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
+    if options.root == Path("runs") and not options.root.exists():
+        options.root.mkdir()  # empty: the explorer shows the runs that came with the workbench
     check_root(options.root)
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")

@@ -13,7 +13,7 @@ from workbench.cli.parser import Commands, add_command
 if TYPE_CHECKING:
     from workbench.studies import Result, Study
 
-ACTIONS = ("list", "show", "run", "report")
+ACTIONS = ("list", "show", "run", "report", "zoo")
 
 
 def add(commands: Commands, name: str) -> None:
@@ -24,8 +24,9 @@ def add(commands: Commands, name: str) -> None:
         summary="ask a claim of the papers again, or a question of your own",
         description="A study is a question with its runs, its measurements, its figure and its verdict. `list` names "
         "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
-        "a page with a picture for each that has run. NAME may be your own TOML or Python file.",
-        usage="list | show NAME | run NAME … [--all] [--scale small|paper] [--seeds N] | report [--out DIR]",
+        "a page with a picture for each that has run; `zoo` takes the models that the explorer shows first from their "
+        "runs. NAME may be your own TOML or Python file.",
+        usage="list | show NAME | run NAME … [--all] [--scale small|paper] [--seeds N] | report [--out DIR] | zoo",
     )
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
@@ -33,14 +34,14 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--scale", default="small", help="small (minutes on a CPU) or paper (default: small)")
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
-    add_out(parser, "report: folder for the pages (default: report/ under the root)")
+    add_out(parser, "report, zoo: folder for the pages or runs (default: report/ or zoo/ under the root)")
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
     add_quiet(parser)
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:
-    return {"list": _list, "show": _show, "run": _run, "report": _report}[options.action](options)
+    return {"list": _list, "show": _show, "run": _run, "report": _report, "zoo": _zoo}[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -114,6 +115,15 @@ def _report(options: argparse.Namespace) -> None:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     pages = write_pages(results, studies, options.out or options.root / "report")
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
+
+
+def _zoo(options: argparse.Namespace) -> None:
+    from workbench.studies.zoo import build_zoo
+
+    out = options.out or options.root / "zoo"
+    found = build_zoo(options.root, out)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
+    say(f"{len(found)} runs in {out}, {size:.0f} MB")
 
 
 def _names(options: argparse.Namespace) -> list[str]:

@@ -9,19 +9,32 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.studies import (
+    arithmetic_methods,
+    boxes_default,
     boxes_depth,
     chain_gamma,
     chain_hops,
     chain_layers,
+    data_statistics,
     increment_lengths,
+    lis_methods,
     multiplication_collapse,
     multiplication_digits,
+    multiplication_larger,
+    multiplication_loss,
     multiplication_methods,
+    multiplication_pauses,
+    sorting_bases,
     sorting_by_hand,
+    sorting_data,
+    sorting_depth,
+    sorting_hints,
     sorting_lengths,
     sorting_mechanisms,
+    sorting_repeats,
+    text_perplexity,
 )
-from workbench.studies.contrasts import Contrast, Higher, Outcome, Reaches, StaysBelow, Verdict
+from workbench.studies.contrasts import Contrast, Higher, Near, Outcome, Reaches, StaysBelow, Verdict
 from workbench.studies.engine import Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, read_ledger, write_pages
@@ -35,6 +48,7 @@ __all__ = [
     "STUDIES",
     "Contrast",
     "Higher",
+    "Near",
     "Outcome",
     "Published",
     "Reaches",
@@ -56,13 +70,26 @@ STUDIES: dict[str, Study] = {
     "chain-hops": chain_hops.STUDY,
     "chain-gamma": chain_gamma.STUDY,
     "boxes-depth": boxes_depth.STUDY,
+    "boxes-default": boxes_default.STUDY,
+    "text-perplexity": text_perplexity.STUDY,
     "sorting-by-hand": sorting_by_hand.STUDY,
     "sorting-lengths": sorting_lengths.STUDY,
+    "sorting-repeats": sorting_repeats.STUDY,
+    "sorting-data": sorting_data.STUDY,
+    "sorting-depth": sorting_depth.STUDY,
+    "sorting-hints": sorting_hints.STUDY,
+    "sorting-bases": sorting_bases.STUDY,
     "sorting-mechanisms": sorting_mechanisms.STUDY,
     "increment-lengths": increment_lengths.STUDY,
-    "multiplication-digits": multiplication_digits.STUDY,
     "multiplication-methods": multiplication_methods.STUDY,
+    "multiplication-larger": multiplication_larger.STUDY,
+    "multiplication-digits": multiplication_digits.STUDY,
     "multiplication-collapse": multiplication_collapse.STUDY,
+    "multiplication-loss": multiplication_loss.STUDY,
+    "multiplication-pauses": multiplication_pauses.STUDY,
+    "arithmetic-methods": arithmetic_methods.STUDY,
+    "lis-methods": lis_methods.STUDY,
+    "data-statistics": data_statistics.STUDY,
 }
 """The claims of the papers, by name."""
 

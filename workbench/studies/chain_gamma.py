@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.studies.contrasts import Higher, Reaches
-from workbench.studies.figures import along
+from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged, StepsTo, Together
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
@@ -29,7 +29,7 @@ def sweep(preset: str, settings: dict[str, Any]) -> dict[str, Any]:
 def draw(groups: Groups) -> go.Figure:
     """Accuracy against γ."""
     means = {gamma: groups[group(gamma)][ACCURACY] for gamma in GAMMAS if group(gamma) in groups}
-    return along(means, "Pointer chains: accuracy after training, by γ", "γ", ACCURACY)
+    return by_setting({"chacal": means}, "Pointer chains: accuracy after training, by γ", "γ", ACCURACY)
 
 
 STUDY = Study(
@@ -47,5 +47,4 @@ STUDY = Study(
         Higher("steps to 90 %", group(0.995), group(0.9)),
     ),
     draw=draw,
-    because={"": "to train in minutes on two CPU cores"},
 )

@@ -111,6 +111,5 @@ STUDY = Study(
     ),
     draw=draw,
     seeds={SMALL: 3, PAPER: 4},
-    because={"": "to train in minutes on two CPU cores"},
     tune={"learning_rate": [1e-3, 1e-2], "steps": [1200]},
 )

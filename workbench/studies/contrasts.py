@@ -74,7 +74,7 @@ class Higher:
     Attributes:
         quantity: what is compared.
         group, than: the two groups.
-        by: the margin, in the quantity's units.
+        by: the margin, in the quantity's units; if it is negative, being lower by less is enough.
         at: dim -> coordinate, where the quantity has dims.
         than_at: the coordinate of the other group, where it is another one; then the two may be one group.
     """
@@ -108,7 +108,9 @@ class Higher:
         else:
             value, low, high = (float(table.iloc[0][column]) for column in ("difference", "low", "high"))
         verdict = _verdict(low > self.by, high < self.by, n)
-        margin = f" by more than {number_in_words(self.by, ours.units)}" if self.by else ""
+        margin = f" by more than {number_in_words(self.by, ours.units)}" if self.by > 0 else ""
+        if self.by < 0:
+            margin = f", or at most {number_in_words(-self.by, ours.units)} below"
         what, above = _what(self.quantity, self.at), f"above {self._other} ({_mean(theirs)}){margin}"
         difference = _interval(value, low, high, ours.units)
         words = f"{what}: {self.group} ({_mean(ours)}) {above}; difference {difference}"
@@ -175,6 +177,43 @@ class StaysBelow:
         asked = Reaches(self.quantity, self.group, self.value, self.at).ask(means)
         turned = {Verdict.HOLDS: Verdict.FAILS, Verdict.FAILS: Verdict.HOLDS, Verdict.OPEN: Verdict.OPEN}
         return Outcome(turned[asked.verdict], asked.value, asked.low, asked.high, asked.n, asked.words)
+
+
+@dataclass(frozen=True)
+class Near:
+    """A group's mean lies within a distance of a value.
+
+    It holds where the whole 95 % interval does, and does not hold where none of it does.
+
+    Attributes:
+        quantity, group, at: as of `Higher`.
+        value, within: what it is to be near, and how near.
+    """
+
+    quantity: str
+    group: str
+    value: float
+    within: float
+    at: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (self.group,)
+
+    @property
+    def asks(self) -> str:
+        return f"is {_what(self.quantity, self.at)} of {self.group} within {self.within:g} of {self.value:g}?"
+
+    def ask(self, means: Means) -> Outcome:
+        mean = _number(means, self.group, self.quantity, self.at)
+        value, n = float(mean.values), _seeds(mean)
+        low, high = (value if end is None or np.isnan(end) else float(end) for end in (mean.low, mean.high))
+        away = abs(low - self.value), abs(high - self.value)
+        outside = min(away) > self.within and (low - self.value) * (high - self.value) > 0
+        wanted = f"within {number_in_words(self.within, mean.units)} of {number_in_words(self.value, mean.units)}"
+        what = _what(self.quantity, self.at)
+        words = f"{what}: {self.group}, {_interval(value, low, high, mean.units)}, {wanted}"
+        return Outcome(_verdict(max(away) <= self.within, outside, (n,)), value, low, high, (n,), words)
 
 
 def together(outcomes: list[Outcome]) -> Verdict:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
+from workbench.measurement.intervals import redrawn
 from workbench.runs import Run, load_run
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
 from workbench.studies.result import Result, Tried
+from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.studies.study import Quantities, Scale, Study
 from workbench.training.sweeps import sweep
@@ -67,7 +70,7 @@ class Engine:
         outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
         tried: list[Tried] = []
         if self.study.tune and any(outcome.verdict is Verdict.FAILS for outcome in outcomes):
-            tuned = self._trained({**plan, "grid": {**plan["grid"], **self.study.tune}}, TUNED)
+            tuned = self._trained(self._tuning(plan, outcomes), TUNED)
             if tuned is None:
                 return None
             outcomes = [
@@ -75,6 +78,16 @@ class Engine:
                 for contrast, outcome in zip(self.study.contrasts, outcomes, strict=True)
             ]
         return self._result(groups, outcomes, tried)
+
+    def _tuning(self, plan: Mapping[str, Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
+        """The sweep of the settings to tune, of the variants that are in a contrast which failed."""
+        asked = zip(self.study.contrasts, outcomes, strict=True)
+        failed = {group for contrast, outcome in asked if outcome.verdict is Verdict.FAILS for group in contrast.groups}
+        variants = {planned.variant for planned in read_plan(plan).runs if group_name(planned) in failed}
+        tuning = {**plan, "grid": {**plan["grid"], **self.study.tune}}
+        if "variants" in plan:
+            tuning["variants"] = [variant for variant in plan["variants"] if variant["name"] in variants]
+        return tuning
 
     def _computed(self) -> dict[str, Quantities]:
         """The groups of a study without runs: the mean over the examples of all seeds."""
@@ -127,7 +140,7 @@ class Engine:
         for name, own in members.items():
             shared = [key for key in own[0][1] if all(key in quantities for _, quantities in own)]
             seeds = [planned.config.seed for planned, _ in own]
-            groups[name] = {key: _mean([quantities[key] for _, quantities in own], seeds) for key in shared}
+            groups[name] = {key: mean_over_runs([quantities[key] for _, quantities in own], seeds) for key in shared}
         return groups
 
     def _asked_of_the_best(
@@ -154,8 +167,11 @@ class Engine:
         if not outcomes:
             outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
         planned = read_plan(self.study.plan(self.scale, self.seeds)).runs if self.study.runs else ()
+        times: dict[str, float] = {}
+        if self.study.timed is not None:
+            times = relative_step_times({group_name(one): one.config for one in planned}, self.study.timed)
         result = Result.of(
-            self.name, self.study, self.scale, self.seeds, groups, outcomes, together(outcomes), tried, planned
+            self.name, self.study, self.scale, self.seeds, groups, outcomes, together(outcomes), tried, planned, times
         )
         write_json(self.out / RESULT, result.to_dict())
         return result
@@ -170,12 +186,23 @@ def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
     return ", ".join([planned.variant, *values])
 
 
-def _mean(parts: list[Measurement], seeds: Iterable[int]) -> Measurement:
-    """The mean over seeds, of the coordinates that all seeds have: one that ended early has fewer training steps."""
+def mean_over_runs(parts: list[Measurement], seeds: Iterable[int]) -> Measurement:
+    """The mean over seeds, of the coordinates that all seeds have: one that ended early has fewer training steps.
+
+    A share has Student's interval over the seeds, never narrower than that of all their sequences together: it says how
+    far the mean of such seeds varies, not that no further seed may fail outright.
+    """
     for dim in parts[0].dims:
         shared = [label for label in parts[0].coords[dim] if all(label in part.coords[dim] for part in parts)]
         parts = [part.keep(dim, shared) for part in parts]
-    return over_seeds(parts, list(seeds))
+    whole = over_seeds(parts, list(seeds))
+    counts = [part.n for part in parts]
+    if whole.units != "share" or whole.each is None or any(count is None for count in counts):
+        return whole
+    low, high = redrawn(
+        whole.each, np.stack([np.broadcast_to(n, whole.values.shape) for n in counts if n is not None], -1)
+    )
+    return replace(whole, low=low, high=high)
 
 
 def _size(mean: Measurement, contrast: Contrast) -> float:

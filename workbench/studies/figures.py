@@ -55,39 +55,48 @@ def by_group(
     return _y_axis(figure, next(iter(shown.values())), quantity)
 
 
-def along(groups: Mapping[float, Measurement], title: str, x_title: str, quantity: str) -> go.Figure:
-    """One quantity along a setting, its values evenly spaced: the mean over seeds with its interval, a dot for each.
+def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> go.Figure:
+    """One quantity along a setting, its values evenly spaced: means over seeds with intervals, a dot for each seed.
 
     Args:
-        groups: value of the setting -> the mean over seeds.
+        lines: name of a line -> value of the setting -> the mean over seeds.
         title, x_title: of the figure.
         quantity: what is drawn.
     """
-    places = sorted(groups)
-    means = [groups[place] for place in places]
-    figure = go.Figure()
-    for place, mean in zip(places, means, strict=True):
-        for trace in dots(mean, [f"{place:g}"], BLUE):
-            figure.add_trace(trace)
-    joined = Measurement.stack(means, x_title, places)
-    line = {"color": BLUE, "width": 2.5}
-    figure.add_scatter(
-        x=[f"{place:g}" for place in places],
-        y=joined.values,
-        error_y=interval(joined),
-        mode="lines+markers",
-        line=line,
-        showlegend=False,
-    )
-    framed(figure, title, f"{sample_size({quantity: joined})}; bars are 95 % intervals", legend=False)
-    figure.update_xaxes(title=x_title, type="category")
-    return _y_axis(figure, means[0], quantity)
+    figure, shown = go.Figure(), {}
+    places = sorted({place for line in lines.values() for place in line})
+    for i, (name, line) in enumerate((name, line) for name, line in lines.items() if line):
+        colour, own = PALETTE[i % len(PALETTE)], sorted(line)
+        for place in own:
+            for trace in dots(line[place], [f"{place:g}"], colour):
+                figure.add_trace(trace)
+        shown[name] = joined = Measurement.stack([line[place] for place in own], x_title, own)
+        figure.add_scatter(
+            x=[f"{place:g}" for place in own],
+            y=joined.values,
+            error_y=interval(joined),
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5},
+            name=name,
+            showlegend=len(lines) > 1,
+        )
+    framed(figure, title, f"{sample_size(shown)}; bars are 95 % intervals", legend=len(lines) > 1)
+    order = [f"{place:g}" for place in places]
+    figure.update_xaxes(title=x_title, type="category", categoryorder="array", categoryarray=order)
+    return _y_axis(figure, next(iter(shown.values())), quantity)
 
 
-def over_training(groups: Groups, quantity: str, title: str, only: Sequence[str] = ()) -> go.Figure:
-    """A quantity over the training steps: the mean over seeds as a line, least to most seed as a band (Figure 3)."""
+def over_training(
+    groups: Groups,
+    quantity: str,
+    title: str,
+    only: Sequence[str] = (),
+    at: Mapping[str, Any] | None = None,
+) -> go.Figure:
+    """A quantity over the training steps: the mean over seeds as a line, least to most seed as a band."""
     figure = go.Figure()
-    shown = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    own = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    shown = {name: mean.select(**(at or {})) for name, mean in own.items()}
     for i, (name, mean) in enumerate(shown.items()):
         colour, steps = PALETTE[i % len(PALETTE)], list(mean.coords["step"])
         if mean.each is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import plotly.graph_objects as go
 import plotly.io
 
 from workbench.measurement import Measurement
@@ -62,18 +63,26 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     """
     out.mkdir(parents=True, exist_ok=True)
     write_ledger(results, out / LEDGER)
-    figures = {f"{one.name}-{one.scale}.png": studies[one.name].draw(one.groups) for one in results}
-    drawn = [figure.update_layout(template="plotly_white", paper_bgcolor="white") for figure in figures.values()]
+    pictures: dict[str, list[str]] = {}
+    figures: dict[str, go.Figure] = {}
+    for one in results:
+        drawn = studies[one.name].figures(one.groups)
+        stem = f"{one.name}-{one.scale}"
+        pictures[stem] = [f"{stem}{'' if number == 1 else f'-{number}'}.png" for number in range(1, len(drawn) + 1)]
+        figures |= dict(zip(pictures[stem], drawn, strict=True))
+    for figure in figures.values():
+        figure.update_layout(template="plotly_white", paper_bgcolor="white")
     try:
-        if drawn:
-            plotly.io.write_images(drawn, [out / name for name in figures], width=WIDTH, scale=PIXELS)
+        if figures:
+            paths = [out / name for name in figures]
+            plotly.io.write_images(list(figures.values()), paths, width=WIDTH, scale=PIXELS)
     except (RuntimeError, OSError) as error:
         raise ValueError(
             f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it"
         ) from None
     pages = {"index.md": index_page(results)}
     for name in dict.fromkeys(one.name for one in results):
-        pages[f"{name}.md"] = study_page([one for one in results if one.name == name])
+        pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())
     return [out / file for file in pages]
@@ -100,28 +109,36 @@ def index_page(results: Sequence[Result]) -> str:
     return "\n".join([*lines, ""])
 
 
-def study_page(results: Sequence[Result]) -> str:
-    """The page of one study, all its scales."""
+def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]]) -> str:
+    """The page of one study, all its scales; `pictures` are the files of `NAME-SCALE`."""
     first = results[0]
     lines = [f"# {first.question}", ""]
     if first.source is not None:
         lines += [f"{first.source['paper']}, {first.source['place']}.", ""]
     lines += [f"```bash\nworkbench study run {first.name}\n```", ""]
     for one in results:
-        lines += _scale_section(one)
+        lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
     return "\n".join(lines)
 
 
-def _scale_section(one: Result) -> list[str]:
+def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     made = one.made
     about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
-    lines = [f"## Scale {one.scale}: {one.verdict.value}", "", f"![{one.question}]({one.name}-{one.scale}.png)", ""]
+    lines = [f"## Scale {one.scale}: {one.verdict.value}", ""]
+    for picture in pictures:
+        lines += [f"![{one.question}]({picture})", ""]
     lines += [f"{about}.", ""]
     if one.outcomes:
         lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]
         lines += [f"| {outcome.words} | {SIGNS[outcome.verdict]} |" for outcome in one.outcomes]
         lines.append("")
+    if one.note:
+        lines += [one.note, ""]
     lines += _numbers(one)
+    if times := made.get("step_times"):
+        lines += [f"The time of a training step, as a ratio, on {made['cores']} CPU cores:", ""]
+        lines += [f"- {group}: {ratio:.2f}" for group, ratio in times.items()]
+        lines.append("")
     if one.tried:
         lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
         lines += [

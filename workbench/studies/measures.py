@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from workbench.inspection import inspect_run
+from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
 
@@ -40,6 +41,7 @@ class Inspect:
         seed: of those sequences.
         settings: instrument -> its settings.
         conditions: test conditions in place of the task's own.
+        step: the training step of a checkpoint to measure instead of the trained model.
     """
 
     names: tuple[str, ...]
@@ -47,6 +49,7 @@ class Inspect:
     seed: int = 0
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     conditions: tuple[dict[str, Any], ...] | None = None
+    step: int | None = None
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         result = inspect_run(
@@ -58,6 +61,7 @@ class Inspect:
             nulls=(),
             causal=False,
             conditions=self.conditions,
+            step=self.step,
         )
         return {name: result[name].at_head().mean for name in self.names if name in result}
 
@@ -68,21 +72,58 @@ class ByCondition:
 
     Attributes:
         names: of instruments and mechanisms; one that does not apply to a run is left out.
-        condition: the task's test condition that varies.
+        condition: the test condition that varies.
+        values: of that condition; by default those of the task's own test conditions.
+        times_longest: the other condition, `length`, in longest training lengths; None where it is not set.
         n: sequences of each.
         seed: of those sequences.
     """
 
     names: tuple[str, ...]
     condition: str
+    values: tuple[Any, ...] | None = None
+    times_longest: int | None = None
     n: int = 128
     seed: int = 0
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        values = [condition[self.condition] for condition in run.task().conditions]
-        each = [Inspect(self.names, self.n, self.seed, conditions=({self.condition: value},))(run) for value in values]
+        task: Any = run.task()
+        values = self.values or tuple(condition[self.condition] for condition in task.conditions)
+        other = {} if self.times_longest is None else {"length": self.times_longest * task.max_length}
+        each = []
+        for value in values:
+            inspect = Inspect(self.names, self.n, self.seed, conditions=({**other, self.condition: value},))
+            each.append(
+                {name: _at(measured, {**other, self.condition: value}) for name, measured in inspect(run).items()}
+            )
         shared = [name for name in self.names if all(name in quantities for quantities in each)]
         return {name: Measurement.stack([one[name] for one in each], self.condition, values) for name in shared}
+
+
+@dataclass(frozen=True)
+class AtCheckpoints:
+    """Instruments at every checkpoint and at the end of training, as `NAME over training`: one more dim, `step`.
+
+    Attributes:
+        names: of instruments.
+        n: sequences of each test condition.
+        seed: of those sequences.
+    """
+
+    names: tuple[str, ...]
+    n: int = 64
+    seed: int = 0
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        moments: list[tuple[int, int | None]] = [(step, step) for step in checkpoints(run)]
+        moments.append((run.step(), None))
+        each = [Inspect(self.names, self.n, self.seed, step=step)(run) for _, step in moments]
+        shown = [step for step, _ in moments]
+        return {
+            f"{name} over training": Measurement.stack([one[name] for one in each], "step", shown)
+            for name in self.names
+            if name in each[0]
+        }
 
 
 @dataclass(frozen=True)
@@ -99,6 +140,15 @@ class Logged:
 
 
 @dataclass(frozen=True)
+class Perplexity:
+    """The exponential of the last test loss, as `perplexity`."""
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        losses = run.metrics()["test_loss"].dropna()
+        return {"perplexity": single(run, "perplexity", float(np.exp(losses.iloc[-1])), "")}
+
+
+@dataclass(frozen=True)
 class OverTraining:
     """A figure of the evaluations over the training steps, as `NAME over training`: the dim `step`."""
 
@@ -112,7 +162,8 @@ class OverTraining:
         values, steps = rows[self.name].to_numpy(dtype=float), [int(step) for step in rows["step"]]
         label = f"{self.name} over training"
         about = {"model": run.name}
-        return {label: Measurement(label, values, ("step",), {"step": steps}, units_of(self.name), about)}
+        n = np.full(len(values), run.config.eval_size)
+        return {label: Measurement(label, values, ("step",), {"step": steps}, units_of(self.name), about, n=n)}
 
 
 @dataclass(frozen=True)
@@ -137,9 +188,16 @@ class Parameters:
         return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
 
 
+def _at(measured: Measurement, place: dict[str, Any]) -> Measurement:
+    """A measurement at those coordinates that it has dims for."""
+    return measured.select(**{dim: label for dim, label in place.items() if dim in measured.dims})
+
+
 def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:
-    """One number of a run as a measurement without dims."""
-    return Measurement(name, np.asarray(value), (), {}, units_of(name) if units is None else units, {"model": run.name})
+    """One number of a run's evaluation as a measurement without dims; its n is the sequences of that evaluation."""
+    units = units_of(name) if units is None else units
+    n = np.asarray(run.config.eval_size)
+    return Measurement(name, np.asarray(value), (), {}, units, {"model": run.name}, n=n)
 
 
 def units_of(name: str) -> str:

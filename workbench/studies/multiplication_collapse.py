@@ -1,4 +1,4 @@
-"""Entropy of each layer with and without Seq-VCR (Seq-VCR, Figures 2 and 4)."""
+"""Entropy of each layer, and over training, with and without Seq-VCR (Seq-VCR, Figures 2 and 4)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import plotly.graph_objects as go
 
 from workbench.studies import multiplication_methods
 from workbench.studies.contrasts import Higher
-from workbench.studies.figures import by_dim
-from workbench.studies.measures import Inspect
-from workbench.studies.multiplication_methods import SEQ_VCR, VANILLA
+from workbench.studies.figures import by_dim, over_training
+from workbench.studies.measures import AtCheckpoints, Inspect, Together
+from workbench.studies.multiplication_methods import BOTH, SEQ_VCR, VANILLA
 from workbench.studies.study import Groups, Source, Study
 
 ENTROPY = "entropy"
@@ -20,14 +20,20 @@ def draw(groups: Groups) -> go.Figure:
     return by_dim(groups, ENTROPY, "Multiplication: matrix entropy by layer", "nats")
 
 
+def draw_training(groups: Groups) -> go.Figure:
+    """Matrix entropy after the last layer, at every checkpoint."""
+    title = "Multiplication: matrix entropy after block 1, over training"
+    return over_training(groups, f"{ENTROPY} over training", title, at=LAST)
+
+
 STUDY = Study(
     question="Does Seq-VCR keep the entropy of deep layers above that of a plain model?",
     source=Source("Seq-VCR", "Figures 2 and 4"),
     runs=multiplication_methods.STUDY.runs,
     runs_of="multiplication-methods",
-    measure=Inspect((ENTROPY,), n=256),
-    contrasts=(Higher(ENTROPY, SEQ_VCR, VANILLA, at=LAST),),
-    draw=draw,
+    measure=Together((Inspect((ENTROPY,), n=256), AtCheckpoints((ENTROPY,), n=64))),
+    contrasts=(Higher(ENTROPY, SEQ_VCR, VANILLA, at=LAST), Higher(ENTROPY, BOTH, VANILLA, at=LAST)),
+    draw=(draw, draw_training),
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,
 )

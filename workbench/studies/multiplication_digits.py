@@ -17,7 +17,7 @@ from workbench.tasks import make
 from workbench.util.seeds import generator
 
 ACCURACY = "accuracy"
-DIGITS = 3  # of each operand at the small scale
+DIGITS = 2  # of each operand at the small scale
 LOWEST, MIDDLE, HIGHEST = {"digit": 0}, {"digit": DIGITS - 1}, {"digit": 2 * DIGITS - 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,7 @@ from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text, flat_config
 
 NOT_SETTINGS = ("preset", "seed", "device", "workers", "format")
+HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_count")  # a run is looked at
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class Result:
         published: the paper's figures.
         differs: the settings that differ from the paper's.
         tried: the settings with which failed contrasts were asked again.
-        made: date, commit and versions.
+        note: what a reader must know to read the published figures beside ours.
+        made: what may differ when the study runs again: date, commit and versions, and, of a study that is timed, the
+            machine's cores and `step_times`, the time of a training step of each group beside one of them.
     """
 
     name: str
@@ -74,7 +78,8 @@ class Result:
     published: Sequence[Published]
     differs: Sequence[Differs]
     tried: Sequence[Tried]
-    made: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
     @staticmethod
     def of(
@@ -87,13 +92,32 @@ class Result:
         verdict: Verdict,
         tried: Sequence[Tried],
         planned: Sequence[Planned],
+        step_times: Mapping[str, float],
     ) -> Result:
-        """The result of a study that has run."""
+        """The result of a study that has run; see `made` for what may differ when it runs again."""
         source = None if study.source is None else asdict(study.source)
         differs = list(differences(study, scale, planned))
-        made = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit(), "workbench": version("workbench")}
+        made: dict[str, Any] = {
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "commit": commit(),
+            "workbench": version("workbench"),
+        }
+        if step_times:
+            made |= {"cores": os.cpu_count(), "step_times": dict(step_times)}
         return Result(
-            name, scale, study.question, source, seeds, groups, outcomes, verdict, study.published, differs, tried, made
+            name,
+            scale,
+            study.question,
+            source,
+            seeds,
+            groups,
+            outcomes,
+            verdict,
+            study.published,
+            differs,
+            tried,
+            made,
+            study.note,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,6 +139,7 @@ class Result:
             "groups": groups,
             "differs": [asdict(one) for one in self.differs],
             "tried": [asdict(one) for one in self.tried],
+            "note": self.note,
             "made": dict(self.made),
         }
 
@@ -148,6 +173,7 @@ class Result:
             [Differs(**one) for one in data["differs"]],
             [Tried(one["group"], one["quantity"], tuple(one["settings"]), one["chosen"]) for one in data["tried"]],
             data["made"],
+            data.get("note", ""),
         )
 
     def number(self, published: Published) -> Measurement | None:
@@ -188,7 +214,7 @@ def _settings(planned: Sequence[Planned]) -> dict[str, str]:
 
 
 def _config(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude=set(NOT_SETTINGS))
+    return config.model_dump(mode="json", exclude={*NOT_SETTINGS, *HOW_OFTEN})
 
 
 def commit() -> str:

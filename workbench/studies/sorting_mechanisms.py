@@ -8,15 +8,20 @@ from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import ByCondition
-from workbench.studies.sorting_lengths import HINTS, LONGEST, PLAIN
+from workbench.studies.sorting_lengths import BEYOND, HINTS, PLAIN
 from workbench.studies.study import Groups, Source, Study
 
 MINIMUM, SUCCESSOR = "minimum", "successor"
 
 
 def draw(groups: Groups) -> go.Figure:
-    """How often the minimum stands at ⊥, by length."""
+    """How often the minimum stands at ⊥, by length (Figure 4.15)."""
     return by_dim(groups, MINIMUM, "The minimum at ⊥, by length", "share of sequences")
+
+
+def draw_successor(groups: Groups) -> go.Figure:
+    """How often outputs point at themselves and their successor, by length (Figure 4.16)."""
+    return by_dim(groups, SUCCESSOR, "Identity and successor at outputs, by length", "share of output positions")
 
 
 STUDY = Study(
@@ -25,11 +30,8 @@ STUDY = Study(
     runs=sorting_lengths.STUDY.runs,
     runs_of="sorting-lengths",
     measure=ByCondition((MINIMUM, SUCCESSOR), "length", n=128),
-    contrasts=(
-        Higher(MINIMUM, HINTS, PLAIN, at={"length": LONGEST}),
-        Higher(SUCCESSOR, HINTS, PLAIN, at={"length": LONGEST}),
-    ),
-    draw=draw,
+    contrasts=(Higher(MINIMUM, HINTS, PLAIN, at=BEYOND), Higher(SUCCESSOR, HINTS, PLAIN, at=BEYOND)),
+    draw=(draw, draw_successor),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,
 )

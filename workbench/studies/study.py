@@ -11,12 +11,15 @@ import plotly.graph_objects as go
 from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
+from workbench.studies.small_scale import BECAUSE
 
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
 
 Groups = Mapping[str, Quantities]
 """Group (the runs that differ in their seed alone) -> the mean of each quantity over its seeds."""
+
+Draw = Callable[[Groups], go.Figure]
 
 Scale = str
 SMALL, PAPER = "small", "paper"
@@ -60,13 +63,16 @@ class Study:
         runs: scale -> the sweep to train, as the fields of a sweep file, without seeds. Empty where nothing is trained.
         measure: what is measured of one finished run.
         contrasts: what must hold for the answer to be yes.
-        draw: the figure, from the means over seeds.
+        draw: the figure, from the means over seeds; or several.
         source: where the claim was published; None for a question of one's own.
         published: its figures.
         seeds: scale -> how many seeds each group has.
-        because: setting -> why it differs from the paper's at a smaller scale; `""` says it of all others.
-        tune: setting -> values. If a contrast fails, every group is trained with each of them too, and the contrast
-            is asked again of each group's best.
+        because: setting -> why it differs from the paper's at a smaller scale, where `small_scale` does not say it or
+            another reason holds.
+        tune: setting -> values. If a contrast fails, the variants in it are trained with each of them too, and it is
+            asked again of each group's best.
+        timed: the group beside which the time of every group's training step is stated; None where it is not.
+        note: what a reader must know to read the published figures beside ours.
         runs_of: the study whose runs these are, where two studies measure the same runs.
         compute: what a study without runs computes from its scale and a seed: group -> quantity -> its measurement of
             every example. Its intervals are over the examples of all seeds.
@@ -74,7 +80,7 @@ class Study:
 
     question: str
     contrasts: Sequence[Contrast]
-    draw: Callable[[Groups], go.Figure]
+    draw: Draw | Sequence[Draw]
     runs: Mapping[Scale, Mapping[str, Any]] = field(default_factory=dict)
     measure: Callable[[Run], Quantities] | None = None
     source: Source | None = None
@@ -82,6 +88,8 @@ class Study:
     seeds: Mapping[Scale, int] = field(default_factory=lambda: {SMALL: 5, PAPER: 4})
     because: Mapping[str, str] = field(default_factory=dict)
     tune: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    timed: str | None = None
+    note: str = ""
     runs_of: str | None = None
     compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
 
@@ -104,6 +112,11 @@ class Study:
         sweep = dict(self.runs[scale])
         return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(range(seeds))}}
 
+    def figures(self, groups: Groups) -> list[go.Figure]:
+        """Its figures, from the means over seeds."""
+        draws = (self.draw,) if callable(self.draw) else self.draw
+        return [draw(groups) for draw in draws]
+
     def reason(self, setting: str) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
-        return self.because.get(setting, self.because.get("", ""))
+        return self.because.get(setting, BECAUSE.get(setting, ""))

@@ -20,7 +20,7 @@ from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
-from workbench.tasks.text import Text
+from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.files import check_contents
 from workbench.util.lookup import lookup
@@ -55,14 +55,15 @@ def make(name: str, **settings: Any) -> Task:
 
 
 def files_of(task: Mapping[str, Any]) -> list[str]:
-    """The files of this machine that a task reads; empty for a task that there is not.
+    """The files of this machine that a task reads, without texts that come along; empty for a task that there is not.
 
     Args:
         task: its name and settings, unchecked: making the task would already open the files.
     """
     kind = TASKS.get(str(task.get("name")))
     values = (task.get(setting) for setting in kind.files) if kind else ()
-    return [path for value in values for path in (value if isinstance(value, list | tuple) else [value]) if path]
+    paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
+    return [path for path in paths if path and str(path) not in SHIPPED]
 
 
 def check_files(task: Mapping[str, Any], run: Path) -> None:

@@ -18,6 +18,9 @@ from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
+SHIPPED = {"shakespeare": Path(__file__).with_name("texts") / "shakespeare.txt"}
+"""Texts that come with the workbench, by name. `shakespeare`: 1.1 MB of his plays, in the public domain."""
+
 _EIGHTHS = 8
 _BYTES_PER_TOKEN = 4  # bytes of text that are read for each token of a tokenizer
 
@@ -26,9 +29,10 @@ class Text(Task):
     """Blocks of text, each token predicted from those before it in its block.
 
     `path` is a text file (UTF-8), or a folder in which Hugging Face's `datasets` has saved a data set, whose column
-    `column` is read. Without a tokenizer the tokens are the UTF-8 bytes; `tokenizer` is a `tokenizers` JSON file.
-    Blocks do not overlap: they start every n_ctx bytes (with a tokenizer every 4 n_ctx bytes, of which the first n_ctx
-    tokens are kept), and anew with each row of a data set. The whole file is never in memory.
+    `column` is read, or the name of a text that comes with the workbench (`shakespeare`). Without a tokenizer the
+    tokens are the UTF-8 bytes; `tokenizer` is a `tokenizers` JSON file. Blocks do not overlap: they start every n_ctx
+    bytes (with a tokenizer every 4 n_ctx bytes, of which the first n_ctx tokens are kept), and anew with each row of a
+    data set. The whole file is never in memory.
 
         the quick brown fox     (n_ctx=19, one token a byte; all but the last position are scored)
 
@@ -47,15 +51,17 @@ class Text(Task):
     in_perplexity: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 
-    path: str = Field(description="a text file, or the folder of a data set saved by Hugging Face's datasets")
+    path: str = Field(
+        description="a text file, the folder of a data set saved by Hugging Face's datasets, or `shakespeare`"
+    )
     block: int = Field(128, ge=2, le=2**20, description="tokens in a sequence: the context")
     tokenizer: str | None = Field(None, description="a tokenizers JSON file; by default tokens are bytes")
     column: str = Field("text", description="the column of a data set that holds its text")
 
     @model_validator(mode="after")
     def _files_are_there(self) -> Text:
-        if not Path(self.path).exists():
-            raise ValueError(f"text reads {self.path}, which is not there")
+        if not self._place.exists():
+            raise ValueError(f"text reads {self.path}, which is not there; `shakespeare` comes with the workbench")
         if self.tokenizer is not None:
             if not Path(self.tokenizer).is_file():
                 raise ValueError(f"text's tokenizer {self.tokenizer} is not there")
@@ -63,6 +69,10 @@ class Text(Task):
         if self._source.n_blocks == 0:
             raise ValueError(f"text reads {self.path}, which holds no text")
         return self
+
+    @property
+    def _place(self) -> Path:
+        return SHIPPED.get(self.path, Path(self.path))
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -76,7 +86,7 @@ class Text(Task):
     @cached_property
     def _source(self) -> _File | _DataSet:
         size = self.block if self.tokenizer is None else self.block * _BYTES_PER_TOKEN
-        path = Path(self.path)
+        path = self._place
         return _DataSet(path, self.column, size) if path.is_dir() else _File(path, size)
 
     @cached_property

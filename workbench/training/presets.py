@@ -80,6 +80,15 @@ _LIS: dict[str, Any] = {
     "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
+_TEXT: dict[str, Any] = {
+    "task": {"name": "text", "path": "shakespeare", "block": 64},
+    "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
+    "objectives": {"next_token": {}},
+    "steps": 1500,
+    "batch_size": 32,
+    "learning_rate": 3e-3,
+    "schedule": "onecycle",
+}
 _SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
 _PAUSE: dict[str, Any] = {"task": {"mode": "pause"}}  # as many pauses as the paper has: 2, 7 and 4, each task's default
 _THOUGHT: dict[str, Any] = {"task": {"mode": "chain_of_thought"}}
@@ -121,6 +130,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lis-pause": merge(_LIS, _PAUSE),
     "lis-seqvcr-pause": merge(_LIS_SEQ_VCR, _PAUSE),
     "lis-cot": merge(_LIS, _THOUGHT),
+    "text-standard": _TEXT,
+    "text-chacal": merge(_TEXT, {"model": {"attention": "chacal"}}),
 }
 
 SECONDS: dict[str, int] = {

@@ -1,0 +1,87 @@
+"""Tokens of the question, of the chain of thought and of the answer, task by task (Seq-VCR, Table 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.measurement import Measurement
+from workbench.studies.contrasts import Near
+from workbench.studies.figures import by_group
+from workbench.studies.study import PAPER, SMALL, Groups, Published, Quantities, Source, Study
+from workbench.tasks import make
+from workbench.util.seeds import generator
+
+QUESTION, THOUGHT, ANSWER = "tokens of the question", "tokens of the thought", "tokens of the answer"
+N = 128
+_EXPRESSION = {"name": "arithmetic", "p": 11, "brackets": "always"}
+TASKS: dict[str, dict[str, Any]] = {
+    "multiplication, 4 digits": {"name": "multiplication", "digits": 4},
+    "multiplication, 5 digits": {"name": "multiplication", "digits": 5},
+    "arithmetic, 4 operators": {**_EXPRESSION, "operators": 4},
+    "arithmetic, 5 operators": {**_EXPRESSION, "operators": 5},
+    "arithmetic, 6 operators": {**_EXPRESSION, "operators": 6},
+    "lis, length 50": {"name": "lis", "length": 50},
+    "lis, length 80": {"name": "lis", "length": 80},
+    "lis, length 100": {"name": "lis", "length": 100},
+}
+PAPERS = {  # question, thought, answer
+    "multiplication, 4 digits": (9, 47, 8),
+    "multiplication, 5 digits": (11, 75, 10),
+    "arithmetic, 4 operators": (19, 24, 1),
+    "arithmetic, 5 operators": (23, 40, 1),
+    "arithmetic, 6 operators": (27, 60, 1),
+    "lis, length 50": (50, 50, 1),
+    "lis, length 80": (80, 80, 1),
+    "lis, length 100": (100, 100, 1),
+}
+
+
+def compute(scale: str, seed: int) -> dict[str, Quantities]:
+    """The tokens of each example; with the thought, the mark that ends it where the model writes that too."""
+    return {name: _tokens(dict(settings), seed) for name, settings in TASKS.items()}
+
+
+def _tokens(settings: dict[str, Any], seed: int) -> Quantities:
+    task = settings.pop("name")
+    each = [make(task, **settings, mode=mode) for mode in ("plain", "chain_of_thought")]
+    plain, thought = (one.sample(N, generator(seed, "data statistics")) for one in each)
+    answers = plain.loss_mask.sum(-1)
+    counts = {
+        QUESTION: plain.loss_mask.double().argmax(-1),
+        THOUGHT: thought.loss_mask.sum(-1) - answers,
+        ANSWER: answers,
+    }
+    about = {"model": task}
+    return {
+        name: Measurement(name, np.asarray(n, dtype=float), ("example",), {"example": range(N)}, "tokens", about)
+        for name, n in counts.items()
+    }
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Tokens of the chain of thought."""
+    return by_group(groups, THOUGHT, "Tokens of the chain of thought", published=PUBLISHED)
+
+
+PUBLISHED = tuple(
+    Published(group, quantity, float(count))
+    for group, counts in PAPERS.items()
+    for quantity, count in zip((QUESTION, THOUGHT, ANSWER), counts, strict=True)
+)
+
+STUDY = Study(
+    question="Do the tasks of the Seq-VCR paper, as they are drawn here, have as many tokens as theirs?",
+    source=Source("Seq-VCR", "Table 3"),
+    compute=compute,
+    contrasts=tuple(
+        Near(quantity, group, count, within=1)  # with or without the mark at the end
+        for group, (_, thought, answer) in PAPERS.items()
+        for quantity, count in ((THOUGHT, thought), (ANSWER, answer))
+    ),
+    published=PUBLISHED,
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+)

@@ -1,0 +1,34 @@
+"""Multiplication of one digit more, where all but Seq-VCR with pauses and thoughts fail (Seq-VCR, Table 1)."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_group
+from workbench.studies.measures import Inspect
+from workbench.studies.multiplication_methods import AT, BOTH, THOUGHT, VANILLA, WHOLE, published, sweep
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+PUBLISHED = published(0.0, 0.0, 0.0, 0.995, 1.0)
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Whole products right."""
+    return by_group(groups, WHOLE, "Multiplication, larger: whole products right", at=AT, published=PUBLISHED)
+
+
+STUDY = Study(
+    question="With one digit more, does Seq-VCR with pause tokens still multiply, where a plain model is never right?",
+    source=Source("Seq-VCR", "Table 1, 5 × 5 digits"),
+    runs={
+        SMALL: sweep("multiply", {"task": {"digits": 3}, "steps": 1200}, (VANILLA, BOTH, THOUGHT)),
+        PAPER: sweep("paper/multiply-5", {}),
+    },
+    measure=Inspect((WHOLE,), n=512),
+    contrasts=(Higher(WHOLE, BOTH, VANILLA, at=AT), Higher(WHOLE, THOUGHT, VANILLA, at=AT)),
+    published=PUBLISHED,
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+    because={"task.digits": "three digits, one more than in the study of Table 1's smaller size"},
+)

@@ -1,0 +1,49 @@
+"""The number of pause tokens, with and without Seq-VCR (Seq-VCR, Figure 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_setting
+from workbench.studies.measures import Inspect
+from workbench.studies.multiplication_methods import AT, BOTH, PAUSE, WHOLE
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+PAUSES = (2, 4, 8)
+
+
+def group(name: str, pauses: int) -> str:
+    """The name of a group."""
+    return f"{name}, n_pause {pauses}"
+
+
+def sweep(prefix: str) -> dict[str, Any]:
+    """Each number of pauses, with and without Seq-VCR."""
+    variants = [{"name": name, "preset": f"{prefix}-{name}"} for name in (PAUSE, BOTH)]
+    return {"grid": {"task.n_pause": list(PAUSES)}, "variants": variants}
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Whole products right, by number of pauses."""
+    lines = {
+        name: {float(pauses): groups[group(name, pauses)][WHOLE].select(**AT) for pauses in PAUSES}
+        for name in (PAUSE, BOTH)
+    }
+    return by_setting(
+        lines, "Multiplication: whole products right, by number of pauses", "pause tokens", "whole products right"
+    )
+
+
+STUDY = Study(
+    question="With any number of pauses, does Seq-VCR multiply better than pauses alone?",
+    source=Source("Seq-VCR", "Figure 10"),
+    runs={SMALL: sweep("multiply"), PAPER: sweep("paper/multiply-4")},
+    measure=Inspect((WHOLE,), n=512),
+    contrasts=tuple(Higher(WHOLE, group(BOTH, pauses), group(PAUSE, pauses), at=AT) for pauses in PAUSES),
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+    because={"task.digits": "two digits, at which a small model fails without help in so many steps"},
+)

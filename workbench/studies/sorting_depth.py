@@ -1,0 +1,50 @@
+"""Sorting beyond the training lengths with more layers (Task hinting, Figure 3.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher, StaysBelow
+from workbench.studies.figures import by_dim
+from workbench.studies.measures import Inspect
+from workbench.studies.sorting_lengths import ACCURACY, BEYOND, SHORTER
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+LAYERS = {SMALL: (2, 4), PAPER: (2, 4, 8, 12)}
+FAR = {"length": 30}  # three times the training lengths of the small scale
+
+
+def group(layers: int) -> str:
+    """The name of the group with so many layers."""
+    return f"plain, n_layers {layers}"
+
+
+def sweep(scale: str, preset: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Plain models of every depth."""
+    layers = {"model.n_layers": list(LAYERS[scale])}
+    return {"settings": settings, "variants": [{"name": "plain", "preset": preset, "grid": layers}]}
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Whole sequences right, by length."""
+    return by_dim(groups, ACCURACY, "Sorting without hints, by number of layers", "share of sequences right")
+
+
+STUDY = Study(
+    question="Do more layers sort somewhat longer sequences than those trained on, and none much longer ones?",
+    source=Source("Task hinting", "Figure 3.3"),
+    runs={
+        SMALL: sweep(SMALL, "sort-standard", SHORTER),
+        PAPER: sweep(PAPER, "paper/sort", {"train_size": 1_000_000}),
+    },
+    measure=Inspect((ACCURACY,), n=512),
+    contrasts=(
+        Higher(ACCURACY, group(4), group(2), at=BEYOND),
+        StaysBelow(ACCURACY, group(2), 0.01, at=FAR),
+        StaysBelow(ACCURACY, group(4), 0.01, at=FAR),
+    ),
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+)

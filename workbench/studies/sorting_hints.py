@@ -1,0 +1,51 @@
+"""Which hint helps to sort beyond the training lengths (Task hinting, Figures 3.4, 3.10, 3.11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.studies.contrasts import Higher
+from workbench.studies.figures import by_dim
+from workbench.studies.measures import Inspect
+from workbench.studies.sorting_lengths import ACCURACY, BEYOND, SHORTER, SHORTER_STEPS
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+
+NONE, SUCCESSOR, COUNT, FILL, ALL = "none", "successor", "count", "fill", "all"
+HINTS: dict[str, dict[str, Any]] = {
+    NONE: {},
+    SUCCESSOR: {"hints": ["successor"], "copies": "itself"},
+    COUNT: {"hints": ["count"]},
+    FILL: {"hints": ["fill"]},
+    ALL: {"hints": ["successor", "count", "fill"], "copies": "itself"},
+}
+
+
+def sweep(preset: str, settings: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
+    """The same model with each kind of hint; with `steps`, sorting itself gets as many, whatever the hints."""
+    variants = []
+    for name, hints in HINTS.items():
+        own = {} if steps is None else {"steps": steps * (1 + len(hints.get("hints", ())))}
+        variants.append({"name": name, "preset": preset, "settings": {"task": hints, **own}})
+    return {"settings": settings, "variants": variants}
+
+
+def draw(groups: Groups) -> go.Figure:
+    """Whole sequences right, by length (Figure 3.11)."""
+    return by_dim(groups, ACCURACY, "Sorting with each kind of hint, by length", "share of sequences right")
+
+
+STUDY = Study(
+    question="Do successor hints help most beyond the training lengths, and count hints harm?",
+    source=Source("Task hinting", "Figures 3.4, 3.10 and 3.11"),
+    runs={SMALL: sweep("sort-standard", SHORTER, steps=SHORTER_STEPS), PAPER: sweep("paper/sort", {})},
+    measure=Inspect((ACCURACY,), n=512),
+    contrasts=(
+        Higher(ACCURACY, SUCCESSOR, NONE, at=BEYOND),
+        Higher(ACCURACY, NONE, COUNT, at=BEYOND),
+        Higher(ACCURACY, SUCCESSOR, FILL, at=BEYOND),
+    ),
+    draw=draw,
+    seeds={SMALL: 3, PAPER: 3},
+)

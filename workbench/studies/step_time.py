@@ -1,0 +1,42 @@
+"""How long a training step of each group takes beside one of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+from workbench.runs import RunConfig
+from workbench.training.data import training_batches
+from workbench.training.distributed import Processes
+from workbench.training.optimizer_step import Step
+from workbench.training.training_run import make_learner
+
+ROUNDS, WARM_UP = 15, 3
+
+
+def relative_step_times(configs: Mapping[str, RunConfig], beside: str) -> dict[str, float]:
+    """Group -> the seconds of its training step over those of the group `beside`: the median over rounds.
+
+    The groups take turns, a step each, so that what slows the machine slows them all. The batch is drawn beforehand.
+
+    Args:
+        configs: group -> the config of one of its runs.
+        beside: the group that counts as 1.
+    """
+    steps = {group: _step(config) for group, config in configs.items()}
+    rounds = [{group: _seconds(step) for group, step in steps.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+    return {group: statistics.median(one[group] / one[beside] for one in rounds) for group in steps}
+
+
+def _step(config: RunConfig) -> Callable[[], object]:
+    processes = Processes.started(config.device)
+    step = Step(config, make_learner(config, processes.device), processes)
+    batches = next(iter(training_batches(config.make_task(), config.model_copy(update={"workers": 0}))))
+    return lambda: step(batches, config.learning_rate)
+
+
+def _seconds(step: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start

@@ -1,0 +1,95 @@
+"""The zoo: trained and compiled models that people look at first, taken from the runs of studies."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from workbench.runs import CONFIG, METRICS, Run, load_run
+from workbench.runs.compiled import compile_run
+from workbench.runs.weights import CHECKPOINTS, WEIGHTS
+from workbench.studies.engine import RUNS
+from workbench.studies.study import SMALL
+from workbench.util.files import check_free, new_folder
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A trained model of the zoo.
+
+    Attributes:
+        study: whose run it is.
+        run: the name of the run.
+        checkpoints: how many are kept of those over training: the first and the last of them, and others between.
+    """
+
+    study: str
+    run: str
+    checkpoints: int = 6
+
+
+EXHIBITS: dict[str, Exhibit] = {
+    "chain-chacal": Exhibit("chain-layers", "chacal-seed=0"),
+    "chain-standard": Exhibit("chain-layers", "standard-seed=0-n_layers=3"),
+    "boxes-standard": Exhibit("boxes-depth", "standard-seed=0-n_layers=2", 2),
+    "boxes-chacal": Exhibit("boxes-depth", "standard-then-chacal-seed=0", 2),
+    "sort-plain": Exhibit("sorting-lengths", "plain-seed=0"),
+    "sort-tempered": Exhibit("sorting-lengths", "tempered-seed=0"),
+    "sort-hints": Exhibit("sorting-lengths", "hints-seed=0"),
+    "increment": Exhibit("increment-lengths", "plain-seed=0", 2),
+    "multiply-vanilla": Exhibit("multiplication-methods", "vanilla-seed=0", 2),
+    "multiply-pause": Exhibit("multiplication-methods", "pause-seed=0", 0),
+    "multiply-seqvcr": Exhibit("multiplication-methods", "seqvcr-seed=0", 2),
+    "multiply-seqvcr-pause": Exhibit("multiplication-methods", "seqvcr-pause-seed=0", 0),
+    "arithmetic": Exhibit("arithmetic-methods", "seqvcr-operators=2-n_layers=3-seed=0", 0),
+    "lis": Exhibit("lis-methods", "seqvcr-length=8-n_layers=3-seed=0", 0),
+}
+"""Name in the zoo -> whose run it is."""
+
+COMPILED: dict[str, tuple[str, dict[str, int]]] = {
+    "compiled-sorter": ("sorter", {"q": 9}),
+    "compiled-chaser": ("chaser", {}),
+}
+"""Name in the zoo -> compiled model and its settings."""
+
+
+def build_zoo(root: Path, out: Path) -> list[Run]:
+    """Put the zoo together from the runs of studies, in a new folder.
+
+    Args:
+        root: the folder of all studies.
+        out: the zoo's folder.
+
+    Raises:
+        ValueError: if a run is missing or not finished, or the folder exists.
+    """
+    check_free(out)
+    sources = {name: _finished(root, exhibit) for name, exhibit in EXHIBITS.items()}
+    with new_folder(out) as folder:
+        for name, run in sources.items():
+            _copy(run, folder / name, EXHIBITS[name].checkpoints)
+        for name, (model, settings) in COMPILED.items():
+            compile_run(model, folder / name, settings)
+    return [load_run(path.parent) for path in sorted(out.glob(f"*/{CONFIG}"))]
+
+
+def _finished(root: Path, exhibit: Exhibit) -> Run:
+    path = root / exhibit.study / SMALL / RUNS / exhibit.run
+    if not (path / WEIGHTS).is_file():
+        raise ValueError(f"there is no finished run {path}; `workbench study run {exhibit.study}` trains it")
+    return load_run(path)
+
+
+def _copy(run: Run, to: Path, checkpoints: int) -> None:
+    to.mkdir(parents=True)
+    for name in (CONFIG, METRICS, WEIGHTS):
+        shutil.copyfile(run.path / name, to / name)
+    steps = sorted(run.checkpoints())
+    places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
+    for step in (steps[place] for place in places):
+        (to / CHECKPOINTS).mkdir(exist_ok=True)
+        name = f"step-{step}.safetensors"
+        shutil.copyfile(run.path / CHECKPOINTS / name, to / CHECKPOINTS / name)
