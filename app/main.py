@@ -42,7 +42,7 @@ def main() -> None:
 def no_runs() -> None:
     """Say how to make a first run."""
     st.info("There is no run in this folder yet. Train one with this command, then reload the page:")
-    out = shlex.quote(str(state.root() / "chain-chacal"))
+    out = shlex.quote(str(state.as_seen(state.root() / "chain-chacal")))
     st.code(f"workbench train chain-chacal --out {out}", language="bash")
 
 

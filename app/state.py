@@ -24,9 +24,20 @@ ZOO = Path(__file__).resolve().parent / "zoo"
 
 def root() -> Path:
     """The folder whose runs may be opened: `--root`, given when the app starts."""
+    return _given().root
+
+
+def as_seen(path: Path) -> Path:
+    """A path as one writes it in the folder in which the explorer was started: relative, if it lies in there."""
+    start = _given().start
+    return path.relative_to(start) if path.is_relative_to(start) else path
+
+
+def _given() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, default=Path("runs"))
-    return parser.parse_known_args(sys.argv[1:])[0].root
+    parser.add_argument("--start", type=Path, default=Path.cwd())
+    return parser.parse_known_args(sys.argv[1:])[0]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from workbench.app import config_in_words as words
+from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.fields.widgets import choose
 from workbench.app.server import demo
@@ -122,8 +123,7 @@ def form(root: Path) -> None:
             st.error(plain(str(error)))
         else:
             st.rerun()
-    here = Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    shown = state.as_seen(path)
     st.code(shlex.join(["workbench", *demo.arguments(shown, preset, steps, seed)]), language="bash", wrap_lines=True)
 
 

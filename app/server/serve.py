@@ -86,10 +86,10 @@ def serve(
         opened: called with the address once the server answers; the address has the token, and is for no one else.
     """
     script = Path(__file__).parents[1] / "main.py"
-    root = root.resolve()
+    root, start = root.resolve(), Path.cwd()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
-    sys.argv = [str(script), "--root", str(root)]  # what `state.root` reads
+    sys.argv = [str(script), "--root", str(root), "--start", str(start)]  # what `state` reads
 
     import uvicorn
     from streamlit.web.bootstrap import load_config_options

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, page, titles
+from workbench.app import state
 from workbench.app.panels import demo_form
 from workbench.app.server import demo
 from workbench.inspection.learning_curves import learning_curves
@@ -25,6 +26,7 @@ from workbench.training import PRESETS, SECONDS
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     """The explorer over a folder without runs; what it trains ends with the test."""
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    monkeypatch.setattr(state, "ZOO", tmp_path / "no zoo")
     monkeypatch.setattr(demo_form, "may_write", lambda: True)  # as a browser that has the token; see test_guard
     demo.slot().demo = None
     yield AppTest.from_file(str(APP), default_timeout=60)
@@ -140,6 +142,20 @@ def test_an_empty_root_says_what_this_is_and_how_to_make_a_run(empty: AppTest, t
     assert any("There is no run in this folder yet" in text.value for text in empty.markdown)
     assert empty.code[0].value.startswith(f"workbench train chain-chacal --out {tmp_path}/chain-chacal --steps 500")
     assert not empty.dataframe and not empty.button(key="demo_start").disabled
+
+
+def test_a_folder_without_runs_shows_those_that_came_along(
+    empty: AppTest, run_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "ZOO", run_root)
+    page(empty, "")
+    assert sorted(names(empty)) == sorted(path.name for path in run_root.iterdir())
+    assert "came with the workbench" in empty.info[0].value
+    page(empty, "canvas", run="chain-chacal")
+    assert not empty.exception and not empty.error
+    shutil.copytree(run_root / "sorter", tmp_path / "mine")
+    page(empty, "")
+    assert names(empty) == ["mine"] and not empty.info
 
 
 def test_the_form_offers_quick_presets_with_what_they_take(empty: AppTest) -> None:

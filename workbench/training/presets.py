@@ -84,9 +84,9 @@ _TEXT: dict[str, Any] = {
     "task": {"name": "text", "path": "shakespeare", "block": 64},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
     "objectives": {"next_token": {}},
-    "steps": 1500,
+    "steps": 1000,
     "batch_size": 32,
-    "learning_rate": 3e-3,
+    "learning_rate": 1e-3,
     "schedule": "onecycle",
 }
 _SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
@@ -164,6 +164,8 @@ SECONDS: dict[str, int] = {
     "lis-pause": 181,
     "lis-seqvcr-pause": 187,
     "lis-cot": 254,
+    "text-standard": 136,
+    "text-chacal": 200,
 }
 """The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 
