@@ -76,6 +76,8 @@ def facts(opened: Opened) -> None:
 
 def right(run: Run, step: int | None) -> str:
     """Accuracy on held-out sequences and the step of its measurement; a checkpoint's own where it was measured."""
+    if run.config.steps == 0:
+        return "**weights written by a program, not trained**"
     metrics = run.metrics()
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"

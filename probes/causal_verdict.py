@@ -235,7 +235,7 @@ def measured(edited: Edited, edits: Sequence[str], rank: int, beside: int, setti
         settings=settings,
         caption="How the answers at and after the edited positions change when the model computes on from the edit. "
         "Control edits: the same edit with an input of the same label, and along as many directions that do not hold "
-        "the label; each row of these is scaled to the size of the label's own edit. n counts sequences.",
+        "the label; each row of these is scaled to the size of the label's own edit.",
     )
     excess = Measurement(
         name=f"{effect.name}, beyond the control edits",

@@ -199,6 +199,6 @@ def _described(
 
 CODES = ("logistic", "low_rank", "mlp")
 CAPTION = (
-    "Online coding: labels are sent in blocks, each encoded by a probe fitted on the blocks before, the first with the "
-    "uniform code. n counts sequences."
+    "Description length by online coding: labels are sent in blocks, each encoded by a probe fitted on the blocks "
+    "before, the first with the uniform code."
 )

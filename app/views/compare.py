@@ -45,7 +45,7 @@ def one_run(sides: Sides) -> str:
     """What no difference on this page can show."""
     if sides.one_model:
         return "These are two single inputs: there is no interval, and two others may differ in another way."
-    return "Each side is a single run: two seeds of one config may differ as much."
+    return "Each side is a single run: two seeds of one config can differ as much."
 
 
 @url.fragment

@@ -157,7 +157,7 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
         p.show(
             code.call(figures.mechanism_rates, both[0], both[1])[0],
             {"rates": measured} | {f"control-{null}": m for null, m in controls[held.found.name].items()},
-            "Dashed: the same score under controls; what it reaches there is chance, or a regularity of the task "
+            "Dashed and dotted: controls. A score that a control reaches too comes from chance or from the task "
             "itself. A claim that holds shows how an answer could be made, not that the model makes it so: for that "
             "see the causal test.",
         )
@@ -199,7 +199,7 @@ def _link(held: Held, number: int, share: float) -> None:
 def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
-        if not fields.toggle("Edit the model on held-out sequences", "causal"):
+        if not fields.toggle("Run the causal test on held-out sequences", "causal"):
             st.caption(
                 "The claimed part is edited inside the model, and the same edit is made elsewhere. If the claim is "
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."

@@ -216,7 +216,7 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
 
 def _status(run: Run) -> str:
     if run.config.steps == 0:
-        return "not trained"
+        return "compiled"
     return "training" if demo_form.trains(run.path) else status(run)
 
 

@@ -124,9 +124,9 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
             code.call(figures.probe_card, own),
             {"probe": own},
             "A label counts as decodable where the whole interval of the probe lies above that of every baseline; "
-            "before attention there is nothing but token and position. The control task gives each token a class at "
-            "random: a probe that learns that as well is not selective, but wherever the token itself can be read, "
-            f"every probe does. {NOT_USED}",
+            "before attention there is nothing but token and position. The control task, where it is drawn, gives each "
+            "token a class at random: a probe that learns it as well is not selective (Hewitt and Liang 2019). "
+            f"Wherever the token itself can be read, every probe learns it. {NOT_USED}",
         )
     return at, worth
 
@@ -140,7 +140,7 @@ def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
     with panel("Is it used?", "probe-use") as p:
         left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
         how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
-        if fields.toggle("Edit the model on held-out sequences", "probe_causal", right):
+        if fields.toggle("Run the causal test on held-out sequences", "probe_causal", right):
             try:
                 uses = _uses(look.opened, question, at, how, worth)
             except ValueError as error:
@@ -182,7 +182,7 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
     if question.kind not in CODES:
         return
     with panel("How fast it is learnt", "probe-learnt") as p:
-        if fields.toggle("Fit on ever more sequences", "probe_code"):
+        if fields.toggle("Measure the learning curve", "probe_code"):
             try:
                 description = _description(look.opened, question, at.point)
             except ValueError as error:
@@ -195,10 +195,10 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
             p.show(
                 code.call(figures.probe_learning, curve, bits),
                 {"curve": described.curve, "bits": described.bits},
-                f"{described.curve.caption} Knowing nothing costs {described.uniform:.2f} bits a label. A label that "
-                "is easy to read is learnt from few sequences; a probe that has to compute it needs many.",
+                f"{described.curve.caption} A uniform guess costs {described.uniform:.2f} bits a label; a probe that "
+                "learns chance by heart costs more. A label that is easy to read is learnt from few sequences; a probe "
+                "that has to compute it needs many.",
             )
-        st.caption("Description length by online coding: labels are sent in blocks, each coded by the probe so far.")
 
 
 def _description(opened: Opened, question: Question, point: str) -> Symbol:
@@ -214,7 +214,7 @@ def _description(opened: Opened, question: Question, point: str) -> Symbol:
 
 
 HOW = {
-    "interchange": "exchange it with another input's",
+    "interchange": "interchange it with another input's",
     "steer": "put another class in its place",
     "erase": "take it out",
 }

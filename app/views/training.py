@@ -183,7 +183,9 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
     """Entropy by layer at the checkpoint beside that at the end; at the end, beside that at the first checkpoint."""
     run, now = look.opened.run, last(look.opened.run)
     step = kept[0] if look.opened.step is None else look.opened.step
-    title = f"Entropy by layer, here and {'at the end' if run.finished else 'at the latest step'}"
+    end = "the end" if run.finished else "the latest step"
+    other = "the first checkpoint" if look.opened.step is None else f"step {step:,}"
+    title = f"Entropy by layer: {other} and {end}"
     with panel(title, "train-entropy") as p:
 
         def measured(name: str, step: int | None) -> Symbol:

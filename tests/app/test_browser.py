@@ -97,7 +97,7 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     edge = page.locator(f'[data-edge^="{query},"]').first
     key = int(str(edge.get_attribute("data-edge")).split(",")[1])
     edge.dispatch_event("click")
-    verdict = page.get_by_text(f"position {query} may not read position {key}")
+    verdict = page.get_by_text(f"position {query} cannot read position {key}")
     expect(verdict).to_be_visible(timeout=20_000)
     settle(page)
     text = str(page.locator('[class*="st-key-panel-edit"]').inner_text())

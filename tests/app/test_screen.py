@@ -41,7 +41,7 @@ def check(page: Page, after: str) -> dict[str, str]:
         assert shown["head"] in said.lower(), (after, said)
     if shown.get("edit_kind") == "cut an edge" and "every" not in (shown["edit_query"], shown["edit_key"]):
         edited = page.locator('[class*="st-key-panel-edit"]').inner_text()
-        cut = f"position {shown['edit_query']} may not read position {shown['edit_key']}"
+        cut = f"position {shown['edit_query']} cannot read position {shown['edit_key']}"
         assert cut in edited or "cannot read" in edited, (after, cut, edited)
     return shown
 
@@ -107,7 +107,7 @@ def test_an_edit_is_set_anew_for_another_input_and_a_link_to_one_is_kept(opened:
     check(page, "a shorter input")
     panel = page.locator('[class*="st-key-panel-edit"]')
     assert "cannot read" not in panel.inner_text() and "not one of" not in panel.inner_text()
-    assert "may not read position" in panel.inner_text()
+    assert "cannot read position" in panel.inner_text()
 
 
 def tick(page: Page, run: str) -> None:

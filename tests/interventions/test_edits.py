@@ -282,9 +282,9 @@ def test_wrong_answers_that_change_are_told_from_lost_and_mended_ones(untrained:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (CutEdge(9, 3, 0, 1), "position 9 may not read position 3 (layer 0, head 1)"),
-        (CutEdge(9, None), "position 9 may read nothing (every layer, every head)"),
-        (CutEdge(None, 3, 1), "no position may read position 3 (layer 1, every head)"),
+        (CutEdge(9, 3, 0, 1), "position 9 cannot read position 3 (layer 0, head 1)"),
+        (CutEdge(9, None), "position 9 cannot read anything (every layer, every head)"),
+        (CutEdge(None, 3, 1), "no position can read position 3 (layer 1, every head)"),
         (RemoveHead(0, 1), "layer 0, head 1 writes nothing"),
         (RemoveHead(0, 1, "mean", 4), "layer 0, head 1 writes its average at position 4"),
         (RemoveWrite("blocks.1.hook_mlp_out", 4), "layer 1, the MLP's write: nothing is written at position 4"),

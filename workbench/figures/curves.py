@@ -134,15 +134,24 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5, "width": 4}
 
 
-def sample_size(runs: Mapping[str, Measurement]) -> str:
-    """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were."""
+def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
+    """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were.
+
+    Args:
+        runs: what is drawn.
+        each: what each value is of, such as a `length`; the sequences drawn are those of all of them.
+    """
     dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
     counts = {
         "sequences": _span([m for m in runs.values() if "seeds" not in m.settings]),
         f"seeds{dotted}": _span([m for m in runs.values() if "seeds" in m.settings]),
     }
     parts = [f"{span} {what}" for what, span in counts.items() if span]
-    return f"means over {' or '.join(parts)}{_drawn(runs.values())}" if parts else "single values"
+    if not parts:
+        return "single values"
+    of_each, in_all = (f" at each {each}", " in all") if each else ("", "")
+    drawn = _drawn(runs.values())
+    return f"means over {' or '.join(parts)}{of_each}{drawn}{in_all if drawn else ''}"
 
 
 def _drawn(measured: Iterable[Measurement]) -> str:

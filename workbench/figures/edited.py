@@ -66,7 +66,7 @@ def _cuts(page: TokenPage, edges: list[tuple[int, int]]) -> None:
     base = page.height + page.high([(1, q, k) for q, k in drawn]) + 8
     page.name("cut", base - 14, "what may no longer be read, from the key to the query")
     for q, k in drawn:
-        tip = f"cut: {page.at(q)} may not read {page.at(k)}"
+        tip = f"cut: {page.at(q)} cannot read {page.at(k)}"
         style = {"stroke": VERMILLION, "stroke_width": 1.8, "stroke_dasharray": "5 3", "data_tip": tip}
         page.arc(q, k, base, -1, class_="edge cut", **style)
         if len(drawn) <= 4:

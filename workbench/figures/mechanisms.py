@@ -114,7 +114,7 @@ def _rates(runs: Runs, controls: Controls) -> go.Figure:
             colour, symbol = PALETTE[i % len(PALETTE)], SYMBOLS[i % len(SYMBOLS)] + "-open"
             _add_rate(figure, f"{run}, {null}", control, colour, symbol, DASHES[1 + j % (len(DASHES) - 1)])
     where = _where(first)
-    subtitle = "; ".join([*where, f"{sample_size(runs)} at each {group}", "bars are 95 % intervals"])
+    subtitle = "; ".join([*where, f"{sample_size(runs, each=group)}", "bars are 95 % intervals"])
     framed(figure, f"{first.name}, by {group}", subtitle, of=", ".join(where))
     columns = in_a_row if in_a_row * _entry(figure) < NARROWEST else 2  # a row for each run, where it has room
     rows = -(-sum(line.showlegend is not False for line in figure.data) // columns)

@@ -31,7 +31,7 @@ INSTEAD = {"zero": "nothing", "mean": "its average"}
 
 @dataclass(frozen=True)
 class CutEdge:
-    """A query may not read a key: this entry of the attention pattern is 0, and what it gave is lost.
+    """A query cannot read a key: this entry of the attention pattern is 0, and what it gave is lost.
 
     The pattern is edited before the values are read, so that a ChaCAL layer loses every path over the edge.
 
@@ -49,8 +49,8 @@ class CutEdge:
     def in_words(self, task: Task) -> str:
         where = head_in_words(self.layer, self.head)
         if self.key is None:
-            return f"position {self.query} may read nothing ({where})"
-        reader = "no position may" if self.query is None else f"position {self.query} may not"
+            return f"position {self.query} cannot read anything ({where})"
+        reader = "no position can" if self.query is None else f"position {self.query} cannot"
         return f"{reader} read position {self.key} ({where})"
 
     def places(self, n_pos: int) -> Sequence[int]:

@@ -17,8 +17,8 @@ from workbench.measurement.units import difference_in, scale_of
 COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
 OVER_SEEDS = ("measure", "place", "first", "second", "difference", "low", "high", "n_first", "n_second", "p", "p_holm")
 ABOUT_P = (
-    "p is about these two models on sequences like these, not about two methods: two seeds of one method differ as "
-    "surely. To compare methods, train several seeds of each and compare over seeds."
+    "p is about these two models on sequences like these, not about two methods: two seeds of one method can differ as "
+    "clearly. To compare methods, train several seeds of each and compare over seeds."
 )
 ROUNDING = 1e-9  # what rounding does to equal values is no difference
 

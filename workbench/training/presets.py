@@ -164,8 +164,8 @@ SECONDS: dict[str, int] = {
     "lis-pause": 181,
     "lis-seqvcr-pause": 187,
     "lis-cot": 254,
-    "text-standard": 136,
-    "text-chacal": 200,
+    "text-standard": 140,
+    "text-chacal": 163,
 }
 """The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 
