@@ -16,8 +16,8 @@ from workbench.app.server.guard import may_write
 from workbench.training import preset_config
 
 NO_TOKEN = (
-    "To start training from this page, first open the address that `workbench explore` printed. On the command line, "
-    "run:"
+    "This tab may look, but not start runs: for that, open the whole address that `workbench explore` printed, with "
+    "its token. On the command line, run:"
 )
 
 

@@ -22,10 +22,11 @@ from workbench.instruments.residual import projection
 
 SAYS = (
     "Hover a token to see what it reads and what it is computed from. Click a cell or a token, or move with the arrow "
-    "keys. A click on an edge cuts that edge, in the panel below. Each cell shows the token whose vector is largest in "
-    "the residual there (decoder: after the final norm, as the model reads its last residual), underlined in green "
-    "where it is the right answer. Where a head looks does not show what it reads there, nor that it matters; a large "
-    "token need not be used. Each answer is computed with the true tokens before it."
+    "keys. A click on an edge cuts that edge, in the panel below. Each cell shows the top token of "
+    "the residual there: the one whose vector has the largest inner product with it (encoder basis: rows of W_E; "
+    "decoder basis: columns of W_U, after the final norm), underlined in green where it is the right answer. That a "
+    "head looks somewhere, or that a token is on top, does not show that the model uses it. Each answer is computed "
+    "with the true tokens before it."
 )
 
 

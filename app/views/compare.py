@@ -104,7 +104,7 @@ def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
     p.part(name, name.lower()).show(
         code.call(figures.canvas, code.seen(look), **settings),
         numbers(look, settings["layer"], settings["head"], settings["which"]),
-        "Each cell shows the token whose vector is largest in the residual there (decoder: after the final norm). "
+        "Each cell shows the token whose vector has the largest inner product with the residual there. "
         "Click a token to see its edges alone. Where a head looks does not show what it reads there, nor that it "
         "matters.",
         token=lambda position: focus_on(position, settings["query"]),
@@ -136,9 +136,9 @@ def _cells(p: Panel, sides: Sides, basis: str, start: int) -> None:
     p.part("cells that differ", "cells").show(
         code.call(figures.residual_difference, seen, seen_b, basis=basis, start=start),
         {"A": tables[0], "B": tables[1]},
-        "The token whose vector is largest in the residual (decoder: after the final norm), at the layers that both "
-        "have; a cell is in two halves where the two differ. Equal top tokens may come with different sizes, and a "
-        "large token need not be used.",
+        "The token whose vector has the largest inner product with the residual (decoder: after the final norm), at "
+        "the layers that both have; a cell is in two halves where the two differ. Equal top tokens may come with "
+        "different sizes, and that a token is on top does not show that the model uses it.",
     )
 
 

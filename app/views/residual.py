@@ -23,10 +23,10 @@ HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "c
 
 
 SAYS = (
-    "Each cell holds the token whose vector is largest in the residual: among the rows of the embedding (encoder: read "
-    "as input) and the columns of the unembedding (decoder: read as output, through the final norm unless that is "
-    "switched off). Underlined where it is the right answer. Click a cell, or move with the arrow keys. Large does not "
-    "mean used."
+    "Each cell holds the top token of the residual: the one whose vector has the largest inner product with it, among "
+    "the rows of the embedding W_E (encoder basis: read as input) and the columns of the unembedding W_U (decoder "
+    "basis: read as output, through the final norm unless that is switched off). Underlined where it is the right "
+    "answer. Click a cell, or move with the arrow keys. That a token is on top does not show that the model uses it."
 )
 
 
@@ -50,7 +50,7 @@ def maps(look: Look) -> None:
     with panel("Over the layers at this position", "trajectory") as p:
         follow = ranks if fields.toggle("By rank among all tokens", "by_rank") else trajectory
         path = code.assign("path", follow, seen, 0, position, **reading)
-        says = "Attention and the MLP have points of their own; nothing else tells which of them wrote a token."
+        says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post)."
         figure = code.call(figures.token_trajectory, path)
         p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}")
 

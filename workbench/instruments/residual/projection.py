@@ -218,5 +218,6 @@ def top_tokens(
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
         labels=np.array(subject.task.words(ids.flatten())).reshape(shape),
         caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
-        f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. Large does not mean used.",
+        f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. A large one does not show that the model uses "
+        "the token.",
     )

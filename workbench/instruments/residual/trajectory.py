@@ -69,7 +69,7 @@ def trajectory(
         units=UNITS[how],
         settings={"model": subject.name, **place, "how": how, "final_norm": final_norm},
         caption=f"The residual's {UNITS[how]} with the vectors of these tokens, read as input (encoder) and as output "
-        f"(decoder){AS_READ if final_norm else ''}. Large does not mean used.",
+        f"(decoder){AS_READ if final_norm else ''}. A large one does not show that the model uses the token.",
     )
 
 
