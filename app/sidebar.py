@@ -83,11 +83,11 @@ def right(run: Run, step: int | None) -> str:
         return "**accuracy not measured**"
     accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
     if step in accuracy.index:
-        return f"**{accuracy[step]:.1%} right at step {step:,}**"
+        return f"**accuracy {accuracy[step]:.1%} at step {step:,}**"
     measured = int(accuracy.index[-1])
     when = "the end" if run.finished and measured == run.step() else f"step {measured:,}, the last measured"
-    at_last = f"{accuracy.iloc[-1]:.1%} right at {when}"
-    return f"**{at_last}**" if step is None else f"**accuracy not measured at step {step:,}** ({at_last})"
+    at_last = f"accuracy {accuracy.iloc[-1]:.1%} at {when}"
+    return f"**{at_last}**" if step is None else f"**not measured at step {step:,}** ({at_last})"
 
 
 def entry(opened: Opened) -> Look | None:

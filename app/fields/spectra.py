@@ -29,7 +29,7 @@ KERNELS = {
     "laplacian_l1": "Laplacian, L1 distances",
 }
 NORMALISERS = {
-    "nats": "nothing: nats",
+    "nats": "nothing (nats)",
     "log_t": "log of the tokens",
     "log_d": "log of the width",
     "log_min": "log of the smaller",
@@ -68,7 +68,7 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
         settings |= _kernel(row)
     if name == "entropy":
         possible = ["nats", "log_t"] if settings["kernel"] != "linear" else list(NORMALISERS)
-        by = choose("Divided by", possible, "entropy_normalise", "nats", NORMALISERS.__getitem__, row, width=175)
+        by = choose("Normalised by", possible, "entropy_normalise", "nats", NORMALISERS.__getitem__, row, width=175)
         settings["normalise"] = None if by == "nats" else by
     for label, key, setting, help in (
         ("Centre", "entropy_centre", "centre", CENTRE),

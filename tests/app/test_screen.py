@@ -225,17 +225,17 @@ def test_a_run_being_trained_is_not_called_ended_and_the_page_follows_it(
             page = opened("canvas?run=growing")
             facts = page.locator('[data-testid="stSidebar"]').get_by_text(re.compile("of 100,000 steps")).first
             first = facts.inner_text()
-            assert "right at step" in first and "the end" not in first
+            assert "% at step" in first and "the end" not in first
             assert check(page, "while it trains")["step"] == "latest"
             expect(facts).not_to_have_text(first, timeout=60_000)  # by itself
             page.context.close()
             early = opened("canvas?run=growing&step=40")
             facts = early.locator('[data-testid="stSidebar"]').get_by_text(re.compile("of 100,000 steps")).first
             first = facts.inner_text()
-            assert "right at step 40" in first and fields(early)["step"] == "40"
+            assert "% at step 40" in first and fields(early)["step"] == "40"
             expect(facts).not_to_have_text(first, timeout=60_000)
             settle(early)
-            assert "right at step 40" in facts.inner_text() and fields(early)["step"] == "40"
+            assert "% at step 40" in facts.inner_text() and fields(early)["step"] == "40"
         finally:
             trainer.kill()
     shutil.rmtree(out)

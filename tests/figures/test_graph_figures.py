@@ -116,7 +116,7 @@ def test_the_gamma_of_a_ladder_is_named_only_where_its_runs_share_it() -> None:
     said = [
         figures.hop_ladder(runs, {})[0].layout.title.subtitle.text for runs in ({"a": half}, {"a": half, "b": none})
     ]
-    assert "γ 0.5" in said[0] and "γ" not in said[1]
+    assert "γ = 0.5" in said[0] and "γ" not in said[1]
 
 
 def test_roles_stand_over_chance() -> None:

@@ -61,7 +61,11 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
             "example": range(values.shape[-1]),
         },
         units="share",
-        settings={"model": capture.subject.name, "n_hops": n_hops, "gamma": "the model's" if gamma is None else gamma},
+        settings={
+            "model": capture.subject.name,
+            "n_hops": n_hops,
+            "gamma": "that of training" if gamma is None else gamma,
+        },
         caption="Share of each query's mass on its true ancestor h hops up, over queries that have one; chain: on all "
         "of them. It says where a head looks, not what it reads there nor whether the model needs it.",
     )

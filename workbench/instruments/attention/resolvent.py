@@ -74,7 +74,7 @@ def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: fl
         one = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
     else:
         one = resolvent(A, gamma, unit=True)
-    about = {"layer": layer, "head": head, "example": example, "gamma": "the model's" if gamma is None else gamma}
+    about = {"layer": layer, "head": head, "example": example, "gamma": "that of training" if gamma is None else gamma}
     return Measurement(
         name=f"Resolvent of layer {layer}, head {head}",
         values=np.asarray(one[0].cpu()),
