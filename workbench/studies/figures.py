@@ -13,6 +13,7 @@ from workbench.figures.curves import curves, interval, sample_size
 from workbench.figures.seed_dots import dots
 from workbench.figures.style import BLUE, GREY, PALETTE, VERMILLION, faint, framed
 from workbench.measurement import Measurement
+from workbench.measurement.places import place_in_words
 from workbench.studies.study import Groups, Published
 
 
@@ -38,7 +39,7 @@ def by_group(
     at = dict(at or {})
     shown = {name: own[quantity].select(**at) for name, own in groups.items() if quantity in own}
     shown = {name: shown[name] for name in only or shown if name in shown}
-    figure = go.Figure(layout={"scattermode": "group"})
+    figure = go.Figure()
     for name, mean in shown.items():
         figure.add_bar(
             x=[name], y=np.atleast_1d(mean.values), marker={"color": faint(BLUE, 0.55)}, error_y=interval(mean)
@@ -52,7 +53,8 @@ def by_group(
         values = [of_paper[name] for name in drawn]
         figure.add_scatter(x=drawn, y=values, mode="markers", marker=marks, name="as published, at the paper's scale")
     framed(figure, title, f"{sample_size(shown)}; bars are 95 % intervals", legend=bool(drawn))
-    return _y_axis(figure, next(iter(shown.values())), quantity)
+    what = f"{quantity}, {place_in_words(at)}" if at else quantity
+    return _y_axis(figure, next(iter(shown.values())), what)
 
 
 def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> go.Figure:
@@ -104,6 +106,7 @@ def over_training(
             figure.add_scatter(
                 x=[*steps, *steps[::-1]],
                 y=band,
+                mode="lines",
                 fill="toself",
                 fillcolor=faint(colour, 0.18),
                 line={"width": 0},

@@ -37,7 +37,8 @@ def draw(groups: Groups) -> go.Figure:
     bars = {"marker": {"color": GREY, "opacity": 0.35}, "yaxis": "y2", "name": "digit products added"}
     figure.add_bar(x=list(counts), y=list(counts.values()), **bars)
     axis = {"overlaying": "y", "side": "right", "title": "digit products added", "showgrid": False}
-    return figure.update_layout(yaxis2=axis | {"range": [0, 2 * max(counts.values())]})
+    axis |= {"range": [-0.06 * max(counts.values()), 2.1 * max(counts.values())], "tickmode": "linear", "dtick": 1}
+    return figure.update_layout(yaxis2=axis)
 
 
 STUDY = Study(
