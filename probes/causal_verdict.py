@@ -17,6 +17,11 @@ from workbench.probes.erase_steer_interchange import Edited
 
 CHANGED, MOVED, FOLLOWED = "answers changed", "probability moved", "answers that follow"
 OUTCOMES = (CHANGED, MOVED, FOLLOWED)
+SAYS = (
+    "changes {:.1%} of the answers",
+    "moves {:.1%} of the answers' probability",
+    "turns {:.1%} of the answers into the other input's",
+)  # one for each outcome
 SAME, OTHER_DIRECTIONS = "same label", "other directions"
 EDITS = {
     "interchange": ("another label", SAME, OTHER_DIRECTIONS),
@@ -166,37 +171,30 @@ class Use:
         return added / drawn if drawn else float("inf")
 
     def verdict(self) -> str:
-        """The conclusion in words, with the numbers."""
+        """The conclusion in a sentence, with the numbers of the outcome that shows it most clearly."""
         conclusion = self.conclusion
         if conclusion is Conclusion.UNTESTED:
             return f"{conclusion.value}: {self.untested}"
         few = f" ({self.n_sequences} of at least {LEAST_FOR_A_VERDICT})" if conclusion is Conclusion.TOO_FEW else ""
-        return f"{conclusion.value}{few}: {'; '.join(self._numbers())}{self._decoded()}"
+        return f"{conclusion.value}{few}: {self._numbers()}{self._decoded()}"
 
-    def _numbers(self) -> list[str]:
-        """The numbers behind the verdict, in words."""
-        numbers = [
-            f"{outcome} {self._beside(self.effect.select(outcome=outcome), '{:.1%}')}" for outcome in (CHANGED, MOVED)
-        ]
-        follow = self.effect.select(outcome=FOLLOWED).values[0]
-        if not np.isnan(follow):
-            numbers.append(f"{follow:.1%} of the answers there became the other input's")
-        numbers.append(f"mean size of the edit {self._beside(self.sizes.select(size=ADDED), '{:.3g}')}")
+    def _numbers(self) -> str:
+        """The clearest outcome of the edit, beside its control edits and uninformed models."""
+        outcome = self._clearest()
+        share, *controls = self.effect.values[:, outcome]
+        at_most = f"{np.nanmax(controls):.1%}" if np.isfinite(controls).any() else "an unknown share"
+        said = f"the edit {SAYS[outcome].format(share)}, its control edits at most {at_most}"
         if self.nulls is not None:
-            numbers.append(self._beside_nulls())
-        return numbers
+            reach = np.nanmax(self.null_reach[:, outcome])
+            said += f"; in untrained and shuffled models it exceeds its control edits by at most {reach:.1%}"
+        return said
 
-    def _beside_nulls(self) -> str:
-        """In words: the outcome that exceeds its control edits most clearly, and its excess in uninformed models."""
-        reach = self.null_reach
-        margin = np.where(self.beyond_controls, np.fmin.reduce(self._low() - reach), -np.inf)
-        outcome = int(margin.argmax())
-        edit = int(np.nan_to_num(self._low() - reach, nan=np.inf)[:, outcome].argmin())
-        excess, control = self.excess.values[edit, outcome], self.excess.coords["edit"][edit]
-        return (
-            f"{OUTCOMES[outcome]} {excess:.1%} more than with {control}, "
-            f"where untrained and shuffled models reach {reach[edit, outcome]:.1%}"
-        )
+    def _clearest(self) -> int:
+        """The outcome that exceeds its control edits, and uninformed models, most clearly; else the answers changed."""
+        if not self.beyond_controls.any():
+            return OUTCOMES.index(CHANGED)
+        beyond = self._low() - (0.0 if self.nulls is None else self.null_reach)
+        return int(np.where(self.beyond_controls, np.fmin.reduce(beyond), -np.inf).argmax())
 
     def _decoded(self) -> str:
         """Whether the label is decodable there, in words; nothing where that is not known."""
@@ -205,12 +203,6 @@ class Use:
         if self.judged.worth is Worth.DECODABLE:
             return "; decodable there"
         return f"; but a probe does not show that it can be read there ({self.judged})"
-
-    @staticmethod
-    def _beside(measured: Measurement, unit: str) -> str:
-        """The value of the edit, with those of the control edits in parentheses."""
-        (_, value), *controls = zip(measured.coords["edit"], measured.values, strict=True)
-        return f"{unit.format(value)} ({', '.join(f'{edit} {unit.format(control)}' for edit, control in controls)})"
 
 
 def untested(edits: Sequence[str], settings: dict[str, Any], why: str) -> Use:

@@ -183,9 +183,9 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "cut": Kind("cut an edge", CutEdge, _cut_edge),
     "head": Kind("remove a head", RemoveHead, _remove_head),
-    "write": Kind("remove a write", RemoveWrite, _remove_write),
+    "write": Kind("remove an attention or MLP output", RemoveWrite, _remove_write),
     "patch": Kind("patch from another input", Patch, _patch),
-    "exchange": Kind("exchange two tokens", Exchange, _exchange),
+    "exchange": Kind("swap two tokens in the residual", Exchange, _exchange),
 }
 
 

@@ -124,6 +124,20 @@ def test_what_is_wrong_with_a_run_that_was_named_is_still_said(
     assert "it contains the runs multiply-with-a-rather-long-name, second" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "--quiet", "chain-layers", "chain-gamma"],
+        ["show", "chain-layers", "--quiet", "chain-gamma"],
+        ["--quiet", "show", "chain-layers", "--root", "anywhere", "chain-gamma"],
+    ],
+)
+def test_names_may_stand_before_between_and_after_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", *words]) == 0
+    said = capsys.readouterr().out
+    assert "chain-layers: Does" in said and "chain-gamma: Does" in said
+
+
 @pytest.mark.parametrize("width", [200, 80, 50, 36])
 def test_the_table_of_runs_cuts_no_name(
     width: int, sweep: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -159,7 +159,7 @@ def arc_counts(figure: go.Figure) -> dict[str, int]:
 def test_arcs_are_right_wrong_missing_or_not_due() -> None:
     figure = figures.attention_arcs(head(), "pattern", [(1, 2, 1), (1, 3, 1)])
     # 2→1 is found; 2→0, 3→0 and 3→2 are wrong; 3→1 is missing; nothing is due of 1→0.
-    assert arc_counts(figure) == {"right": 1, "wrong": 3, "missing": 1, "where no gold edge is due": 1}
+    assert arc_counts(figure) == {"right": 1, "wrong": 3, "missing": 1, "query without a gold edge": 1}
 
 
 def test_arcs_are_thinned_to_the_strongest_and_say_so() -> None:

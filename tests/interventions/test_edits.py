@@ -328,7 +328,7 @@ def test_every_suggestion_can_be_tried_and_those_of_sorting_do_what_they_promise
 
 
 def test_of_a_chain_the_true_edge_of_the_last_answer_is_suggested(chased: Any) -> None:
-    edit = suggestions(chased[1], 0, 0)["cut a true edge of the last answer"]
+    edit = suggestions(chased[1], 0, 0)["cut a gold edge of the last answer"]
     assert edit == CutEdge(15, int(chased[1].batch.tokens[0, 15]))
 
 

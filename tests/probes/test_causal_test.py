@@ -90,7 +90,16 @@ def test_every_edit_beside_is_as_large_as_the_labels_own(answers: dict[tuple[str
     own, same, other = sizes.values
     assert other == pytest.approx(own, rel=1e-4) and same <= own * 1.0001
     drawn = finding.use.sizes.select(size="before scaling").values
-    assert drawn[0] == own and drawn[1] < same and "mean size of the edit" in finding.use.verdict()
+    assert drawn[0] == own and drawn[1] < same
+
+
+def test_a_verdict_states_the_edit_beside_its_largest_control(answers: dict[tuple[str, str], Answer]) -> None:
+    for finding in answers["sorter", "successor"].findings:
+        if finding.use is None or finding.use.untested is not None:
+            continue
+        said, effect = finding.use.verdict(), finding.use.effect
+        stated = [(f"{own:.1%}", f"{np.nanmax(controls):.1%}") for own, *controls in effect.values.T]
+        assert any(f" {own} of" in said and f"control edits at most {most}" in said for own, most in stated), said
 
 
 def test_as_large_as_is_row_by_row_and_nothing_stays_nothing() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from workbench.studies import (
     StaysBelow,
     Study,
     Verdict,
+    collect,
+    find_study,
     read_ledger,
     run_study,
     write_pages,
@@ -242,6 +245,18 @@ def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -
     page = (tmp_path / "pages" / "twice.md").read_text(encoding="utf-8")
     for name in ("twice-small.png", "twice-small-2.png"):
         assert f"({name})" in page and (tmp_path / "pages" / name).is_file()
+
+
+def test_a_report_keeps_the_results_of_an_earlier_ledger(root: Path, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(FILE.replace("Does the weight", "Once more: does the weight"), encoding="utf-8")
+    (earlier,) = collect(root, dict([find_study(str(file))]))
+    write_pages([replace(earlier, name="other")], dict([find_study(str(other))]), tmp_path)
+    report = ["study", "report", str(file), "--root", str(root), "--out", str(tmp_path)]
+    assert main(report) == 2  # what `other` draws is not known without its file
+    assert main([*report, str(other)]) == 0
+    assert [one.name for one in read_ledger(tmp_path / "ledger.json")] == ["hops", "other"]
+    assert "(`chain-hops`)" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
 
 def test_a_measure_by_a_condition_and_one_over_checkpoints(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -14,7 +14,25 @@ Run = Callable[[argparse.Namespace, list[str]], int | None]
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with its errors in one line."""
+    """argparse with its errors in one line, and with names before, between or after the options.
+
+    Attributes:
+        mixed: whether names may follow options. Not where unknown options are passed on as fields: their values could
+            not be told from names.
+    """
+
+    mixed = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if not self.mixed:
+            return super().parse_known_args(args, namespace)
+        self.mixed = False  # argparse does it by calling this method twice
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.mixed = True
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see `{self.prog} --help`")
@@ -44,4 +62,5 @@ def add_command(
     usage = None if usage is None else f"workbench {name} {usage}"
     parser = commands.add_parser(name, help=summary, description=description, usage=usage, allow_abbrev=False)
     parser.set_defaults(command=run, takes_fields=takes_fields)
+    parser.mixed = not takes_fields
     return parser

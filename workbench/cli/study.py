@@ -107,13 +107,16 @@ def _told(result: Result) -> list[str]:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from workbench.studies import STUDIES, collect, find_study, write_pages
+    from workbench.studies import STUDIES, collect, find_study, keep_earlier, read_ledger, write_pages
+    from workbench.studies.ledger import LEDGER
 
     studies = dict(STUDIES) | dict(find_study(name) for name in options.names)
-    results = collect(options.root, studies)
-    if not results:
+    new = collect(options.root, studies)
+    if not new:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
-    pages = write_pages(results, studies, options.out or options.root / "report")
+    out = options.out or options.root / "report"
+    results = keep_earlier(new, read_ledger(out / LEDGER), studies)
+    pages = write_pages(results, studies, out)
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
 
 

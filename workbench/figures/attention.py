@@ -134,7 +134,7 @@ def _kinds_of_arcs(
     edges = [(int(query), int(key)) for query, key in by_weight if query != key]
     drawn, missing = edges[:strongest], sorted(truth - set(edges))
     kinds = [
-        Arcs("where no gold edge is due", GREY, [e for e in drawn if e[0] not in asked]),
+        Arcs("query without a gold edge", GREY, [e for e in drawn if e[0] not in asked]),
         Arcs("wrong: no gold edge", VERMILLION, [e for e in drawn if e[0] in asked and e not in truth]),
         Arcs("right: a gold edge", GREEN, [e for e in drawn if e in truth]),
         Arcs(f"missing: gold, below {threshold:.0%}", PURPLE, missing[:strongest], "dot"),

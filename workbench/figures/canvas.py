@@ -49,10 +49,10 @@ class EdgeStyle:
 
 
 KINDS: dict[Kind, EdgeStyle] = {
-    "right": EdgeStyle("right", "the gold edge that is due", GREEN),
+    "right": EdgeStyle("right", "a gold edge", GREEN),
     "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
     "wrong": EdgeStyle("wrong", "no gold edge", VERMILLION, "3 2"),
-    "idle": EdgeStyle("where no gold edge is due", "", GREY),
+    "idle": EdgeStyle("query without a gold edge", "", GREY),
     "missing": EdgeStyle("missing", "gold, below the threshold", PURPLE, "1 4"),
 }
 """Kind of edge -> how it is drawn."""

@@ -1,4 +1,4 @@
-"""Suggested edits of one input: of a chosen head, of the task's true edges, and of what its mechanisms claim."""
+"""Suggested edits of one input: of a chosen head, of the task's gold edges, and of what its mechanisms claim."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _first_answer(batch: Batch, row: int) -> Tensor:
 
 
 def _of_the_truth(seen: Capture) -> dict[str, Edit]:
-    """A cut of the true edge that the last answer needs.
+    """A cut of the gold edge that the last answer needs.
 
     It is the last position that is scored and has a gold edge of one hop. Positions with a single such edge come first:
     where there are several edges, cutting one of them may change nothing.
@@ -104,4 +104,4 @@ def _of_the_truth(seen: Capture) -> dict[str, Edit]:
     if not keys:
         return {}
     query = max(keys, key=lambda query: (len(keys[query]) == 1, query))  # single edges first, then the latest
-    return {"cut a true edge of the last answer": CutEdge(query, keys[query][0])}
+    return {"cut a gold edge of the last answer": CutEdge(query, keys[query][0])}

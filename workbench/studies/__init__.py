@@ -37,7 +37,7 @@ from workbench.studies import (
 from workbench.studies.contrasts import Contrast, Higher, Near, Outcome, Reaches, StaysBelow, Verdict
 from workbench.studies.engine import Engine
 from workbench.studies.from_file import study_from_file
-from workbench.studies.ledger import collect, read_ledger, write_pages
+from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result
 from workbench.studies.study import PAPER, SMALL, Published, Source, Study
 from workbench.util.lookup import lookup
@@ -59,6 +59,7 @@ __all__ = [
     "Verdict",
     "collect",
     "find_study",
+    "keep_earlier",
     "read_ledger",
     "run_study",
     "study_from_file",

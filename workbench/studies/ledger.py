@@ -50,6 +50,22 @@ def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
     return results
 
 
+def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: Mapping[str, Study]) -> list[Result]:
+    """The results, and those of an earlier ledger for which there is no new one, in the order of the studies.
+
+    Raises:
+        ValueError: if the earlier ledger has a result of a study that is not among `studies`.
+    """
+    unknown = sorted({one.name for one in earlier} - set(studies))
+    if unknown:
+        raise ValueError(
+            f"the ledger has a result of {', '.join(unknown)}: name the file of that study too, as in "
+            f"`workbench study report {unknown[0]}.toml`, so that it can be drawn; or give another folder with --out"
+        )
+    by_place = {(one.name, one.scale): one for one in [*earlier, *results]}
+    return [by_place[name, scale] for name in studies for scale in (SMALL, PAPER) if (name, scale) in by_place]
+
+
 def write_ledger(results: Sequence[Result], path: Path) -> None:
     """Write the results as one JSON file."""
     write_json(path, {"results": [result.to_dict() for result in results]})
@@ -80,7 +96,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
         raise ValueError(
             f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it"
         ) from None
-    pages = {"index.md": index_page(results)}
+    pages = {"index.md": index_page(results, studies)}
     for name in dict.fromkeys(one.name for one in results):
         pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures)
     for file, text in pages.items():
@@ -88,8 +104,8 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     return [out / file for file in pages]
 
 
-def index_page(results: Sequence[Result]) -> str:
-    """The page over all studies: a row each."""
+def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
+    """The page over all studies: a row for each result, and a list of the studies that have not run."""
     lines = [
         "# Studies",
         "",
@@ -106,6 +122,9 @@ def index_page(results: Sequence[Result]) -> str:
         source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
         cells = [f"[{one.question}]({one.name}.md)", source, one.scale, str(one.seeds), SIGNS[one.verdict]]
         lines.append(f"| {' | '.join(cells)} |")
+    missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
+    if missing:
+        lines += ["", "Not run yet:", "", *(f"- {study.question} (`{name}`)" for name, study in missing.items())]
     return "\n".join([*lines, ""])
 
 
