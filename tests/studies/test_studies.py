@@ -219,6 +219,29 @@ def test_only_the_variants_of_a_failed_contrast_are_tuned(tmp_path: Path) -> Non
     assert result.made["step_times"]["weak"] == 1.0 and result.made["step_times"]["other"] > 0
 
 
+def test_a_study_of_anothers_runs_tunes_in_its_own_folder_and_takes_the_lowest_loss(tmp_path: Path) -> None:
+    study = Study(
+        "Is the loss below nothing?",
+        contrasts=[StaysBelow("loss", "chain-chacal", 0.0)],
+        draw=lambda groups: by_group(groups, "loss", "Loss"),
+        runs={SMALL: {"preset": "chain-chacal", "settings": tiny(task={"n": 8, "k": 2}, steps=8)}},
+        measure=Logged(("loss",)),
+        seeds={SMALL: 3},
+        runs_of="first",
+        tune={"learning_rate": [1e-6, 1e-2]},
+    )
+    result = run_study(study, root=tmp_path, name="second", progress=False)
+    assert result is not None and result.verdict is Verdict.FAILS
+    assert len(list_runs(tmp_path / "first" / SMALL / RUNS)) == 3
+    tuned = list_runs(tmp_path / "second" / SMALL / TUNED)
+    assert len(tuned) == 6 and not (tmp_path / "first" / SMALL / TUNED).exists()
+    losses = {
+        rate: np.mean([run.metrics()["loss"].dropna().iloc[-1] for run in tuned if run.config.learning_rate == rate])
+        for rate in (1e-6, 1e-2)
+    }
+    assert losses[1e-2] < losses[1e-6] and "0.01" in result.tried[0].chosen
+
+
 def test_a_deeper_model_takes_longer_for_a_step() -> None:
     configs = {
         name: preset_config("chain-standard", tiny(task={"n": 16, "k": 2}, model={"n_layers": layers}))

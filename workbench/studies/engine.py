@@ -26,6 +26,7 @@ from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text
 
+LESS_IS_BETTER = ("loss", "perplexity", "distance", "steps to")
 RUNS, TUNED, MEASURED, RESULT = "runs", "tuned", "measured", "result.json"
 
 
@@ -39,7 +40,8 @@ class Engine:
         scale: which of its scales.
         seeds: of each group.
         out: the folder for its result.
-        runs: the folder whose runs it trains: its own, or that of the study whose runs it shares.
+        runs: the folder whose runs it trains: its own, or that of the study whose runs it shares. What is tuned is its
+            own.
         workers, ray, progress: as of `workbench.sweep`.
     """
 
@@ -63,14 +65,14 @@ class Engine:
         if self.study.compute is not None:
             return self._result(self._computed(), [], [])
         plan = self.study.plan(self.scale, self.seeds)
-        measured = self._trained(plan, RUNS)
+        measured = self._trained(plan, self.runs / RUNS)
         if measured is None:
             return None
         groups = self._groups(measured)
         outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
         tried: list[Tried] = []
         if self.study.tune and any(outcome.verdict is Verdict.FAILS for outcome in outcomes):
-            tuned = self._trained(self._tuning(plan, outcomes), TUNED)
+            tuned = self._trained(self._tuning(plan, outcomes), self.out / TUNED)
             if tuned is None:
                 return None
             outcomes = [
@@ -100,9 +102,9 @@ class Engine:
             for group, quantities in parts[0].items()
         }
 
-    def _trained(self, plan: Mapping[str, Any], folder: str) -> list[tuple[Planned, Quantities]] | None:
+    def _trained(self, plan: Mapping[str, Any], folder: Path) -> list[tuple[Planned, Quantities]] | None:
         """What is measured of every run of a sweep, trained if it is not; None if training was stopped."""
-        table = sweep(plan, self.runs / folder, workers=self.workers, ray=self.ray, progress=self.progress)
+        table = sweep(plan, folder, workers=self.workers, ray=self.ray, progress=self.progress)
         if (table["status"] == "unfinished").any():
             return None
         failed = table[table["status"] == "failed"]
@@ -111,10 +113,10 @@ class Engine:
         planned = read_plan(plan).runs
         show = Console(stderr=True)
         each = track(planned, f"measuring {self.name}", console=show, disable=not self.progress)
-        return [(one, self._measured(load_run(self.runs / folder / one.name), folder)) for one in each]
+        return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
 
     def _measured(self, run: Run, folder: str) -> Quantities:
-        """What is measured of a run; kept, so that a study that is resumed measures it once."""
+        """What is measured of a run of a folder; kept, so that a study that is resumed measures it once."""
         assert self.study.measure is not None
         path = self.out / MEASURED / folder / f"{run.name}.json"
         mark, kept = self._mark(run), read_json(path)
@@ -158,7 +160,7 @@ class Engine:
         for group in contrast.groups:
             of_group = [(one, quantities) for one, quantities in tuned if group_name(one, self.study.tune) == group]
             candidates = {"as planned": groups[group], **self._groups(of_group)}
-            chosen = max(candidates, key=lambda name: _size(candidates[name][contrast.quantity], contrast))
+            chosen = max(candidates, key=lambda name: _goodness(candidates[name][contrast.quantity], contrast))
             best[group] = candidates[chosen]
             tried.append(Tried(group, contrast.quantity, tuple(candidates), chosen))
         return contrast.ask(best)
@@ -205,5 +207,7 @@ def mean_over_runs(parts: list[Measurement], seeds: Iterable[int]) -> Measuremen
     return replace(whole, low=low, high=high)
 
 
-def _size(mean: Measurement, contrast: Contrast) -> float:
-    return float(mean.select(**getattr(contrast, "at", {})).values)
+def _goodness(mean: Measurement, contrast: Contrast) -> float:
+    """How good a mean is: the more the better, but of a loss, a distance or a number of steps the less."""
+    value = float(mean.select(**getattr(contrast, "at", {})).values)
+    return -value if any(word in contrast.quantity for word in LESS_IS_BETTER) else value

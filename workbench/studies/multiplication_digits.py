@@ -54,4 +54,5 @@ STUDY = Study(
     draw=draw,
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,
+    tune={"learning_rate": [1e-3]},
 )

@@ -7,9 +7,11 @@ import plotly.graph_objects as go
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Inspect
-from workbench.studies.multiplication_methods import AT, BOTH, THOUGHT, VANILLA, WHOLE, published, sweep
+from workbench.studies.multiplication_methods import AT, BOTH, SEQ_VCR, THOUGHT, VANILLA, WHOLE, published, sweep
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
+LAYERS = 4  # of the small scale, so that there are layers in between
+SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 1200, "checkpoint_count": 6}
 PUBLISHED = published(0.0, 0.0, 0.0, 0.995, 1.0)
 
 
@@ -22,7 +24,7 @@ STUDY = Study(
     question="With one digit more, does Seq-VCR with pause tokens still multiply, where a plain model is never right?",
     source=Source("Seq-VCR", "Table 1, 5 × 5 digits"),
     runs={
-        SMALL: sweep("multiply", {"task": {"digits": 3}, "steps": 1200}, (VANILLA, BOTH, THOUGHT)),
+        SMALL: sweep("multiply", SMALLER, (VANILLA, SEQ_VCR, BOTH, THOUGHT)),
         PAPER: sweep("paper/multiply-5", {}),
     },
     measure=Inspect((WHOLE,), n=512),
@@ -31,4 +33,5 @@ STUDY = Study(
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
     because={"task.digits": "three digits, one more than in the study of Table 1's smaller size"},
+    tune={"learning_rate": [1e-3]},
 )
