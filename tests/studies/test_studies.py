@@ -357,7 +357,8 @@ def test_every_scale_of_every_study_is_a_valid_sweep_and_names_the_groups_of_its
         if scale == PAPER:
             assert {one.group for one in study.published} <= groups
     if study.runs:
-        assert set(study.runs) == {SMALL, PAPER}
+        unpublished = {"property-heads"}  # whose configuration the paper's abstract does not give
+        assert set(study.runs) == ({SMALL} if name in unpublished else {SMALL, PAPER})
         unexplained = [
             one.setting
             for one in differences(study, SMALL, read_plan(study.plan(SMALL, 1)).runs)

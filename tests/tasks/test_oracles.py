@@ -267,6 +267,37 @@ def test_pointer_chains_by_walking_them() -> None:
             assert up[position].tolist() == chain + [-1] * (5 - len(chain))
 
 
+@pytest.mark.parametrize("properties", [1, 2, 4])
+def test_property_chains_by_walking_them(properties: int) -> None:
+    task = tasks.make("property_chain", n=12, k=3, properties=properties)
+    batch = task.sample(N // 10, generator(0))
+    truth = task.truth(batch.tokens)
+    edges: dict[int, set[tuple[int, int, int]]] = {}
+    for example, *edge in truth.edges.tolist():
+        edges.setdefault(example, set()).add((edge[0], edge[1], edge[2]))
+    assert len(truth.edges) == sum(map(len, edges.values()))  # none is given twice
+    for row, tokens in enumerate(batch.tokens):
+        records, walked = task.words(tokens), set()
+        for query in range(3, 12):
+            answer = set()
+            for number, letter in enumerate("ABCD"[:properties]):
+                at, hop = query, 0
+                while at >= 3:
+                    at, hop = (at // 3 - 1) * 3 + int(records[at][number]), hop + 1
+                    walked.add((hop, query, at))
+                answer.add(letter + records[at][number])
+            assert {task.vocabulary.words[i] for i in batch.targets[row, query].nonzero().flatten()} == answer
+        assert edges[row] == walked
+
+
+def test_a_guess_that_follows_no_property_is_right_one_time_in_k() -> None:
+    task = tasks.make("property_chain", n=12, k=4, properties=1)
+    targets = task.sample(N, generator(1)).targets[:, 4:, -4:].float()  # the classes of the values
+    assert targets.mean((0, 1)).tolist() == pytest.approx([0.25] * 4, abs=0.01)
+    values = torch.stack([(targets[:, 0] * targets[:, place]).sum(-1).mean() for place in range(1, 4)])
+    assert values.tolist() == pytest.approx([0.0] * 3)  # within a block every value is there once
+
+
 def test_boxes_truth_says_what_is_where_after_each_clause_and_what_it_took() -> None:
     task = tasks.make("boxes", style="advanced", n_boxes=4)
     text = "The tea is in Box A, the cup is in Box B. Move the contents of Box A to Box C. Put the hat into Box C. "

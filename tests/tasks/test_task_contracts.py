@@ -16,6 +16,7 @@ from workbench.util.seeds import generator
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "pointer_chain": [{"n": 12, "k": 3}, {"n": 12, "k": 3, "reading": "root"}],
+    "property_chain": [{"n": 9, "k": 3}, {"n": 8, "k": 2, "properties": 4}, {"n": 12, "k": 4, "properties": 1}],
     "sorting": [
         {"q": 9, "max_length": 6, "hints": "successor,count,fill"},
         {"q": 9, "max_length": 20, "skew": "paper", "repetition": 1.0},
@@ -195,6 +196,8 @@ def test_settings_are_kept_and_make_the_same_task(task: Task) -> None:
         ("pointer_chain", {"n": 10, "k": 4}, "n=10, k=4"),
         ("pointer_chain", {"n": 8, "k": 8}, "2 whole blocks"),
         ("pointer_chain", {"reading": "leaf"}, "'chain' or 'root'"),
+        ("property_chain", {"n": 10, "k": 4}, "n=10, k=4"),
+        ("property_chain", {"n": 20, "k": 10, "properties": 4}, r"at most 4,096, not 10\^4 = 10,000"),
         ("sorting", {"min_length": 9, "max_length": 4}, "min_length <= max_length"),
         ("sorting", {"test_max_length": 4}, "test_max_length=4"),
         ("sorting", {"repetition": 2}, "repetition"),

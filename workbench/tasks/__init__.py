@@ -19,6 +19,7 @@ from workbench.tasks.increment import Increment
 from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
+from workbench.tasks.property_chain import PropertyChain
 from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary
@@ -28,6 +29,7 @@ from workbench.util.messages import first_problem
 
 TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,
+    "property_chain": PropertyChain,
     "boxes": Boxes,
     "sorting": Sorting,
     "increment": Increment,

@@ -23,6 +23,12 @@ _CHAIN: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 3e-3,
 }
+_PROPERTIES: dict[str, Any] = {
+    **_CHAIN,
+    "task": {"name": "property_chain", "n": 18, "k": 3, "properties": 2},
+    "model": {"n_layers": 1, "d_model": 96, "n_heads": 2, "attention": "chacal"},
+    "steps": 2000,
+}
 _SORT: dict[str, Any] = {
     "task": {"name": "sorting", "q": 32, "min_length": 2, "max_length": 16, "test_max_length": 20},
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "positions": "none"},
@@ -103,6 +109,7 @@ _LIS_SEQ_VCR = merge(_LIS, {"objectives": _SEQ_VCR_OF_EXPRESSIONS})
 PRESETS: dict[str, dict[str, Any]] = {
     "chain-chacal": _CHAIN,
     "chain-standard": merge(_CHAIN, {"model": {"attention": "standard"}}),
+    "properties-chacal": _PROPERTIES,
     "sort-standard": _SORT,
     "sort-tempered": merge(_SORT, {"model": {"attention": "tempered"}}),
     "sort-hints": _SORT_HINTS,
@@ -137,6 +144,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 SECONDS: dict[str, int] = {
     "chain-chacal": 16,
     "chain-standard": 12,
+    "properties-chacal": 30,
     "sort-standard": 109,
     "sort-tempered": 104,
     "sort-hints": 109,

@@ -1,0 +1,160 @@
+"""Property chains: pointer chains for several properties at once, which ask for as many heads."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from workbench.tasks.base import LONGEST, Task
+from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.vocabulary import Vocabulary
+
+MOST_PROPERTIES, MOST_RECORDS = 4, 4096
+LETTERS = "ABCD"
+
+
+class PropertyChain(Task):
+    """Records in blocks of k, each of which takes every one of its properties from a record of the block before.
+
+    n=9, k=3, two properties, A and B:
+
+        position   0  1  2 |  3  4  5 |  6  7  8
+        token     02 11 20 | 10 02 21 | 01 20 12
+
+    In block 0 a token holds the values of both properties; in later blocks, for each property, the number of the record
+    in the block before from which it takes that property. Position 6 has A from position 3 and B from position 4. These
+    have A from position 1 and B from position 2: position 6 has A = 1 and B = 0.
+
+    At every position after block 0 the set of its values is asked: one class for each property, `A1 B0`. For one
+    property the values, and the numbers in each further block, are a shuffle of 0..k−1, so that a guess that does not
+    follow the chain is right 1/k of the time.
+
+    An attention pattern follows one chain for each query, so that a layer needs a head for each property; the task
+    stands for the entity tracking of arXiv 2605.22476, whose accuracy is said to collapse "when the number of
+    simultaneously evolving properties exceeds the number of attention heads".
+
+    Labels: `depth` (blocks after block 0; scored from 1), and for each property `parent_A` (a position) and `value_A`
+    (the id of a token, `A0` …), `parent_B`, … . Gold edges: hop h leads from a position to its ancestors h blocks
+    before it, for all properties together.
+    """
+
+    name: ClassVar[str] = "property_chain"
+    summary: ClassVar[str] = "records that take each property from another record; follow every property to its value"
+    group: ClassVar[str] = "depth"
+    unit: ClassVar[Literal["position"]] = "position"
+    token_labels: ClassVar[tuple[str, ...]] = tuple(f"value_{letter}" for letter in LETTERS)
+
+    n: int = Field(18, ge=2, le=LONGEST, description="tokens in a sequence")
+    k: int = Field(3, ge=2, le=10, description="tokens in a block; divides n")
+    properties: int = Field(2, ge=1, le=MOST_PROPERTIES, description="properties of a record, each with its own chain")
+
+    @model_validator(mode="after")
+    def _blocks_fit(self) -> PropertyChain:
+        if self.n % self.k or self.n // self.k < 2:
+            raise ValueError(f"property_chain needs n to be at least 2 whole blocks of k, not n={self.n}, k={self.k}")
+        if self.k**self.properties > MOST_RECORDS:
+            raise ValueError(
+                f"property_chain has k^properties different records, at most {MOST_RECORDS:,}, not {self.k}^"
+                f"{self.properties} = {self.k**self.properties:,}"
+            )
+        return self
+
+    @property
+    def letters(self) -> str:
+        """The names of the properties."""
+        return LETTERS[: self.properties]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        numbers = [str(i) for i in range(self.k)]
+        records = ["".join(each) for each in product(numbers, repeat=self.properties)]
+        return Vocabulary((*records, *(letter + number for letter in self.letters for number in numbers)))
+
+    @property
+    def n_ctx(self) -> int:
+        return self.n
+
+    @property
+    def bytes_each(self) -> int:
+        """Memory for one sequence; each position has a set of classes."""
+        return self.n * (17 + 8 * self.properties + len(self.vocabulary))
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(1, self.n // self.k))
+
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
+        self.refuse(condition)
+        shape = (n, self.n // self.k, self.properties, self.k)
+        shuffles = torch.rand(shape, generator=generator).argsort(-1)
+        return self._batch(self._records(shuffles.transpose(2, 3).reshape(n, self.n, self.properties)))
+
+    def _records(self, numbers: Int[Tensor, "*lead property"]) -> Int[Tensor, "*lead"]:
+        """The ids of the records with these numbers: the first property is the first digit to base k."""
+        return (numbers * self.k ** torch.arange(self.properties - 1, -1, -1)).sum(-1)
+
+    def _numbers(self, tokens: Int[Tensor, "*lead"]) -> Int[Tensor, "*lead property"]:
+        """The number of each property in a record; `_records` the other way round."""
+        places = self.k ** torch.arange(self.properties - 1, -1, -1, device=tokens.device)
+        return tokens.unsqueeze(-1) // places % self.k
+
+    def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos property hop"]:
+        """The position from which each property comes, h blocks before; −1 where that is before block 0."""
+        numbers = self._numbers(tokens)
+        block = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1) // self.k
+        parent = torch.where(block > 0, (block - 1) * self.k + numbers, -1)
+        hops = [parent]
+        for _ in range(self.n // self.k - 2):
+            hops.append(torch.where(hops[-1] >= 0, parent.gather(1, hops[-1].clamp(min=0)), -1))
+        return torch.stack(hops, dim=-1)
+
+    def values(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos property"]:
+        """The id of the token of each property's value, in block 0 too."""
+        ancestors = self.ancestors(tokens)
+        here = torch.arange(tokens.shape[1], device=tokens.device).reshape(-1, 1).expand(*tokens.shape, self.properties)
+        root = torch.cat([here.unsqueeze(-1), ancestors], dim=-1)
+        last = (root >= 0).sum(-1, keepdim=True) - 1
+        values = self._numbers(tokens).gather(1, root.gather(-1, last).squeeze(-1))
+        return values + self.k**self.properties + self.k * torch.arange(self.properties, device=tokens.device)
+
+    def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
+        scored = (torch.arange(tokens.shape[1]) >= self.k).expand_as(tokens)
+        targets = torch.zeros(*tokens.shape, len(self.vocabulary), dtype=torch.bool)
+        targets.scatter_(2, self.values(tokens), True)
+        return Batch(tokens, targets, scored)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        ancestors, values = self.ancestors(tokens), self.values(tokens)
+        example, query, which, hop = (ancestors >= 0).nonzero(as_tuple=True)
+        edges = torch.stack([example, hop + 1, query, ancestors[example, query, which, hop]], dim=1)
+        depth = (torch.arange(tokens.shape[1], device=tokens.device) // self.k).expand_as(tokens)
+        labels = {"depth": torch.where(depth > 0, depth, -1)}
+        for number, letter in enumerate(self.letters):
+            labels[f"parent_{letter}"] = ancestors[:, :, number, 0]
+            labels[f"value_{letter}"] = torch.where(depth > 0, values[:, :, number], -1)
+        return Truth(edges.unique(dim=0), labels, {"ancestors": ancestors})
+
+    def parse(self, text: str) -> Batch:
+        words = text.replace("|", " ").split()
+        if not words or len(words) % self.k or len(words) > self.n:
+            raise ValueError(
+                f"a sequence is whole blocks of {self.k} records, at most {self.n} of them, not {len(words)}"
+            )
+        tokens = torch.tensor([self.vocabulary.encode(words)])
+        for start in range(0, len(words), self.k):
+            block = tokens[:, start : start + self.k]
+            if (block >= self.k**self.properties).any():
+                raise ValueError(f"block {start // self.k} must hold records such as {self.vocabulary.words[0]}")
+            for letter, numbers in zip(self.letters, self._numbers(block)[0].T.tolist(), strict=True):
+                if sorted(numbers) != list(range(self.k)):
+                    wanted = " ".join(map(str, range(self.k)))
+                    raise ValueError(
+                        f"block {start // self.k} must hold {wanted} in some order for {letter}, not {numbers}"
+                    )
+        return self._batch(tokens)
