@@ -22,6 +22,7 @@ from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 END = "the end"
+INPUTS = {"Sample": "Held-out input", "Type": "Own input"}
 
 
 def show(runs: dict[str, Run]) -> None:
@@ -92,7 +93,7 @@ def right(run: Run, step: int | None) -> str:
 
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; None, with a message under the field, if what was typed is not one."""
-    how = fields.segments("Input", ["Sample", "Type"], "how", "Sample")
+    how = fields.segments("Input", list(INPUTS), "how", "Sample", format_func=INPUTS.__getitem__)
     try:
         batch = typed(opened, "Input, as the task writes it", "input") if how == "Type" else _sampled(opened)
     except ValueError as error:
@@ -120,8 +121,8 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
 
 def _sampled(opened: Opened) -> Symbol:
     left, right = st.columns([2, 3])
-    number = fields.number("Number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
-    which = choose("Which", list(WHICH), "which", "any", WHICH.__getitem__, right)
+    number = fields.number("Input number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
+    which = choose("Inputs", list(WHICH), "which", "any", WHICH.__getitem__, right)
     task = code.task(opened)
     return code.call(example, code.model(opened), task, number, which=which, **_condition(opened.subject.task))
 

@@ -18,7 +18,8 @@ from workbench.app.state import Look, Opened
 from workbench.inspection.examples import example
 from workbench.runs import Run
 
-SAME, SAMPLED, TYPED = INPUTS = ("Same input", "Sample", "Type")
+SAME, SAMPLED, TYPED = "Same input", "Sample", "Type"
+INPUTS = {SAME: SAME, **sidebar.INPUTS}
 COUNTS = (16, 32, 64, 128, 256)  # held-out sequences for each test condition
 LONG = 256  # tokens: of longer contexts fewer sequences are measured, unless asked
 
@@ -103,7 +104,7 @@ def _second(first: Look) -> Look | None:
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
-    how = fields.segments("Input of B", INPUTS, "how2", SAME)
+    how = fields.segments("Input of B", list(INPUTS), "how2", SAME, format_func=INPUTS.__getitem__)
     try:
         batch = _input(first, opened, how)
     except ValueError as error:
@@ -151,5 +152,5 @@ def _same(first: Look, opened: Opened) -> Symbol:
 
 
 def _sampled(opened: Opened) -> Symbol:
-    number = fields.number("Number of B's sample", 0, 10**6, "sample2", 0, help=sidebar.SAMPLE_HELP, width=220)
+    number = fields.number("Input number of B", 0, 10**6, "sample2", 0, help=sidebar.SAMPLE_HELP, width=220)
     return code.call(example, code.model(opened, "_b"), code.task(opened, "_b"), number)

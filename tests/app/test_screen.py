@@ -82,7 +82,7 @@ def test_fields_of_the_canvas_show_what_is_drawn_after_each_change(opened: Calla
     page = opened("canvas?run=sort-tempered")
     seen = [check(page, "at first")]
     for number in ("6", "3", "11"):
-        fill(page, "Number", number)
+        fill(page, "Input number", number)
         seen.append(check(page, f"number {number}"))
     assert len({one["head"] for one in seen}) > 1, "no other head is best, so nothing was tried"
     assert len({(one["edit_query"], one["edit_key"]) for one in seen}) > 1
@@ -159,14 +159,14 @@ def test_a_link_without_a_run_says_it_at_once_and_the_way_back_is_the_view_befor
     first = check(page, "without a run")
     assert first["run"] == "chain-chacal" and first["head"] and first["edit_query"]
     again(browser, page, "without a run")
-    fill(page, "Number", "5")
+    fill(page, "Input number", "5")
     second = check(page, "number 5")
     page.go_back()
-    expect(page.get_by_label("Number", exact=True).first).to_have_value("0")
+    expect(page.get_by_label("Input number", exact=True).first).to_have_value("0")
     settle(page)
     assert check(page, "back") == first
     page.go_forward()
-    expect(page.get_by_label("Number", exact=True).first).to_have_value("5")
+    expect(page.get_by_label("Input number", exact=True).first).to_have_value("5")
     settle(page)
     assert check(page, "forward") == second
 
@@ -242,13 +242,13 @@ def test_a_run_being_trained_is_not_called_ended_and_the_page_follows_it(
 
 
 CHANGES: list[tuple[str, Callable[[Page], None]]] = [
-    ("number 6", lambda page: fill(page, "Number", "6")),
+    ("number 6", lambda page: fill(page, "Input number", "6")),
     ("another run of the task", lambda page: choose(page, "Run", "sorter")),
-    ("number 3", lambda page: fill(page, "Number", "3")),
+    ("number 3", lambda page: fill(page, "Input number", "3")),
     ("a short input", lambda page: fill(page, "Length", "2")),
     ("another task", lambda page: choose(page, "Run", "chain-chacal")),
     ("the checkpoint before", lambda page: step_back(page)),
-    ("hard inputs", lambda page: choose(page, "Which", "hardest first, by the loss")),
+    ("hard inputs", lambda page: choose(page, "Inputs", "hardest first, by the loss")),
 ]
 
 

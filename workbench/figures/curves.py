@@ -149,6 +149,8 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
     parts = [f"{span} {what}" for what, span in counts.items() if span]
     if not parts:
         return "single values"
+    if parts == ["1 sequences"]:
+        return "one sequence"
     of_each, in_all = (f" at each {each}", " in all") if each else ("", "")
     drawn = _drawn(runs.values())
     return f"means over {' or '.join(parts)}{of_each}{drawn}{in_all if drawn else ''}"
