@@ -6,18 +6,19 @@ import plotly.graph_objects as go
 
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Reaches
-from workbench.studies.figures import by_group
+from workbench.studies.figures import by_dim, by_group
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import HINTS, PLAIN
 from workbench.studies.study import Groups, Source, Study
 
 COPY, MINIMUM, SUCCESSOR, REMOVED = "copy", "minimum", "successor", "identity_removed"
+FIRST = {"point": "blocks.0.hook_resid_post"}  # after the first layer
 TRAINED = ({"length": 6}, {"length": 10})  # lengths trained on, at both scales
 
 
 def draw_copy(groups: Groups) -> go.Figure:
     """Tokens before ⊥ point at themselves in the encoder basis (Figure 4.12)."""
-    return by_group(groups, COPY, "Before ⊥, tokens point at themselves (encoder basis)")
+    return by_dim(groups, COPY, "Before ⊥, tokens point at themselves (encoder basis)", "share of positions")
 
 
 def draw_successor(groups: Groups) -> go.Figure:
@@ -37,9 +38,12 @@ STUDY = Study(
     runs_of="sorting-lengths",
     measure=Inspect((COPY, MINIMUM, SUCCESSOR, REMOVED), n=128, conditions=TRAINED),
     contrasts=tuple(
-        Reaches(claim, group, 0.9) for claim in (COPY, MINIMUM, SUCCESSOR, REMOVED) for group in (PLAIN, HINTS)
+        Reaches(claim, group, 0.9, at=FIRST if claim == COPY else {})
+        for claim in (COPY, MINIMUM, SUCCESSOR, REMOVED)
+        for group in (PLAIN, HINTS)
     ),
     draw=(draw_copy, draw_successor, draw_minimum),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,
+    tune={"learning_rate": [1e-3]},
 )
