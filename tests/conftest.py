@@ -9,14 +9,20 @@ quickest stays in `make test`, if it takes under `TOO_SLOW` seconds.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
+
+from workbench.util import plugins
 
 SECONDS = Path(__file__).with_name("seconds.json")
 SLOW = 1.5  # seconds
@@ -35,6 +41,17 @@ def one_thread() -> None:
 def numerics() -> dict[str, Any]:
     """Values computed independently in float64, which the mathematics must agree with."""
     return json.loads((Path(__file__).parent / "data" / "numerics.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def no_plugins() -> Iterator[None]:
+    """A test that loads plugins, or registers parts: all is as it was after it."""
+    tables = [getattr(import_module(kind.module), kind.table) for kind in plugins.KINDS.values()]
+    with ExitStack() as restored:
+        for table in (*tables, plugins._origins, plugins._files, os.environ):
+            restored.enter_context(patch.dict(table))
+        restored.enter_context(patch.object(plugins, "_installed", set()))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.models.hooked import hook
     from workbench.runs import load_run
     from workbench.training import resume, sweep, train
+    from workbench.util.plugins import load_plugins
     from workbench.util.seeds import generator
 
 _HOMES = {
@@ -26,6 +27,7 @@ _HOMES = {
     "example": "workbench.inspection.examples",
     "generator": "workbench.util.seeds",
     "hook": "workbench.models.hooked",
+    "load_plugins": "workbench.util.plugins",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
     "see": "workbench.inspection",
@@ -50,7 +52,19 @@ _ROOMS = (
     "training",
 )
 
-__all__ = ["Decoder", "DecoderConfig", "example", "generator", "hook", "load_run", "resume", "see", "sweep", "train"]
+__all__ = [
+    "Decoder",
+    "DecoderConfig",
+    "example",
+    "generator",
+    "hook",
+    "load_plugins",
+    "load_run",
+    "resume",
+    "see",
+    "sweep",
+    "train",
+]
 
 
 def __getattr__(name: str) -> "Any":

@@ -19,12 +19,10 @@ from workbench.cli import make_parser, parse_fields
 from workbench.instruments import INSTRUMENTS
 from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
-from workbench.models.attention import ATTENTION
-from workbench.objectives import OBJECTIVES
 from workbench.probes import PRESETS as QUESTIONS
 from workbench.studies import find_study
-from workbench.tasks import TASKS
 from workbench.training import PRESETS, preset_config
+from workbench.util.plugins import load_plugins
 
 CHEAP = (
     "data",
@@ -49,15 +47,10 @@ def in_minutes(page: Path) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def parts_as_they_were() -> Iterator[None]:
+def parts_as_they_were(no_plugins: None) -> Iterator[None]:
     """A page may register a part of its own; it is gone after the page."""
-    tables = (TASKS, ATTENTION, OBJECTIVES, INSTRUMENTS, MECHANISMS, CONTROLS)
-    copies = [patch.dict(table) for table in tables]
-    for copy in copies:
-        copy.start()
-    yield
-    for copy in copies:
-        copy.stop()
+    with patch.dict(CONTROLS):
+        yield
 
 
 @pytest.mark.parametrize("page", [in_minutes(page) for page in WITH_PYTHON])
@@ -98,6 +91,7 @@ def check(command: list[str], where: str) -> None:
     except (ValueError, SystemExit) as error:
         pytest.fail(f"{where}: {error}")
     fields = parse_fields(rest)
+    load_plugins(options.plugin)
     if options.name == "train":
         preset_config(options.preset, fields)
     elif options.name == "inspect":

@@ -25,6 +25,7 @@ from workbench.cli import (
 from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error
 from workbench.cli.parser import Parser
+from workbench.util.plugins import load_plugins
 
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options, fields = make_parser().parse_known_args(arguments)
         if fields and not options.takes_fields:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
+        load_plugins(options.plugin)
         return options.command(options, fields) or 0
     except ValueError as error:
         return complain(error, BAD_INPUT)

@@ -61,7 +61,7 @@ def _fields() -> str:
     from workbench.models import DecoderConfig
     from workbench.runs import RunConfig
 
-    listed_elsewhere = {"format", "preset", "task", "model", "objectives"}
+    listed_elsewhere = {"format", "preset", "task", "model", "objectives", "plugins"}
     of_run = [
         _setting(f"--{name}", field) for name, field in RunConfig.model_fields.items() if name not in listed_elsewhere
     ]

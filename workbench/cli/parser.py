@@ -62,5 +62,8 @@ def add_command(
     usage = None if usage is None else f"workbench {name} {usage}"
     parser = commands.add_parser(name, help=summary, description=description, usage=usage, allow_abbrev=False)
     parser.set_defaults(command=run, takes_fields=takes_fields)
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="FILE.py", help="load parts of your own from this file"
+    )
     parser.mixed = not takes_fields
     return parser

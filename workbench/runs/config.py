@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import torch
@@ -15,12 +16,21 @@ from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
+from workbench.util.plugins import plugins_of
 from workbench.util.seeds import generator
 from workbench.util.settings import value_of
 from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
 LARGEST_NUMBER = 2**53  # for counts of anything: up to here floats are exact
+
+
+class NotedPlugin(Checked):
+    """A plugin that a run needs: a part of its task, model or loss came with it."""
+
+    name: str
+    version: str = Field("", description="of an installed package")
+    sha256: str = Field("", description="of a file")
 
 
 class RunConfig(Checked):
@@ -88,6 +98,8 @@ class RunConfig(Checked):
         (), description="accuracies: a checkpoint at the first evaluation with each"
     )
 
+    plugins: tuple[NotedPlugin, ...] = Field((), description="plugins that it needs; found out, not set")
+
     @model_validator(mode="before")
     @classmethod
     def _fit_model_to_task(cls, data: Any, info: ValidationInfo) -> Any:
@@ -106,6 +118,8 @@ class RunConfig(Checked):
             if "attention" in model and not (info.context or {}).get("of_a_run"):
                 model["attention"] = fit_attention(model["attention"], task)
             data["model"] = model
+        if not (info.context or {}).get("of_a_run"):
+            data["plugins"] = [asdict(plugin) for plugin in plugins_of(_parts_of(data))]
         return data
 
     @field_validator("test_conditions", mode="before")
@@ -193,6 +207,17 @@ class RunConfig(Checked):
     def _objectives_for(self, task: Task) -> dict[str, Objective]:
         named = self.objectives.items()
         return {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
+
+
+def _parts_of(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The parts that a config names, each a kind and a name; what is damaged is passed over."""
+    yield "tasks", data["task"]["name"]
+    objectives, model = data.get("objectives"), data.get("model")
+    yield from (("objectives", str(name)) for name in (objectives if isinstance(objectives, Mapping) else ()))
+    layers = model.get("attention") if isinstance(model, Mapping) else ()
+    for layer in layers if isinstance(layers, list) else [layers]:
+        if isinstance(layer, Mapping):
+            yield "attention", str(layer.get("variant"))
 
 
 def even_mixture(task: Task) -> dict[str, float]:

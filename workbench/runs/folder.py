@@ -33,6 +33,7 @@ from workbench.util.files import (
 )
 from workbench.util.memory import most_memory
 from workbench.util.messages import brief, harmless, in_one_line
+from workbench.util.plugins import not_loaded
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -287,4 +288,4 @@ def _read_config(path: Path) -> RunConfig:
             tasks.check_files(data["task"], path.parent)
         return parse_config(of_old_config(data), of_a_run=True)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

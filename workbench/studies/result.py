@@ -19,7 +19,7 @@ from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale,
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text, flat_config
 
-NOT_SETTINGS = ("preset", "seed", "device", "workers", "format")
+NOT_SETTINGS = ("preset", "seed", "device", "workers", "format", "plugins")
 HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_count")  # a run is looked at
 
 

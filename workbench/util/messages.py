@@ -62,6 +62,8 @@ def first_problem(error: ValidationError, model: type[Any]) -> str:
 def _fields(model: type[Any], parents: Iterable[str]) -> dict[str, Any]:
     """The fields of a model; with `parents`, of the model that is reached through these fields."""
     for name in parents:
-        model = _fields(model, ())[name].annotation
+        fields_here = _fields(model, ())
+        # What is not a field is a place in a tuple of models.
+        model = fields_here[name].annotation if name in fields_here else get_args(model)[0]
     fields = "model_fields" if hasattr(model, "model_fields") else "__pydantic_fields__"
     return dict(getattr(model, fields, {}))

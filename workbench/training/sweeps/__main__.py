@@ -16,6 +16,7 @@ from workbench.runs import parse_config
 from workbench.training.sweeps.attempt import REPORTED, attempt
 from workbench.util.child_processes import stop_with_the_input
 from workbench.util.messages import brief
+from workbench.util.plugins import load_plugins
 
 
 def main() -> None:
@@ -28,6 +29,7 @@ def main() -> None:
         line += part
     stop_with_the_input()
     try:
+        load_plugins()
         attempt(parse_config(json.loads(line)), Path(sys.argv[1]))
     except REPORTED as error:
         sys.exit(brief(error))

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from workbench.training.sweeps.attempt import REPORTED, Ended, attempt
 from workbench.training.sweeps.jobs import Job
 from workbench.util.files import new_folder
 from workbench.util.messages import brief
+from workbench.util.plugins import load_plugins, sources
 
 Files = dict[str, bytes]
 SECONDS_TO_ANSWER = 10.0
@@ -65,7 +67,8 @@ class Cluster:
         config = job.planned.config
         # The sweep itself repeats and counts lost attempts. Ray hides GPUs from tasks that do not ask for one.
         task = self.task.options(num_cpus=1, num_gpus=int(config.device.startswith("cuda")), max_retries=0)
-        self.running[task.remote(config.model_dump_json(), str(job.folder), to_bytes(job.folder))] = job
+        files, plugins = to_bytes(job.folder), sources()
+        self.running[task.remote(config.model_dump_json(), str(job.folder), files, plugins)] = job
 
     def ended(self, wait: float) -> list[Ended]:
         return [self._end(task) for task in self.ray.wait(list(self.running), timeout=wait)[0]]
@@ -103,13 +106,14 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
-def attempt_elsewhere(config: str, home: str, files: Files) -> tuple[Files, str | None]:
+def attempt_elsewhere(config: str, home: str, files: Files, plugins: Mapping[str, str]) -> tuple[Files, str | None]:
     """Make one attempt on a node of the cluster, in a temporary folder.
 
     Args:
         config: the run's config, as JSON.
         home: the path of the run folder on the sweep's machine, for error messages.
         files: the files of the run folder so far.
+        plugins: the text of each plugin's file, by its name.
 
     Returns:
         The files of the run folder, and the error of the attempt, if there was one.
@@ -118,6 +122,7 @@ def attempt_elsewhere(config: str, home: str, files: Files) -> tuple[Files, str 
         folder, error = Path(temporary) / "run", None
         _write(files, folder)
         try:
+            load_plugins(_written(plugins, Path(temporary)))
             attempt(parse_config(json.loads(config)), folder)
         except REPORTED as problem:
             error = brief(problem).replace(str(folder), home)
@@ -130,6 +135,13 @@ def to_bytes(folder: Path) -> Files:
         return {}
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _written(plugins: Mapping[str, str], folder: Path) -> list[Path]:
+    """The plugins as files in a folder."""
+    for name, text in plugins.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in plugins]
 
 
 def _write(files: Files, folder: Path) -> None:

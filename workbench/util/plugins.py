@@ -1,0 +1,263 @@
+"""Plugins: parts of one's own, in a file or an installed package outside this repository.
+
+A plugin's file has the same dicts as the folders here, any of them: `TASKS`, `PRESETS`, `ATTENTION`, `OBJECTIVES`,
+`INSTRUMENTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an entry point of a group such
+as `workbench.tasks`. Both are then in the dicts of this package, for every command, the processes that it starts, and
+the explorer. A plugin is code: it is loaded because its user names or installed it, never because a run asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from workbench.util.messages import brief
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+PLUGINS = "WORKBENCH_PLUGINS"  # an environment variable: files to load, with the path separator between them
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of part.
+
+    Attributes:
+        words: what one is called.
+        module, table: where the dict of its parts is.
+        base: what a part must be: an instance or, if it is a class itself, a subclass of this class (`module.Class`);
+            None where any object with the right methods will do.
+    """
+
+    words: str
+    module: str
+    table: str
+    base: str | None = None
+
+
+# The modules are named, not imported: a plugin of one kind does not import the rooms of the others.
+KINDS: dict[str, Kind] = {
+    "tasks": Kind("task", "workbench.tasks", "TASKS", "workbench.tasks.base.Task"),
+    "presets": Kind("preset", "workbench.training.presets", "PRESETS", "builtins.dict"),
+    "attention": Kind(
+        "attention variant", "workbench.models.attention", "ATTENTION", "workbench.models.attention.base.Attention"
+    ),
+    "objectives": Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
+    "instruments": Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
+    "mechanisms": Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
+    "probes": Kind("probe preset", "workbench.probes.presets", "PRESETS", "workbench.probes.presets.Preset"),
+    "studies": Kind("study", "workbench.studies", "STUDIES", "workbench.studies.study.Study"),
+}
+"""Kind of part, which is the group of its entry points and, in capitals, its dict in a file -> where it belongs."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that is loaded.
+
+    Attributes:
+        name: of the file, or of the installed distribution.
+        version: of the distribution; nothing for a file.
+        sha256: of the file; nothing for a distribution.
+    """
+
+    name: str
+    version: str = ""
+    sha256: str = ""
+
+    def __str__(self) -> str:
+        mark = self.version or self.sha256[:12]
+        return f"{self.name} ({mark})" if mark else self.name
+
+
+_origins: dict[tuple[str, str], Plugin] = {}  # (kind, name of a part) -> the plugin that it came with
+_files: dict[Path, Plugin] = {}
+_installed: set[tuple[str, str]] = set()
+
+
+def load_plugins(files: Iterable[str | Path] = ()) -> list[Plugin]:
+    """Load the installed plugins, the files that `WORKBENCH_PLUGINS` lists, and these files.
+
+    The files are added to `WORKBENCH_PLUGINS`, so that processes started from this one load them too. What is loaded
+    already stays, unless its file has changed; then its parts are replaced.
+
+    Returns all plugins that are loaded.
+
+    Raises:
+        ValueError: in one line, if a file is missing or fails, or a part is not of its kind or has a name that exists.
+    """
+    from importlib.metadata import entry_points  # slow to import, and not needed for `--help`
+
+    listed = [Path(name) for name in os.environ.get(PLUGINS, "").split(os.pathsep) if name]
+    paths = list(dict.fromkeys(Path(path).expanduser().absolute() for path in (*listed, *map(Path, files))))
+    installed = entry_points()
+    for kind in KINDS:
+        for point in installed.select(group=f"workbench.{kind}"):
+            _load_installed(kind, point)
+    for path in paths:
+        _load_file(path)
+    if paths:
+        os.environ[PLUGINS] = os.pathsep.join(map(str, paths))
+    return list(dict.fromkeys([*_files.values(), *_origins.values()]))
+
+
+def plugins_of(parts: Iterable[tuple[str, str]]) -> list[Plugin]:
+    """The plugins that parts, each a kind and a name, came with; nothing for those of this package."""
+    return list(dict.fromkeys(_origins[part] for part in parts if part in _origins))
+
+
+def sources() -> dict[str, str]:
+    """The text of each file that is loaded, by the file's name, to be loaded on another machine."""
+    return {path.name: path.read_text(encoding="utf-8") for path in _files}
+
+
+def not_loaded(noted: Any) -> str:
+    """What to do about the plugins that a run notes and that are not loaded, in words; nothing where there are none.
+
+    Args:
+        noted: what a config.json says, unchecked.
+    """
+    notes = [note for note in noted if isinstance(note, Mapping)] if isinstance(noted, list) else []
+    needed = [Plugin(*(str(note.get(name, ""))[:64] for name in ("name", "version", "sha256"))) for note in notes[:8]]
+    loaded = {plugin.name for plugin in (*_files.values(), *_origins.values())}
+    missing = ", ".join(str(plugin) for plugin in needed if plugin.name not in loaded)
+    if not missing:
+        return ""
+    how = f"name its file with --plugin or in {PLUGINS}, or install it"
+    return f"; it needs the plugin {missing}, which is not loaded: {how}"
+
+
+def _load_installed(kind: str, point: EntryPoint) -> None:
+    if (kind, point.name) in _installed:
+        return
+    distribution = point.dist
+    plugin = Plugin(distribution.name, distribution.version) if distribution else Plugin(point.module)
+    try:
+        part = point.load()
+    except Exception as error:
+        raise ValueError(
+            f"the plugin {plugin} is installed but cannot be loaded ({type(error).__name__}: {brief(error)}); "
+            f"mend or uninstall it"
+        ) from None
+    _add({(kind, point.name): part}, plugin)
+    _installed.add((kind, point.name))
+
+
+def _load_file(path: Path) -> None:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"the plugin {path} cannot be read: {error.strerror}") from None
+    plugin = Plugin(path.name, sha256=hashlib.sha256(source).hexdigest())
+    if _files.get(path) == plugin:
+        return
+    if same := [other for other in _files if other.name == path.name and other != path]:
+        raise ValueError(f"two plugins are named {path.name}: {same[0]} and {path}; rename one")
+    parts, before = _parts_of(_executed(path), path), _files.get(path)
+    replaced = _removed(before)
+    try:
+        _add(parts, plugin)
+    except ValueError:
+        if before is not None:
+            _add(replaced, before)
+        raise
+    _files[path] = plugin
+
+
+def _executed(path: Path) -> ModuleType:
+    """The module that a file makes."""
+    name = f"workbench_plugin_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"the plugin {path} is no Python file; its name ends in .py")
+    module = module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # before it runs: dataclasses look there for the module that they are in
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name)
+        if before is not None:
+            sys.modules[name] = before
+        line = next(
+            (at.lineno for at in reversed(traceback.extract_tb(error.__traceback__)) if at.filename == str(path)), None
+        )
+        where = f"{path}, line {line}" if line else str(path)
+        raise ValueError(f"the plugin fails in {where}: {type(error).__name__}: {brief(error)}") from None
+    return module
+
+
+def _parts_of(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
+    """The parts of a plugin's file: its dicts, by the names of the kinds in capitals."""
+    parts: dict[tuple[str, str], Any] = {}
+    for kind in KINDS:
+        table = getattr(module, kind.upper(), {})
+        if table and table is _table(kind):
+            raise ValueError(
+                f"{kind.upper()} of the plugin {path} is the workbench's own dict: make a dict of that name, with "
+                f"the plugin's parts alone, in place of importing it"
+            )
+        if not isinstance(table, Mapping) or not all(isinstance(name, str) for name in table):
+            raise ValueError(f"{kind.upper()} of the plugin {path} must be a dict: name -> {KINDS[kind].words}")
+        parts |= {(kind, name): part for name, part in table.items()}
+    if not parts:
+        raise ValueError(
+            f"the plugin {path} has no parts: give it one of the dicts {', '.join(map(str.upper, KINDS))}, "
+            f"such as TASKS = {{'my_task': MyTask}}"
+        )
+    return parts
+
+
+def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
+    """Put parts into the dicts that they belong to, all or none."""
+    tables = {kind: _table(kind) for kind, _ in parts}
+    for (kind, name), part in parts.items():
+        words = KINDS[kind].words
+        if name in tables[kind]:
+            whose = _origins.get((kind, name))
+            owner = f" (of the plugin {whose})" if whose else ""
+            raise ValueError(f"the plugin {plugin.name} has a {words} {name!r}, which exists already{owner}; rename it")
+        _check(kind, name, part, plugin)
+    for (kind, name), part in parts.items():
+        tables[kind][name] = part
+        _origins[kind, name] = plugin
+
+
+def _check(kind: str, name: str, part: Any, plugin: Plugin) -> None:
+    """Raise ValueError if a part is not of its kind, or calls itself by another name than its entry."""
+    base = KINDS[kind].base
+    if base is not None:
+        module, _, attribute = base.rpartition(".")
+        wanted = getattr(import_module(module), attribute)
+        if not (issubclass(part, wanted) if isinstance(part, type) else isinstance(part, wanted)):
+            raise ValueError(
+                f"{kind.upper()}[{name!r}] of the plugin {plugin.name} must be a {attribute}, not {brief(repr(part))}"
+            )
+    own = getattr(part, "name", name)
+    if isinstance(part, type) and isinstance(own, str) and own != name:
+        raise ValueError(
+            f"{kind.upper()}[{name!r}] of the plugin {plugin.name} calls itself {own!r}; give both the same name"
+        )
+
+
+def _removed(plugin: Plugin | None) -> dict[tuple[str, str], Any]:
+    """The parts of a plugin, taken out of their dicts."""
+    own = [part for part, owner in _origins.items() if owner == plugin]
+    for part in own:
+        del _origins[part]
+    return {(kind, name): _table(kind).pop(name) for kind, name in own}
+
+
+def _table(kind: str) -> dict[str, Any]:
+    table: dict[str, Any] = getattr(import_module(KINDS[kind].module), KINDS[kind].table)
+    return table
