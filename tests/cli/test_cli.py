@@ -61,6 +61,25 @@ def test_train_then_list_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "one" in capsys.readouterr().out
 
 
+def test_a_task_is_trained_without_a_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--task.q", "5", "--task.max_length", "4", "--task.test_max_length", "4", "--steps", "1", "--quiet"]
+    assert main(["train", "--task", "sorting", "--out", str(tmp_path / "run"), *small]) == 0
+    config = workbench.load_run(tmp_path / "run").config
+    assert (config.preset, config.task["name"], config.task["q"], config.steps) == (None, "sorting", 5, 1)
+    replaced = ["train", "chain-chacal", "--task", "sorting", "--out", str(tmp_path / "other"), *small]
+    assert main(replaced) == 0
+    assert workbench.load_run(tmp_path / "other").config.model.attention[0]["variant"] == "chacal"
+    capsys.readouterr()
+    for words, message in (
+        (["--task", "srting"], "did you mean 'sorting'"),
+        (["--steps", "3"], "name a preset first, or a task"),
+        (["--task", "sorting", "--task.name", "lis"], "named twice"),
+    ):
+        assert main(["train", *words, "--out", str(tmp_path / "none")]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_training_says_how_many_of_its_held_out_sequences_are_distinct(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

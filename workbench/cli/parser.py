@@ -19,13 +19,18 @@ class Parser(argparse.ArgumentParser):
     Attributes:
         mixed: whether names may follow options. Not where unknown options are passed on as fields: their values could
             not be told from names.
+        no_name: what stands for the name of a command that takes fields, where it begins with an option; None if a
+            name is needed.
     """
 
     mixed = False
+    no_name: str | None = None
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
+        if self.no_name is not None and args and args[0].startswith("--") and "--help" not in args:
+            args = [self.no_name, *args]
         if not self.mixed:
             return super().parse_known_args(args, namespace)
         self.mixed = False  # argparse does it by calling this method twice

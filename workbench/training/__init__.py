@@ -2,7 +2,7 @@
 
 from workbench.training.loop import resume, train
 from workbench.training.paper_presets import PAPER_PRESETS
-from workbench.training.presets import PRESETS, SECONDS, preset_config
+from workbench.training.presets import PRESETS, SECONDS, preset_config, task_config
 from workbench.training.resume_seed_stack import resume_seeds, stacked
 from workbench.training.seed_stack import train_seeds
 from workbench.training.state import TrainingError
@@ -18,6 +18,7 @@ __all__ = [
     "resume_seeds",
     "stacked",
     "sweep",
+    "task_config",
     "train",
     "train_seeds",
 ]

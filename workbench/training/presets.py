@@ -15,6 +15,14 @@ from workbench.training.paper_presets import PAPER_PRESETS
 from workbench.util.lookup import lookup
 from workbench.util.settings import merge
 
+_TASK: dict[str, Any] = {
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
+    "objectives": {"next_token": {}},
+    "steps": 2000,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "schedule": "onecycle",
+}
 _CHAIN: dict[str, Any] = {
     "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},
     "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "attention": "chacal"},
@@ -192,6 +200,16 @@ def _without_derived(config: RunConfig) -> dict[str, Any]:
     if all(layer == model["attention"][0] for layer in model["attention"]):
         model["attention"] = model["attention"][0]
     return data
+
+
+def task_config(name: str, overrides: Mapping[str, Any]) -> RunConfig:
+    """A config for a task without a preset: a standard model of two layers, with some fields replaced.
+
+    Raises:
+        ValueError: if there is no such task, or a field or its value is wrong; in one line.
+    """
+    settings = overrides.get("task", {})
+    return preset_config({**_TASK, "task": {"name": name, **settings}}, {**overrides, "task": {}})
 
 
 def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
