@@ -34,6 +34,7 @@ COMMANDS = [
     ["export", RUN, NEW],
     ["import", "ZIP", "--out", NEW],
     ["runs", "--root", "ROOT", "--where", "seed=0", "--sort", "seed"],
+    ["table", RUN, "--by", "model.attention", "--metric", "accuracy", "--latex"],
     ["explore", "--root", "ROOT", "--port", "8501", "--headless"],
     ["list", "tasks"],
 ]

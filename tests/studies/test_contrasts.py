@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from workbench.measurement import Measurement
-from workbench.measurement.compare_runs import over_seeds
+from workbench.measurement.compare_runs import mean_over_runs, over_seeds
 from workbench.studies import Higher, Near, Reaches, StaysBelow, Verdict
 from workbench.studies.contrasts import FEWEST_SEEDS, together
-from workbench.studies.engine import mean_over_runs
 
 
 def mean(*values: float, units: str = "share") -> Measurement:

@@ -20,6 +20,7 @@ from workbench.cli import (
     runs,
     study,
     sweep,
+    table,
     train,
 )
 from workbench.cli.fields import parse_fields
@@ -44,6 +45,7 @@ COMMANDS = {
     "push": push,
     "pull": pull,
     "runs": runs,
+    "table": table,
     "list": list,
 }
 """What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""

@@ -33,6 +33,7 @@ def add(commands: Commands, name: str) -> None:
     add_where(parser, "CONDITION", "such as seed=0 or loss<0.1")
     parser.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
     parser.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
+    parser.add_argument("--csv", action="store_true", help="every setting and figure as CSV")
     parser.add_argument("--delete", action="store_true", help="delete them, after asking")
     parser.add_argument("--yes", action="store_true", help="with --delete: do not ask")
 
@@ -51,11 +52,13 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
         _delete(folders, options.yes)
     elif options.compare:
         print_table(compare([load_run(folder) for folder in folders]).reset_index(names=""))
+    elif options.csv:
+        say(frame.to_csv(index=False).rstrip())
     elif len(frame):
         print_table(frame[list(COLUMNS)], SPARE)
     else:
         say(f"no run under {options.root} meets that" if options.where else f"there is no run under {options.root}")
-    if not (options.runs or options.delete or options.compare):
+    if not (options.runs or options.delete or options.compare or options.csv):
         for problem in problems:
             say(f"cannot be read: {problem}")
 

@@ -6,7 +6,7 @@ import operator
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +88,14 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
             raise ValueError(f"a condition is like task.name=sorting or accuracy>0.9, not {condition!r}")
         name, sign, text = parts.groups()
         if name not in frame:
-            known = ", ".join(sorted(frame, key=lambda column: -_likeness(name, column))[:8])
-            raise ValueError(f"no run has {name!r}; there is: {known}, …")
+            raise ValueError(f"no run has {name!r}; there is: {', '.join(alike(name, frame))}, …")
         frame = frame[[_meets(name, value, sign, text) for value in frame[name]]]
     return frame
+
+
+def alike(name: str, columns: Iterable[str]) -> list[str]:
+    """The eight columns that are likest to a name, the likest first."""
+    return sorted(columns, key=lambda column: -_likeness(name, column))[:8]
 
 
 def _likeness(name: str, column: str) -> int:

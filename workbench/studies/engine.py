@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import track
 
 from workbench.measurement import Measurement
-from workbench.measurement.compare_runs import over_seeds
-from workbench.measurement.intervals import redrawn
+from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import Run, load_run
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
@@ -186,25 +184,6 @@ def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
         f"{name.rpartition('.')[2]} {as_text(value)}" for name, value in planned.choice.items() if name not in left_out
     ]
     return ", ".join([planned.variant, *values])
-
-
-def mean_over_runs(parts: list[Measurement], seeds: Iterable[int]) -> Measurement:
-    """The mean over seeds, of the coordinates that all seeds have: one that ended early has fewer training steps.
-
-    A share has Student's interval over the seeds, never narrower than that of all their sequences together: it says how
-    far the mean of such seeds varies, not that no further seed may fail outright.
-    """
-    for dim in parts[0].dims:
-        shared = [label for label in parts[0].coords[dim] if all(label in part.coords[dim] for part in parts)]
-        parts = [part.keep(dim, shared) for part in parts]
-    whole = over_seeds(parts, list(seeds))
-    counts = [part.n for part in parts]
-    if whole.units != "share" or whole.each is None or any(count is None for count in counts):
-        return whole
-    low, high = redrawn(
-        whole.each, np.stack([np.broadcast_to(n, whole.values.shape) for n in counts if n is not None], -1)
-    )
-    return replace(whole, low=low, high=high)
 
 
 def _goodness(mean: Measurement, contrast: Contrast) -> float:

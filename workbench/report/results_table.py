@@ -1,0 +1,207 @@
+"""A table of results: a row for each group of runs, with the mean over its seeds, its interval, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.measurement import Measurement, p_values
+from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
+from workbench.runs import Run
+from workbench.runs.listing import RATES, alike, row_of
+from workbench.util.settings import as_text, flat_config
+
+NOT_COMPARED = ("seed", "preset", "device", "workers", "format", "plugins")  # may vary within a group
+HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_every", "checkpoint_count", "checkpoint_at")
+ALIASES = {"model.attention": "variants"}
+LOSSES = ("loss", "test_loss")
+
+
+def results_table(runs: Sequence[Run], by: Sequence[str], metric: str, against: str | None = None) -> pd.DataFrame:
+    """A row for each combination of values of some settings, over the finished runs that have it.
+
+    Args:
+        runs: finished runs; those of one group differ in their seed alone.
+        by: settings under their dotted names, such as `model.n_layers`; `model.attention` stands for the variants of
+            all layers.
+        metric: a figure of the training log, of its last evaluation: `accuracy`, `test_loss`, `accuracy/length=18`.
+        against: a group, as its values joined by ", "; each other one is compared with it.
+
+    Returns:
+        The columns `by`, then `mean`, `low`, `high` (95 %, over seeds) and `n` (seeds); with `against` also
+        `difference`, `difference_low`, `difference_high`, and `p`, adjusted after Holm for the number of groups.
+
+    Raises:
+        ValueError: if no run is finished, a setting or metric does not exist, runs of one group differ in more than
+            their seed, or two have one seed.
+    """
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise ValueError("none of these runs is finished")
+    rows = [row_of(run) for run in finished]
+    names = [ALIASES.get(name, name) for name in by]
+    _check_settings(rows, names)
+    members: dict[tuple[Any, ...], list[Run]] = {}
+    for run, row in zip(finished, rows, strict=True):
+        members.setdefault(tuple(row.get(name) for name in names), []).append(run)
+    means = {key: _mean(own, metric, _words(key)) for key, own in sorted(members.items(), key=_in_order)}
+    frame = pd.DataFrame(
+        [
+            {**dict(zip(by, key, strict=True)), "mean": float(mean.values), **_ends(mean), "n": len(members[key])}
+            for key, mean in means.items()
+        ]
+    )
+    return frame if against is None else frame.assign(**_differences(means, metric, against))
+
+
+def _check_settings(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    for name in names:
+        if not any(name in row for row in rows):
+            known = dict.fromkeys(column for row in rows for column in row)
+            raise ValueError(f"no run has the setting {name!r}; there is: {', '.join(alike(name, known))}, …")
+
+
+def _in_order(group: tuple[tuple[Any, ...], list[Run]]) -> tuple[tuple[bool, float, str], ...]:
+    """Numbers by their size, all else as text."""
+    number = (int, float)
+    return tuple(
+        (True, float(value), "") if isinstance(value, number) else (False, 0.0, str(value)) for value in group[0]
+    )
+
+
+def _words(key: Sequence[Any]) -> str:
+    return ", ".join(as_text(value) for value in key)
+
+
+def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
+    """The mean of a figure over runs that differ in their seed."""
+    settings = [
+        {name: as_text(value) for name, value in flat_config(run.config.model_dump(mode="json"))} for run in runs
+    ]
+    differ = sorted(
+        {name for one in settings for name in {*one, *settings[0]} if one.get(name) != settings[0].get(name)}
+    )
+    differ = [name for name in differ if name not in (*NOT_COMPARED, *HOW_OFTEN)]
+    if differ:
+        raise ValueError(
+            f"the runs of the group {group!r} differ in {', '.join(differ[:4])} too: add that to --by, or leave some "
+            f"out with --where"
+        )
+    seeds = [run.config.seed for run in runs]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"two runs of the group {group!r} have the seed {max(seeds, key=seeds.count)}: choose one")
+    return mean_over_runs([_last(run, metric) for run in runs], seeds)
+
+
+def _last(run: Run, metric: str) -> Measurement:
+    """The last value of a figure of the training log."""
+    metrics = run.metrics()
+    if metric not in metrics or metrics[metric].dropna().empty:
+        logged = [name for name in metrics if name != "step" and metrics[name].notna().any()]
+        raise ValueError(f"{run.name} has not logged {metric!r}; it has: {', '.join(logged[:12])}")
+    units = "share" if metric.split("/")[0] in RATES else "nats" if metric.split("/")[0] in LOSSES else ""
+    value = np.asarray(float(metrics[metric].dropna().iloc[-1]))
+    return Measurement(metric, value, (), {}, units, {"model": run.name}, n=np.asarray(run.config.eval_size))
+
+
+def _ends(mean: Measurement) -> dict[str, float]:
+    """The ends of an interval; NaN where there is none."""
+    return {name: float("nan") if end is None else float(end) for name, end in (("low", mean.low), ("high", mean.high))}
+
+
+def _differences(means: Mapping[tuple[Any, ...], Measurement], metric: str, against: str) -> dict[str, list[float]]:
+    """Each group less the one that all are compared with; NaN where there are too few seeds."""
+    groups = {_words(key): mean for key, mean in means.items()}
+    if against not in groups:
+        raise ValueError(f"there is no group {against!r} to compare with; there is: {'; '.join(groups)}")
+    found = [{} if name == against else _difference(groups[against], mean, metric) for name, mean in groups.items()]
+    columns = {
+        column: [row.get(key, float("nan")) for row in found]
+        for column, key in (("difference", "difference"), ("difference_low", "low"), ("difference_high", "high"))
+    }
+    p = np.array([row.get("p", np.nan) for row in found], dtype=float)
+    tested = ~np.isnan(p)
+    p[tested] = p_values.holm(p[tested])
+    return columns | {"p": p.tolist()}
+
+
+def _difference(first: Measurement, second: Measurement, metric: str) -> dict[str, float]:
+    table = compare_over_seeds({metric: first}, {metric: second})
+    return {} if table.empty else {name: float(table.iloc[0][name]) for name in ("difference", "low", "high", "p")}
+
+
+def shown(frame: pd.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]:
+    """A table of results as people read it: its headings, and its rows; rates in per cent."""
+    rate = metric.split("/")[0] in RATES
+    scale, digits = (100.0, "{:.1f}") if rate else (1.0, "{:.4g}")
+    what = f"{metric} (%)" if rate else metric
+
+    def number(value: float) -> str:
+        return "–" if np.isnan(value) else digits.format(scale * value)
+
+    def ends(low: float, high: float) -> str:
+        return "" if np.isnan(low) else f" [{number(low)}, {number(high)}]"
+
+    settings = [name for name in frame if name not in _NUMBERS]
+    compared = "difference" in frame
+    headings = [*settings, f"{what} [95 %]", "seeds", *(["difference [95 %]", "p (Holm)"] if compared else [])]
+    rows = []
+    for row in frame.to_dict("records"):
+        cells = [as_text(row[name]) for name in settings]
+        cells += [number(row["mean"]) + ends(row["low"], row["high"]), str(row["n"])]
+        if compared:
+            cells.append(number(row["difference"]) + ends(row["difference_low"], row["difference_high"]))
+            cells.append("–" if np.isnan(row["p"]) else "<0.001" if row["p"] < 0.001 else f"{row['p']:.3f}")
+        rows.append(cells)
+    return headings, rows
+
+
+_NUMBERS = ("mean", "low", "high", "n", "difference", "difference_low", "difference_high", "p")
+
+
+def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in LaTeX, for the package booktabs; text on the left, numbers on the right."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(map(_escaped, cells)) + r" \\"
+
+    kinds = "".join("r" if all(_is_number(row[i]) for row in rows) else "l" for i in range(len(headings)))
+    body = [line(row) for row in rows]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{kinds}}}",
+            r"\toprule",
+            line(headings),
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "").replace("-", "").isdigit()
+
+
+def _escaped(cell: str) -> str:
+    """Text with LaTeX's own characters escaped."""
+    escapes = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    escapes |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    escapes |= {"–": "--", "<": "$<$", ">": "$>$", "γ": r"$\gamma$", "β": r"$\beta$"}
+    return "".join(escapes.get(sign, sign) for sign in cell)
+
+
+FORMATS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
+    "markdown": as_markdown,
+    "latex": as_latex,
+}
