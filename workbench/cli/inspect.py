@@ -29,6 +29,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too"
     )
+    parser.add_argument("--width", metavar="WIDTH", help="with --export: column or page, laid out for print")
     parser.add_argument(
         "--timeline", action="store_true", help="measure every checkpoint too, and draw it over training"
     )
@@ -64,6 +65,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         timeline=options.timeline,
         conditions=None if options.conditions is None else parse_conditions(options.conditions),
         export=options.export,
+        width=options.width,
         progress=not options.quiet,
     )
     say(report.summary)

@@ -27,6 +27,7 @@ from workbench.figures.entropy import (
     entropy,
     spectrum,
 )
+from workbench.figures.for_paper import for_paper
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
@@ -102,6 +103,7 @@ __all__ = [
     "draw",
     "edited",
     "entropy",
+    "for_paper",
     "gold_mass",
     "graph_measures",
     "head_roles",

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from workbench import runs
+from workbench.figures.for_paper import INCHES
 from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
@@ -24,7 +25,7 @@ from workbench.report.seed_groups import seed_groups
 from workbench.report.table import Row, all_columns, rows, summarise
 from workbench.runs.config import check_condition, condition_in_words
 from workbench.util.files import check_can_make, write_atomically
-from workbench.util.lookup import check_told_apart, tell_apart
+from workbench.util.lookup import check_told_apart, lookup, tell_apart
 
 __all__ = ["FORMATS", "Report", "inspect"]
 
@@ -65,6 +66,7 @@ def inspect(
     timeline: bool = False,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     export: Sequence[str] = (),
+    width: str | None = None,
     progress: bool = False,
 ) -> Report:
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
@@ -83,6 +85,7 @@ def inspect(
         conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
             default all of `task.conditions`.
         export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
+        width: lay those figures out for print, at the width of a `column` or a `page`; None for a screen.
         progress: show a progress bar on standard error.
 
     Raises:
@@ -90,7 +93,7 @@ def inspect(
             task has no such condition, nothing applies, or a timeline is wanted of a run without checkpoints. Nothing
             is written then.
     """
-    _check(n, export)
+    _check(n, export, width)
     opened = [runs.load_run(path) for path in paths]
     for run in opened:
         for condition in conditions or ():
@@ -101,14 +104,16 @@ def inspect(
     options["progress"] = progress
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
-    return _write(folder, inspected, timelines, export, options)
+    return _write(folder, inspected, timelines, (export, width), options)
 
 
-def _check(n: int, export: Sequence[str]) -> None:
-    """Raise ValueError if there are too few sequences for an interval, or a format does not exist."""
+def _check(n: int, export: Sequence[str], width: str | None) -> None:
+    """Raise ValueError if there are too few sequences for an interval, or a format or width does not exist."""
     if n < 2:
         raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
     check_formats(export)
+    if width is not None:
+        lookup(INCHES, width, "width")
 
 
 def _measure(opened: Sequence[runs.Run], options: Mapping[str, Any]) -> list[Inspected]:
@@ -128,7 +133,7 @@ def _write(
     folder: Path,
     inspected: list[Inspected],
     timelines: list[Timeline],
-    export: Sequence[str],
+    export: tuple[Sequence[str], str | None],
     options: Mapping[str, Any],
 ) -> Report:
     """Numbers, page and figures written to a folder; the summary for the terminal."""
@@ -145,7 +150,7 @@ def _write(
     names = [column.name for column in columns]
     text = page(inspected, (names, table), claim_lines(columns), drawn, (differences, groups), how_made)
     write_atomically(html, text.encode())
-    files = write_figures(folder / "figures", drawn, export)
+    files = write_figures(folder / "figures", drawn, *export)
     summary = _summary(columns, table, inspected, differences, groups)
     return Report(inspected, summary, html, timelines, differences, groups, files)
 

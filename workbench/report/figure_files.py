@@ -8,11 +8,13 @@ from pathlib import Path
 import plotly.graph_objects as go
 import plotly.io
 
+from workbench.figures.for_paper import for_paper
 from workbench.report.sections import Section, slug
 from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
-WIDTH, SCALE = 1000, 2
+WIDTH = 1000
+SHARP = {("png", True): 2, ("png", False): 4}  # pixels of a picture for each of the layout's, on a screen or for print
 LONGEST = 100  # letters of a name
 
 
@@ -23,8 +25,12 @@ def check_formats(wanted: Sequence[str]) -> None:
         raise ValueError(f"a figure is not exported as {unknown!r}; there is: {', '.join(FORMATS)}")
 
 
-def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[str]) -> list[Path]:
-    """Write each figure as SECTION-FIGURE.FORMAT, by their titles; HTML files need nothing else.
+def write_figures(
+    folder: Path, sections: Sequence[Section], formats: Sequence[str], width: str | None = None
+) -> list[Path]:
+    """Write each figure to SECTION-FIGURE.FORMAT, named after the titles; HTML files are self-contained.
+
+    With a `width`, `column` or `page`, pictures are laid out for print (`figures.for_paper`).
 
     Raises:
         ValueError: if another format was asked for, and there is no browser to draw it.
@@ -39,10 +45,17 @@ def write_figures(folder: Path, sections: Sequence[Section], formats: Sequence[s
         for stem, figure in figures.items():
             figure.write_html(folder / f"{stem}.html")
             written.append(folder / f"{stem}.html")
+    if width is not None:
+        figures = {stem: for_paper(figure, width) for stem, figure in figures.items()}
     for name in dict.fromkeys(name for name in formats if name != "html"):
         files = [folder / f"{stem}.{name}" for stem in figures]
         try:
-            plotly.io.write_images(list(figures.values()), files, width=WIDTH, scale=SCALE if name == "png" else 1)
+            plotly.io.write_images(
+                list(figures.values()),
+                files,
+                width=WIDTH if width is None else None,
+                scale=SHARP.get((name, width is None), 1),
+            )
         except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
             raise ValueError(
                 f"{name} figures are drawn by Chrome or Chromium, which could not be started ({error}); "
