@@ -14,7 +14,7 @@ def attention(config: RunConfig) -> str:
 
 
 def _settings(layer: dict[str, object]) -> str:
-    """The settings that make one layer another kind of model: γ, and what tempering's n is unless it is a position."""
+    """The settings that change how a layer computes attention: γ, and tempering's n unless it is the position."""
     said = {"γ": layer.get("gamma"), "n": layer.get("n")}
     parts = [f"{name} = {value}" for name, value in said.items() if value not in (None, "position")]
     return f" ({', '.join(parts)})" if parts else ""

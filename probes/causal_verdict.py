@@ -141,9 +141,9 @@ class Use:
         return known.any(0) & (~known | (low > least)).all(0)
 
     def _low(self) -> np.ndarray:
-        """The low ends of the intervals of the excess, widened from 0.95 to 1 − 0.05 / (outcomes · points).
+        """The lower bounds of the excess, at the level 1 − 0.05 / (outcomes · points) instead of 0.95 (Bonferroni).
 
-        Either side of an interval grows as Student's interval does, for its number of sequences.
+        An interval is widened by the same factor as Student's interval for its number of sequences.
         """
         excess = self.excess
         assert excess.low is not None and excess.n is not None
@@ -179,7 +179,7 @@ class Use:
         return f"{conclusion.value}{few}: {self._numbers()}{self._decoded()}"
 
     def _numbers(self) -> str:
-        """The clearest outcome of the edit, beside its control edits and uninformed models."""
+        """A sentence that compares the edit with its control edits and uninformed models, in the clearest outcome."""
         outcome = self._clearest()
         share, *controls = self.effect.values[:, outcome]
         at_most = f"{np.nanmax(controls):.1%}" if np.isfinite(controls).any() else "an unknown share"

@@ -116,7 +116,7 @@ def online_code(
 
 
 def _class_counts(y: Int[Tensor, "place n *class"]) -> list[int]:
-    """The number of values of a label, at least 2; of a set, of each of its classes."""
+    """The number of values of a label, at least 2; for a set, one such number for each of its classes."""
     parts = [y] if y.ndim == 2 else list(y.unbind(-1))
     return [max(2, int(part[part >= 0].unique().numel())) for part in parts]
 

@@ -91,7 +91,7 @@ def at_least(name: str, value: object, least: float, whole: bool = False) -> Non
 
 
 def absent(hot: Float[Tensor, "cell label n class"]) -> Float[Tensor, "cell label class"]:
-    """`NEVER` for classes that no row has, to be added to the scores; 0 for others."""
+    """What is added to the scores of each class: `NEVER` if no row has this class, else 0."""
     return torch.where(hot.any(2), 0.0, NEVER).to(hot.dtype)
 
 

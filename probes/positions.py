@@ -44,7 +44,7 @@ class Rows:
     names: tuple[str, ...]
 
     def take(self, values: Tensor) -> Tensor:
-        """The values `[batch, pos, …]` at these rows, `[place, n, …]`; without a position, those at position 0."""
+        """The values `[batch, pos, …]` at these rows, as `[place, n, …]`; a row without a position reads position 0."""
         return values[self.example, self.position.clamp(min=0)]
 
     def label(self, values: Int[Tensor, "batch pos *class"]) -> Int[Tensor, "place n *class"]:

@@ -170,9 +170,9 @@ class Kind:
     """A kind of edit.
 
     Attributes:
-        words: what it is called.
-        made: its class.
-        choose: its fields.
+        words: its name in the menu.
+        made: the class of the edit.
+        choose: shows its fields, and returns the chosen edit and head.
     """
 
     words: str

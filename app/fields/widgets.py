@@ -143,7 +143,7 @@ def number(
     place: Any = st,
     **more: Any,
 ) -> Any:
-    """A field for a number, a whole one if `low` is. It is empty if the default is None.
+    """A field for a number, which is an integer if `low` is one. The field starts empty if the default is None.
 
     Args:
         label: of the field.

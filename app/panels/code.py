@@ -124,7 +124,7 @@ def named(name: str, symbol: Symbol) -> Symbol:
 
 
 def imported(module: str, name: str) -> Symbol:
-    """A constant of a module, such as a room's dict of parts."""
+    """A symbol for a constant of a module, such as `INSTRUMENTS` of `workbench.instruments`."""
     return Symbol(getattr(import_module(module), name), Text(name, {}, frozenset({(module, name)})))
 
 

@@ -33,13 +33,13 @@ Groups = tuple[str, list[Any]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One measure of both sides.
+    """One measure of both sides of a comparison.
 
     Attributes:
-        first, second: symbols of the measure of each, with its dim `example`.
-        same_examples: a symbol of whether they are over the same sequences, or False.
+        first, second: symbols of each side's measurement, with its dim `example`.
+        same_examples: a symbol that is true if both are measured on the same sequences; or False.
         groups: symbols of each side's (dim, group of each example), if conditions differ in a number (`length`).
-        of_best_head: whether it is measured of every head, so that each side's own best head was taken.
+        of_best_head: whether the measure has a value for every head; each side then shows its own best head.
     """
 
     first: Symbol

@@ -1,8 +1,9 @@
-"""Who may ask the explorer's server, and who may have it write.
+"""Checks of who may send requests to the explorer's server, and who may let it write.
 
-Any page on the web can send a browser to a name that resolves to this machine (DNS rebinding), so a request counts only
-if it names this machine as people do, and comes from a page of this server. And any program on this machine can ask; so
-what trains or writes also needs the token in the address that `workbench explore` printed, as with Jupyter.
+Any web page can send a browser to a name that resolves to this machine (DNS rebinding), so a request is answered only
+if it uses a known name of this machine, such as `localhost`, and comes from a page of this server. Any program on this
+machine can send requests too; those that train or write must therefore have the token in the address that
+`workbench explore` printed, as with Jupyter.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Chosen:
 
     @property
     def held(self) -> Symbol:
-        """The page's run on held-out sequences."""
+        """The measurement of the page's run on held-out sequences."""
         return code.named("held", self.held_out(code.run(self.look.opened), self.look.opened.step))
 
     @property

@@ -1,4 +1,4 @@
-"""`workbench study`: ask a claim again, from its runs to its verdict."""
+"""`workbench study`: test a paper's claim again, from its runs to its verdict."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ GAP = 2  # spaces between columns
 
 
 def print_table(frame: pd.DataFrame, spare: Sequence[str] = ()) -> None:
-    """Print a frame as wide as it is. In a terminal that is narrower, leave columns out and say which.
+    """Print a frame at its full width. In a narrower terminal, leave columns out and say which.
 
-    Where there is still no room, the words of the first column are folded over several lines; without `spare`, those
-    of every column.
+    If that is not enough, the words of the first column are wrapped over several lines; without `spare`, those of
+    every column.
 
     Args:
         frame: the table; its first column names the rows.
@@ -57,7 +57,7 @@ def print_table(frame: pd.DataFrame, spare: Sequence[str] = ()) -> None:
 
 
 def _left_out(widths: dict[str, int], room: int, spare: Sequence[str]) -> list[str]:
-    """The columns that are left out so that the others fit into so many characters."""
+    """The columns to leave out so that the others fit into `room` characters."""
     widths, left_out = dict(widths), []
     first = next(iter(widths))
     for name in (*spare, *(LAST_RESORT if spare else ())):

@@ -1,4 +1,4 @@
-"""What is measured at every point of the residual, run by run beside their controls: projection, bases, lenses."""
+"""Measures at every point of the residual (projection, bases, lenses), each run beside its controls."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Fi
 
 
 def _add_conditions(figure: go.Figure, measured: Measurement, x: Sequence[Any], names: Sequence[str]) -> None:
-    """A line for each condition that has numbers, the probe's own the strongest."""
+    """Draw a line for each condition that has values; the probe's own line is the thickest."""
     for i, (condition, name) in enumerate(zip(measured.coords["condition"], names, strict=True)):
         line = measured.select(condition=condition)
         if np.isnan(line.values).all():

@@ -70,7 +70,7 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
 
 
 def lens_map(table: Measurement) -> go.Figure:
-    """The token that each residual decodes to (rows: points, columns: positions), the shade its probability.
+    """A map of the token that each residual decodes to (rows: points, columns: positions), shaded by its probability.
 
     Args:
         table: `logit_lens.lens_tokens(...)`.
@@ -128,7 +128,7 @@ def _bars(part: Measurement, x: float, name: str, colour: str) -> str:
 
 
 def normed(table: Measurement, basis: str | None = None) -> str:
-    """Whether the decoder basis was read through the final norm, in words; of one basis alone, of that."""
+    """Words that say whether the decoder basis was read after the final norm; none if `basis` is the encoder's."""
     if basis == "encoder":
         return ""
     after = "after the final norm" if table.settings["final_norm"] else "before the final norm"

@@ -75,7 +75,7 @@ def make_causal_tests(
 
 
 def make_tests_of_nulls(measures: Sequence[Measure], nulls: Sequence[Model], batch: Batch, seed: int) -> None:
-    """Make the same tests of models that know nothing, each in its best head."""
+    """Make the same causal tests on uninformed models (fresh or shuffled weights), each in its own best head."""
     for one in measures:
         if one.name in MECHANISMS and one.n_draws:
             for draw, model in enumerate(nulls):

@@ -38,7 +38,7 @@ class Rise:
 
 @dataclass(frozen=True)
 class Logged:
-    """What a curve is.
+    """The description of a learning curve.
 
     Attributes:
         title: its name in figures.

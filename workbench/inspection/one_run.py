@@ -156,7 +156,7 @@ class Plan:
                     one.keep(control, one.measure(changed[control]), condition)
 
     def measure_other_models(self, few: Batch, condition: dict[str, Any]) -> None:
-        """Take every measure of the models with fresh weights, and test those that know nothing, on a few sequences."""
+        """Measure the models with fresh weights, and make the uninformed models' causal tests, on a few sequences."""
         measure_fresh(self.fresh, self.measures, few, self.names, condition)
         if self.causal:
             make_tests_of_nulls(self.measures, self.ignorant, few, self.seed)

@@ -20,7 +20,7 @@ def points(subject: Subject) -> list[str]:
 
 
 def point_in_words(point: str) -> str:
-    """One of `points` for people: `layer 0, after attention`."""
+    """One of `points` in words, such as `layer 0, after attention`."""
     if point == "blocks.0.hook_resid_pre":
         return "the embedding"
     parts = point.split(".")

@@ -141,7 +141,7 @@ def try_edit(model: TransformerBridge, seen: Capture, edit: Edit) -> Edited:
 
 
 def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
-    """The log-probability of the right answer at each position, and what is said there."""
+    """The log-probability of the right answer at each position, and the model's own answer there as text."""
     logits, targets = run.logits[0].cpu(), run.batch.targets[0].cpu()
     log_share = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).double()
     if targets.ndim == 1:

@@ -241,7 +241,7 @@ def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Me
 
 
 def _at(m: Measurement, dim: str, labels: Sequence[Any]) -> Measurement:
-    """The part at some labels of a dim."""
+    """The part of a measurement at these labels of one dim."""
     index = [list(m.coords[dim]).index(label) for label in labels]
     return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels})
 

@@ -53,7 +53,7 @@ def over_draws(draws: Measurement) -> Measurement:
 
 
 def rates_by_group(scores: Measurement, groups: Sequence[Hashable], dim: str) -> Measurement:
-    """`by_group`, and for scores of several models with fresh weights their mean and range in each group.
+    """The rates of `by_group`; those of several models with fresh weights become their mean and range in each group.
 
     Args:
         scores: per example; perhaps with the dim `draw`.

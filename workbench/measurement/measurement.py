@@ -47,8 +47,8 @@ class Measurement:
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
         n: number of examples behind each value, same shape, where `values` is a statistic.
-        each: what each seed has, `[..., seed]`, where `values` is a mean over seeds: figures draw a dot for each.
-        labels: what each value belongs to, same shape, where that is itself a finding (the token of each rank).
+        each: the value of each seed, `[..., seed]`, where `values` is a mean over seeds: figures draw a dot for each.
+        labels: a label for each value, same shape, where the label is itself a result (the token at each rank).
         caption: what the numbers show, and what they do not.
     """
 

@@ -73,10 +73,10 @@ def score(capture: Capture) -> Measurement:
 def nearness(
     residual: Float[Tensor, "place n d_model"], means: Float[Tensor, "place carry d_model"]
 ) -> Float[Tensor, "place n carry"]:
-    """The larger, the nearer a residual is to a mean: ⟨x, m⟩ − ½‖m‖², which leaves out the ½‖x‖² that all share.
+    """How near a residual is to each mean (larger is nearer): ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all.
 
-    Computed in float64 and rounded to float32: means that differ only by the rounding of their sums, as where the
-    residual is the same whatever the carry, are equally near.
+    Computed in float64 and rounded to float32, so that means which differ by rounding errors only (as where the
+    residual does not depend on the carry) are equally near.
     """
     x, m = residual.double(), means.double()
     return (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()
@@ -140,7 +140,7 @@ def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: 
 def _another_carry(
     means: Float[Tensor, "batch carry d_model"], own: Int[Tensor, " batch"], generator: torch.Generator
 ) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
-    """A carry other than each example's own, drawn among those that have a mean; the own one must have a mean too."""
+    """Another carry than each example's own, drawn at random, and whether there is one; both need a mean."""
     known = ~means.isnan().any(-1)
     allowed = known & known.gather(1, own[:, None])
     return interventions.choose_one(interventions.excluding(allowed, own), generator)

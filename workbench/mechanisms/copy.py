@@ -57,7 +57,7 @@ def inputs(truth: Truth) -> Bool[Tensor, "batch pos"]:
 
 
 def score(capture: Capture) -> Measurement:
-    """Share of the positions before the delimiter at which it holds: dims `point` (hook name), `example`."""
+    """Share of the positions before the delimiter at which the claim holds: dims `point` (hook name), `example`."""
     tokens, before = capture.batch.tokens, inputs(capture.truth)
     points = needs(capture.subject)
     shares = []
@@ -78,13 +78,13 @@ def score(capture: Capture) -> Measurement:
 
 
 def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
-    """Whether outputs follow the input's multiset as it stands in the residual that the last layer reads.
+    """Whether outputs follow the multiset of inputs that is held in the residual before the last layer.
 
-    Of each example one output token a is tested that has no copies left and whose successor s is a single input.
+    One output token a of each example is tested: the last copy of a, with a successor s that occurs once in the input.
     Edits at the last layer's `hook_resid_pre`: `claimed` exchanges the encoder coordinates of s and of another symbol b
-    at the position of s; `residual` puts there the residual of a run with b for s; after either, the smallest symbol
-    above a in the edited multiset must follow. `elsewhere` does as `residual` at an input below a, which becomes
-    another one below a, so that the answer must stay.
+    at the position of s; `residual` replaces the residual there by that of a run with b in place of s. After either
+    edit, the next output must be the smallest symbol above a in the edited multiset. `elsewhere` is the `residual` edit
+    at an input below a, which becomes another symbol below a; the answer must not change.
 
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """

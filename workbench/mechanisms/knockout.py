@@ -149,7 +149,7 @@ def hops_of(subject: Subject, hops: Sequence[int] | None) -> list[int]:
 
 
 def share(of: Bool[Tensor, "batch pos answer"], among: Bool[Tensor, "batch pos answer"]) -> Float[Tensor, " batch"]:
-    """Which share of one set of answers is in another, for each example; NaN where that set is empty."""
+    """For each example, the share of the answers in `among` that are also in `of`; NaN where `among` is empty."""
     return (of & among).flatten(1).sum(-1).double() / among.flatten(1).sum(-1)
 
 

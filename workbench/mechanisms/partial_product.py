@@ -53,7 +53,7 @@ def why_not(subject: Subject) -> str | None:
 def score(capture: Capture) -> Measurement:
     """Share of the product's places at which a head reads the column's digits: dims `layer`, `head`, `example`.
 
-    The highest place, whose column has none, and places whose column takes every digit are left out.
+    The highest place is left out, since its column has no digits, and so are places whose column has every digit.
     """
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos, hop=1)

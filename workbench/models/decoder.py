@@ -103,7 +103,7 @@ def norm(config: DecoderConfig) -> nn.Module:
 
 
 def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
-    """From positions to what is added to the tokens' embeddings; None if nothing is."""
+    """The module that maps positions to the vectors added to the token embeddings; None if none are added."""
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config.n_ctx, config.d_model, INITIAL_STD)
     return nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None

@@ -88,7 +88,7 @@ class HookedDecoder(TransformerBridge):
     generate, generate_stream = map(with_ids_alone, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
-        """Every layer here honours every flag; TransformerLens knows only its own attention classes."""
+        """Allow every flag: all layers here support them, but TransformerLens would accept its own classes only."""
 
 
 def check_constants(model: HookedDecoder) -> None:

@@ -19,10 +19,10 @@ class Settings(Checked):
 
     @classmethod
     def of_old_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """The settings that a config.json means.
+        """The settings of a stored config.json, with those added that did not exist when it was written.
 
-        A new one spells out every setting. One that was written before a setting existed lacks it, and means what was
-        done then, which need not be the setting's default. By default: the settings as they are.
+        A new config states every setting. An older one lacks the later settings; each of these gets the value that
+        matches what was done then, which need not be its default. Unless overridden, nothing is added.
         """
         return settings
 

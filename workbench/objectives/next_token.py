@@ -32,7 +32,7 @@ def next_token(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[
 
 
 def summed_cross_entropy(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, ""]:
-    """The sum over the scored positions whose mean is `next_token`, in nats; of this process alone."""
+    """Summed cross-entropy in nats over the scored positions of this process; `next_token` is the mean."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if batch.targets.ndim == 3:
         share = (batch.targets & batch.loss_mask.unsqueeze(-1)).to(logits.dtype)

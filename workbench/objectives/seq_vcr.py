@@ -32,12 +32,14 @@ def seq_vcr(
     over: Over = "batch",
     mask: Bool[Tensor, "batch pos"] | None = None,
 ) -> Float[Tensor, ""]:
-    """1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²], with C_t the covariance over sequences.
+    """The Seq-VCR penalty on T positions of d features, with C_t the covariance over sequences at position t.
+
+    It is 1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²].
 
     The value is exact and costs no more than the smaller Gram matrix, since Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² for N
-    sequences and d features: beside x and its gradient, at most min(N, d)² numbers a position are in memory. It is
-    computed in float32 or better, outside autocast; in the N×N form, which subtracts the variances from a total, in
-    float64. First derivatives work, also under `torch.func.grad` and `vmap`; second derivatives raise an error.
+    sequences: beside x and its gradient, at most min(N, d)² numbers per position are in memory. It is computed in
+    float32 or better, outside autocast. The N×N form subtracts the variances from a total, and so uses float64.
+    First derivatives work, also under `torch.func.grad` and `vmap`; second derivatives raise an error.
 
     Args:
         x: representations.

@@ -77,7 +77,7 @@ def _words(key: Sequence[Any]) -> str:
 
 
 def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
-    """The mean of a figure over runs that differ in their seed."""
+    """The mean of a metric over runs that differ in their seed only."""
     settings = [
         {name: as_text(value) for name, value in flat_config(run.config.model_dump(mode="json"))} for run in runs
     ]

@@ -143,7 +143,7 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
 
 
 def _one_head(one: SeedGroup, name: str) -> Measurement:
-    """How often a claim holds, of a claim about heads at the head in focus."""
+    """How often a claim holds; if it is about heads, for a single run at the head in focus."""
     return one[name].at_head().mean if one.alone else one[name].mean
 
 

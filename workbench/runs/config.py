@@ -226,11 +226,11 @@ def even_mixture(task: Task) -> dict[str, float]:
 
 
 def parse_conditions(value: Any) -> Any:
-    """Test conditions as a list of mappings, each once and with its names in order; of anything else the value itself.
+    """Test conditions as a list of mappings without repeats, the names of each sorted; other values are not changed.
 
     Args:
-        value: such a list, one mapping, or text: `length=20,repeats=4`, several with spaces between them. A list may
-            hold texts too.
+        value: one mapping; one text, such as `length=20,repeats=4`, with spaces between several conditions; or a list
+            of mappings and texts.
 
     Raises:
         ValueError: if a text is not of this form.

@@ -56,7 +56,7 @@ class Run:
         return harmless(self.path.resolve().name)
 
     def name_at(self, step: int | None) -> str:
-        """The run's name; of a checkpoint, with its training step."""
+        """The run's name, followed by the training step if a checkpoint is meant."""
         return self.name if step is None else f"{self.name} at step {step:,}"
 
     def task(self) -> Task:
@@ -102,7 +102,7 @@ class Run:
         return 0
 
     def version_at(self, step: int | None) -> int:
-        """When the weights that `model(step)` loads were written, in nanoseconds; 0 if there are none."""
+        """The time in nanoseconds at which the weights that `model(step)` loads were written; 0 if there are none."""
         if step is None:
             return self.version
         with suppress(OSError):

@@ -94,7 +94,7 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def alike(name: str, columns: Iterable[str]) -> list[str]:
-    """The eight columns that are likest to a name, the likest first."""
+    """The eight columns whose names are most similar to a name, the most similar first."""
     return sorted(columns, key=lambda column: -_likeness(name, column))[:8]
 
 

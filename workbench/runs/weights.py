@@ -39,7 +39,7 @@ def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tens
 
 
 def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
-    """Load a file's weights into a model; `check_shapes` comes first. Raises ValueError if the file is damaged."""
+    """Load a file's weights into a model; call `check_shapes` before. Raises ValueError if the file is damaged."""
     tensors, _ = load_tensors(path)
     fill_model(model, tensors, path, prefix)
 

@@ -80,9 +80,9 @@ def _write_zip(path: Path, folder: Path, names: list[str], readme: bytes) -> Non
 
 
 def unpack(archive: str | Path, out: str | Path) -> Run:
-    """Make a run folder from a folder or zip that `export` wrote, or that a stranger says it wrote.
+    """Make a run folder from a folder or zip that `export` wrote; the archive is not trusted.
 
-    Only the files of a run are taken, each under its one name, so that nothing can be written elsewhere. Links, devices
+    Only the files of a run are taken, under their fixed names, so that nothing can be written elsewhere. Links, devices
     and files that grow beyond their declared size are refused. Everything is checked before the folder appears.
 
     Args:

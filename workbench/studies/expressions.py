@@ -53,13 +53,13 @@ def methods_study(
         return by_setting(found, title, x_title, WHOLE)
 
     def by_difficulty(groups: Groups) -> go.Figure:
-        """By difficulty, with the most layers (Figure 7)."""
+        """Answers right by difficulty, with the most layers (Figure 7)."""
         most = max(n for n in all_layers if any(group(VANILLA, value, n) in groups for value in all_values))
         keys = {float(value): (value, most) for value in all_values}
         return lines(groups, f"{task}, {most} layers: answers right, by {setting}", setting, keys)
 
     def by_depth(groups: Groups) -> go.Figure:
-        """By layers, at the greatest difficulty (Figures 8 and 9)."""
+        """Answers right by number of layers, at the greatest difficulty (Figures 8 and 9)."""
         hardest = max(value for value in all_values if any(group(VANILLA, value, n) in groups for n in all_layers))
         keys = {float(n): (hardest, n) for n in all_layers}
         return lines(groups, f"{task}, {setting} {hardest}: answers right, by layers", "layers", keys)

@@ -270,7 +270,7 @@ def _clause_edges(story: Story, last: list[int]) -> list[tuple[int, int, int]]:
 
 
 def _answer_edges(story: Story, last: list[int], words: list[str], question_end: int) -> list[tuple[int, int, int]]:
-    """(1, query, key) from the words about each box in the answer to the clause that last set it."""
+    """Edges (1, query, key): the answer's words about a box read the clause that last set this box."""
     edges, box = [], None
     for at in range(question_end, len(words)):
         if words[at - 1] == "Box":

@@ -183,7 +183,7 @@ class World:
         return torch.cat(columns, dim=1)
 
     def _joined(self, clauses: list[Tensor]) -> Int[Tensor, "batch column"]:
-        """The clauses that have any word, with commas between them and a full stop at the end."""
+        """The clauses of each text that are not empty, with commas between them and a full stop at the end."""
         present = torch.stack([(clause != ABSENT).any(-1) for clause in clauses], dim=1)
         later = present.flip(1).cumsum(1).flip(1) - present.long()
         parts = []

@@ -27,10 +27,10 @@ def draw_lengths(
 
 
 def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: int = 8) -> list[int]:
-    """The lengths of a task's test sets: about `sets`, evenly spaced from shortest to longest, and `high`.
+    """The lengths of a task's test sets: `high`, and about `sets` lengths evenly spaced from `low` to `longest`.
 
     Raises:
-        ValueError: if the three lengths do not fit one another.
+        ValueError: if `low` is above `high`, or `high` above `longest`.
     """
     if low > high:
         raise ValueError(f"{task} needs min_length <= max_length, not {low} > {high}")

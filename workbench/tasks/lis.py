@@ -135,7 +135,7 @@ class LongestIncreasingSubsequence(Task):
         return (tokens >= self.values).long().argmax(-1)
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
-        """The length alone, which follows ####."""
+        """Only the scored positions of the length, which follows ####."""
         return batch.loss_mask & ((batch.tokens == self.vocabulary.id("####")).cumsum(-1) > 0)
 
     def answer_start(

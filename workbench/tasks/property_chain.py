@@ -105,7 +105,7 @@ class PropertyChain(Task):
         return tokens.unsqueeze(-1) // places % self.k
 
     def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos property hop"]:
-        """The position from which each property comes, h blocks before; −1 where that is before block 0."""
+        """For each hop h, the position h blocks earlier that a property comes from; −1 where there is no such block."""
         numbers = self._numbers(tokens)
         block = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1) // self.k
         parent = torch.where(block > 0, (block - 1) * self.k + numbers, -1)

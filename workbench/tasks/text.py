@@ -140,7 +140,7 @@ class Text(Task):
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def parse(self, text: str) -> Batch:
-        """Any text of at least two tokens that fits the context."""
+        """A batch of one typed text, which must have at least two tokens and fit the context."""
         ids = self._encode(text.encode()) if self.tokenizer is None else list(self._tokenizer.encode(text).ids)
         if not 2 <= len(ids) <= self.block:
             raise ValueError(f"type a text of 2 to {self.block} tokens, not {len(ids)}")

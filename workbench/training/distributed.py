@@ -124,7 +124,7 @@ class Processes:
         return result
 
     def any(self, here: bool) -> bool:
-        """Whether it is true on any of the processes."""
+        """Whether `here` is true on any of the processes."""
         if self.count == 1:
             return here
         flag = torch.tensor(float(here), device=self.device)

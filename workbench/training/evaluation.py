@@ -63,7 +63,7 @@ class Evaluation:
 
     @torch.no_grad()
     def __call__(self, model: Decoder, device: torch.device) -> Figures:
-        """The figures of a model on its held-out sequences, by the names they are logged under."""
+        """The metrics of a model on its held-out sequences, by the names under which they are logged."""
         model.eval()
         figures: Figures = {}
         for head, batch in self.held_out.items():

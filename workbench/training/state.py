@@ -181,9 +181,9 @@ def last_whole(run: Run) -> tuple[State | None, list[str]]:
 
 
 def forget_states(run: Path) -> None:
-    """Delete the states of a run that has its final weights.
+    """Delete the training states of a run that has its final weights.
 
-    The file of the stack goes last: while it is there, an interrupted deletion is known to be unfinished.
+    The stack's file is deleted last: if it still exists, an earlier deletion was interrupted.
     """
     for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
         path.unlink(missing_ok=True)

@@ -147,7 +147,7 @@ class _Pools:
         return self.held[piece.head][1][piece.rows]
 
     def fetch(self, n: int, most: int) -> None:
-        """Take up to n blocks from the workers, which then go on to draw others, while fewer than `most` are here."""
+        """Take up to n blocks from the workers, so that these can draw further ones; at most `most` blocks are held."""
         for block in islice(self.drawn, max(0, min(n, most - len(self.fetched)))):
             self.fetched.append(Batch.cat([block], self.task.pad))  # a copy: workers share little memory
 

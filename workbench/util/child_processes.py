@@ -9,7 +9,7 @@ import threading
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module; `-P` keeps Python from importing a stranger's `safetensors.py` beside it."""
+    """The command that runs a module; with `-P`, Python does not import a `safetensors.py` from the current folder."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 

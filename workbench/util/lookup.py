@@ -1,4 +1,4 @@
-"""Look-up by name with a helpful error, and names that differ from one another."""
+"""Look-up by name with a helpful error, and numbers after names that occur twice."""
 
 from __future__ import annotations
 

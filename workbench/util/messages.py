@@ -18,7 +18,7 @@ def harmless(text: str) -> str:
 
 
 def brief(text: object, longest: int = LONGEST) -> str:
-    """The text as one `harmless` line; if it is too long, its beginning and its end."""
+    """The text as one `harmless` line; of a text that is too long, only the beginning and the end are kept."""
     return _cut(harmless(_cut(" ".join(str(text).split()), longest)), longest)
 
 

@@ -30,10 +30,10 @@ def numpy_generator(generator: torch.Generator) -> np.random.Generator:
 
 @contextmanager
 def global_draws(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Within this context, PyTorch's global generators follow a seed; afterwards their states are as before.
+    """Seed PyTorch's global generators within this context, and restore their states afterwards.
 
-    Dropout and the initialisation of modules draw from them. Other code draws from them too, as a DataLoader does when
-    it is made; that can then neither change what is drawn here nor be changed by it.
+    Dropout and the initialisation of modules draw from these generators, and so does other code, such as a DataLoader
+    when it is made. Draws before and after this context neither change the draws within it nor are changed by them.
 
     Args:
         seed: the seed of everything that is drawn.

@@ -43,7 +43,10 @@ def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"task": {"n": 8}}` as `("task.n", 8)`. An empty mapping is a value: something with its default settings."""
+    """Nested settings as dotted names and values: `{"task": {"n": 8}}` gives `("task.n", 8)`.
+
+    An empty mapping counts as a value: it stands for something with its default settings.
+    """
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{name}.")

@@ -89,7 +89,7 @@ def named(scores: Float[Tensor, "n class"], words: Callable[[Tensor], list[str]]
 def _edge_of_the_top(
     scores: Float[Tensor, "*lead class"], m: Int[Tensor, "*lead"] | int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """m, the number of scores above the m-th largest, and the m-th largest; each keeps a class dim of size 1."""
+    """Three tensors with a class dim of 1: m, how many scores lie above the m-th largest, and the m-th largest."""
     m = torch.as_tensor(m, device=scores.device).expand(scores.shape[:-1])[..., None]
     edge = scores.sort(-1, descending=True).values.gather(-1, (m - 1).clamp(0, scores.shape[-1] - 1))
     return m, (scores > edge).sum(-1, keepdim=True), edge

@@ -11,7 +11,7 @@ Of = Literal["answer", "all"]
 
 
 def scored(capture: Capture, of: Of) -> Batch:
-    """The batch of a capture with the positions that count as its loss mask. Raises ValueError if `of` is unknown."""
+    """A capture's batch, its loss mask true at the positions that count. Raises ValueError if `of` is unknown."""
     if of not in get_args(Of):
         raise ValueError(f"of is {' or '.join(map(repr, get_args(Of)))}, not {of!r}")
     return capture.subject.task.answer_alone(capture.batch) if of == "answer" else capture.batch

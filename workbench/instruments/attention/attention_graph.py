@@ -25,7 +25,7 @@ CONTROLS = ("mismatched", "untrained", "random_graph")
 
 
 def why_not(subject: Subject) -> str | None:
-    """Why there is nothing to measure, in one line; None if there is."""
+    """The reason, in one line, why nothing can be measured; None if something can."""
     if not sample_truth(subject).n_hops:
         return f"the task {subject.task.name} has no graph"
     return None
@@ -52,7 +52,7 @@ def resolvent(capture: Capture, layer: int) -> Float[Tensor, "batch head query k
 
 
 def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
-    """Rows scaled to sum to 1; a row of zeros stays one."""
+    """Rows scaled to sum to 1; a row of zeros stays a row of zeros."""
     total = matrix.sum(-1, keepdim=True)
     return matrix / torch.where(total == 0, 1.0, total)
 

@@ -1,6 +1,6 @@
-"""Gold mass: the share of the mass of the matrix that a head applies to its values that lies on the task's gold paths.
+"""Gold mass: the share of a head's mixing matrix (applied to its values) that lies on the task's gold paths.
 
-Shows: for each head one number, which an inspection reads at the head in focus (the one with the most of it, on other
+Shows: one number for each head; an inspection reads it at the head in focus (the head with the most gold mass on other
 data). Does not show: what is read there, paths across layers, or that the model needs the head (see `attention_graph`,
 which has the pattern's mass beside it). Control: the same score against the gold edges of other examples
 (`mismatched`), and models with fresh weights, each at its own best head (`untrained`).

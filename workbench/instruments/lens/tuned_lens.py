@@ -151,11 +151,11 @@ def _train_until_still(
     most_steps: int,
     still: float,
 ) -> dict[str, Any]:
-    """Train in rounds, each as long as all before it together, and return how it went.
+    """Train in rounds until the loss no longer falls, and return the losses and whether training converged.
 
-    After 100, 200, 400, … steps the lens is tried on the sequences `apart`. The loss stands still when the last round
-    lowered it at no point by more than the share `still` (or by 0.001 nats, which is nothing): training as long again
-    would be worth no more than that.
+    Each round doubles the steps: after 100, 200, 400, … steps the loss is evaluated on the sequences `apart`. Training
+    has converged if the last round lowered the loss at every point by at most the share `still` of it, or by at most
+    0.001 nats: doubling the steps again is then expected to gain no more.
     """
     before, losses, steps, converged = training.loss(*apart), [], 0, False
     while steps < most_steps and not converged:

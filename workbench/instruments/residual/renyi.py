@@ -63,7 +63,7 @@ def matrix_entropy(
 
 
 def _check(z: Tensor, alpha: float, normalise: str | None, kernel: str, bandwidth: float | str) -> None:
-    """Raise ValueError unless these go together, as `matrix_entropy` says."""
+    """Raise ValueError unless z and the settings can be used together, as `matrix_entropy` describes."""
     check_order(alpha, normalise)
     check_kernel(kernel, bandwidth)
     if kernel != "linear" and normalise in ("log_d", "log_min"):

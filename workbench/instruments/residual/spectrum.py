@@ -40,7 +40,7 @@ def spectrum(
     kernel: Kernel = "linear",
     bandwidth: Bandwidth = "median",
 ) -> Float[Tensor, "n top"]:
-    """The `top` largest λ_i / tr K, in float64, largest first; NaN beyond the number of rows, which is all K has.
+    """The `top` largest λ_i / tr K, in float64, largest first; NaN after the last, since K has one for each row.
 
     Settings are those of `matrix_entropy`. A zero matrix counts as a single direction.
 

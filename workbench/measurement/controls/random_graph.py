@@ -42,7 +42,7 @@ def random_graph(capture: Capture, generator: torch.Generator, rows: Rows = "dra
 def _drawn(
     A: Float[Tensor, "batch head query key"], generator: torch.Generator
 ) -> Float[Tensor, "batch head query key"]:
-    """Random rows: exponential draws over their sum, which are a flat Dirichlet."""
+    """Random causal rows that sum to 1, from a flat Dirichlet: exponential draws divided by their sum."""
     draws = torch.empty(A.shape, dtype=torch.float64).exponential_(generator=generator).tril()
     return (draws / draws.sum(-1, keepdim=True)).to(A)
 

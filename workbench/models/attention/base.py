@@ -70,9 +70,9 @@ class Attention(nn.Module):
 
     @classmethod
     def fit_to_task(cls, settings: Mapping[str, Any], task: Task) -> dict[str, Any]:
-        """The settings of a new run's layer, with those filled in that are not given and follow from its task.
+        """The settings of a layer in a new run; missing ones that the task determines are filled in.
 
-        They are written into the run's config as they are here, so that the run does not depend on how they are found.
+        The run's config stores the result, so that the run does not depend on how they were determined.
 
         Raises:
             ValueError: if the settings ask for what the task does not have.
@@ -211,7 +211,7 @@ class Attention(nn.Module):
 
     @property
     def why_no_steps(self) -> str | None:
-        """Why it is not known by how many steps through its pattern a layer reads, in one line; None if it is known.
+        """The reason, in one line, why a layer's number of steps through its pattern is unknown; None if it is known.
 
         Only the variant itself can say this: a `read` that squares each entry of the pattern takes one step, and one
         that multiplies the pattern with itself takes two.

@@ -77,7 +77,7 @@ class Workers:
 
 
 def _end(job: Job, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended:
-    """How an attempt ended: its exit code and the last line that it printed."""
+    """Wait for an attempt's process and say how it ended: its last line if it failed, or the signal that killed it."""
     code = process.wait()
     assert process.stdin is not None
     process.stdin.close()
