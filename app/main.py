@@ -34,6 +34,7 @@ def main() -> None:
             with st.sidebar:
                 sidebar.show(runs)
                 evidence.show()
+                sidebar.glossary()
         script.run()
         on_page = state.on_page() if PAGES[name].needs_run else runs
         refresh.when_training(on_page.values(), perf_counter() - began)

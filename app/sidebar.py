@@ -16,6 +16,7 @@ from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
 from workbench.inspection import over_training
 from workbench.inspection.examples import WHICH, example
+from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.seeds import generator
@@ -40,6 +41,12 @@ def show(runs: dict[str, Run]) -> None:
         st.error(plain(str(error)))
         return
     st.session_state["look"] = entry(opened)
+
+
+def glossary() -> None:
+    """The words of the pages, one click away."""
+    with st.popover("Glossary", icon=":material/menu_book:", width="stretch"):
+        st.markdown("\n\n".join(f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
 
 
 def checkpoint(run: Run, key: str = "step") -> int | None:

@@ -187,6 +187,13 @@ def of_class(file: Path, name: str) -> str | None:
     return ast.get_docstring(tree)
 
 
+def glossary_table() -> str:
+    """One row for each word of the glossary that the explorer shows too."""
+    tree = ast.parse((LIBRARY / "report" / "glossary.py").read_text(encoding="utf-8"))
+    rows = [f"| **{word}** | {escaped(ast.literal_eval(meaning))} |" for word, meaning in entries(tree, "GLOSSARY")]
+    return "| word | what it means |\n| --- | --- |\n" + "\n".join(rows)
+
+
 def figure_table() -> str:
     """One row for each function that `workbench.figures` exports: its name and first sentence."""
     tree = ast.parse((LIBRARY / "figures" / "__init__.py").read_text(encoding="utf-8"))
@@ -257,7 +264,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Put tables where a page asks for them (`<!-- table: tasks -->`), mend links, and draw equations."""
 
     def table(found: re.Match[str]) -> str:
-        rows = figure_table() if found[2] == "figures" else part_table(found[2])
+        own = {"figures": figure_table, "glossary": glossary_table}
+        rows = own[found[2]]() if found[2] in own else part_table(found[2])
         return "\n".join(found[1] + row for row in rows.splitlines())
 
     if page.file.src_uri.startswith("how-to/"):
