@@ -94,6 +94,13 @@ PRESETS: dict[str, Preset] = {
         "labelled",
         n=512,
     ),
+    "properties": Preset(
+        "Is the value of each property known where it is asked for?",
+        ("property_chain",),
+        ("value_*",),
+        "scored",
+        n=512,
+    ),
     "minimum": Preset(
         "Is the smallest symbol known at the delimiter?",
         ("sorting",),
@@ -168,10 +175,37 @@ def check(name: str, task: Task) -> None:
         raise ValueError(f"{name} is about {about}; of {task.name} there is: {', '.join(applicable(task))}")
 
 
+def question(name: str, task: Task, positions: Rule | None = None) -> Preset:
+    """A preset by name; or the question about a label of the task, or about all labels of a pattern such as `parent_*`.
+
+    Args:
+        name: of a preset, a label, or a pattern of labels.
+        task: the task that is asked.
+        positions: where a label is read, a rule of `probes.positions`; by default at every labelled position. A preset
+            has positions of its own.
+
+    Raises:
+        ValueError: if there is neither, the preset is about another task, or positions are given for a preset.
+    """
+    if name in PRESETS:
+        check(name, task)
+        if positions is not None:
+            raise ValueError(
+                f"{name} says itself where it reads; give positions for a label, such as {label_names(task)[0]}"
+            )
+        return PRESETS[name]
+    if not any(fnmatchcase(label, name) for label in label_names(task)):
+        lookup(dict.fromkeys([*applicable(task), *label_names(task)]), name, f"probe or label of {task.name}")
+    return Preset(
+        f"Can {name} be decoded, and is it used?", (), (name,), "labelled" if positions is None else positions
+    )
+
+
 def ask(
     run: Run,
     name: str,
     *,
+    positions: Rule | None = None,
     n: int | None = None,
     kind: str | None = None,
     seed: int = 0,
@@ -183,21 +217,22 @@ def ask(
     progress: Progress = lambda share, doing: None,
     **settings: Any,
 ) -> Answer:
-    """Ask a preset's question of a run: probe its labels, and test causally those that are decodable.
+    """Ask a question of a run: probe its labels, and test causally those that are decodable.
 
     Args:
         run: the run.
-        name: name of the preset.
+        name: name of a preset, or a label of the run's task (see `question`).
+        positions: where a label is read.
         n, kind: in place of the preset's; seed, seeds, step, controls, settings: as for `probe`.
         causal: whether to test decodable labels causally, if the preset does.
         null_draws: as for `causal_test`.
         progress: see `Progress`.
 
     Raises:
-        ValueError: if there is no such preset, it is about another task, or as `probe` raises.
+        ValueError: as `question` and `probe` raise.
     """
-    preset, task = lookup(PRESETS, name, "probe"), run.task()
-    check(name, task)
+    task = run.task()
+    preset = question(name, task, positions)
     sample: dict[str, Any] = {"n": preset.n if n is None else n, "seed": seed, "step": step}
     settings |= {"kind": kind or preset.kind, "seeds": seeds, "controls": controls, **sample}
     rules = {label: preset.rule(label) for label in preset.names(task)}

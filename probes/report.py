@@ -22,11 +22,10 @@ from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 from workbench.probes.baselines_and_controls import BASELINES, TRAINED
 from workbench.probes.preset_answer import Answer
-from workbench.probes.presets import PRESETS, ask, check
+from workbench.probes.presets import ask, question
 from workbench.runs import load_run
 from workbench.tasks import counted
 from workbench.util.files import new_folder
-from workbench.util.lookup import lookup
 
 
 def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **options: Any) -> list[Answer]:
@@ -34,7 +33,7 @@ def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **opt
 
     Args:
         paths: the run folders.
-        preset: name of the question.
+        preset: name of the question, or a label of the runs' task.
         progress: show a progress bar on standard error.
         options: as for `probes.ask`.
 
@@ -42,10 +41,9 @@ def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **opt
         ValueError: if a run cannot be opened, is given twice or cannot be asked this question; also where `ask`
             raises it.
     """
-    lookup(PRESETS, preset, "probe")
     runs = [load_run(path) for path in paths]
     for run in runs:
-        check(preset, run.task())
+        question(preset, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
     answers = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:

@@ -21,6 +21,7 @@ from workbench.tasks import TASKS
 SMALL: dict[str, dict[str, Any]] = {
     "boxes-standard": {"task": {"n_boxes": 3, "n_objects": 8, "max_operations": 3}},
     "chain-standard": {"task": {"n": 16, "k": 4}},
+    "properties-chacal": {"task": {"n": 9, "k": 3}},
     "sort-standard": {"task": {"q": 9, "max_length": 5, "test_max_length": 6}},
     "multiply-pause": {},
     "increment-standard": {"model": {"n_layers": 2}},
@@ -73,6 +74,16 @@ def test_a_question_about_another_task_is_refused(runs: dict[str, Run]) -> None:
     assert applicable(runs["sorting"].task()) == ["minimum", "successor", "copies", "position"]
 
 
+def test_any_label_of_a_task_can_be_asked_for_where_one_likes(runs: dict[str, Run]) -> None:
+    options: dict[str, Any] = {"n": 64, "causal": False}
+    answer = ask(runs["sorting"], "identity", **options)
+    assert [finding.label for finding in answer.findings] == ["identity"] and "identity" in answer.question
+    scored = ask(runs["pointer_chain"], "root", positions="scored", **options)
+    assert scored.measured.settings["positions"] == "scored"
+    several = ask(runs["pointer_chain"], "ancestor_[12]", **options)
+    assert several.measured.coords["label"] == ["ancestor_1", "ancestor_2"]
+
+
 def test_the_command_line_says_and_writes_what_was_found(
     runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,7 +110,9 @@ def test_the_command_line_says_and_writes_what_was_found(
         (["minima"], "did you mean 'minimum'?"),
         (["minimum", "--l3", "1"], "no setting 'l3'"),
         (["minimum", "--step", "7"], "step-7"),
-        (["minimum", "--positions", "each"], "unrecognised argument '--positions'"),
+        (["minimum", "--positions", "each"], "minimum says itself where it reads; give positions for a label, such as"),
+        (["identity", "--positions", "nowhere"], "there is no rule 'nowhere' for positions"),
+        (["identiy"], "did you mean 'identity'?"),
         (["minimum", "--n", "1"], "at least 2 sequences and 1 seed, not n=1"),
     ],
 )

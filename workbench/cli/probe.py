@@ -10,7 +10,7 @@ from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_s
 from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
 
-DECIDED_BY_THE_PRESET = ("label", "points", "positions")  # settings of a probe that cannot be given
+DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
 
 
 def add(commands: Commands, name: str) -> None:
@@ -22,11 +22,16 @@ def add(commands: Commands, name: str) -> None:
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
         "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
-        usage="RUN [RUN …] PRESET [--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
+        usage="RUN [RUN …] PRESET|LABEL [--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
         takes_fields=True,
     )
     add_runs(parser)
-    parser.add_argument("preset", metavar="PRESET", help="its name; `workbench list probes` shows them")
+    parser.add_argument(
+        "preset",
+        metavar="PRESET|LABEL",
+        help="a question, of which `workbench list probes` shows the names; or any label of the task's truth",
+    )
+    parser.add_argument("--positions", metavar="RULE", help="of a label: labelled, each, scored, delimiter, 3,4 …")
     add_out(parser, "write figures and numbers there too")
     add_count(parser, "sequences, three in ten to try the probe on (default: the preset's)")
     parser.add_argument("--kind", help="kind of probe: logistic, ridge, nearest_mean, low_rank, mlp or regression")
@@ -58,6 +63,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         folders,
         options.preset,
         progress=not options.quiet,
+        positions=options.positions,
         n=options.n,
         kind=options.kind,
         seed=options.seed,
