@@ -42,6 +42,7 @@ LOUD = 10.0  # times a shuffled model's weights
 KINDS = ("untrained", "shuffled", "shuffled × 10")
 TASKS: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 16, "k": 4},
+    "property_chain": {"n": 12, "k": 3},
     "boxes": {"n_boxes": 3, "n_objects": 12, "min_operations": 2, "max_operations": 4},
     "sorting": {"q": 8, "max_length": 8},
     "increment": {"max_length": 6, "test_max_length": 8},
@@ -50,7 +51,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "lis": {"length": 8, "min_length": 5, "values": 40},
     "text": {"block": 32},
 }
-CHACAL = ("pointer_chain", "boxes")  # tasks whose models have ChaCAL in every layer
+CHACAL = ("pointer_chain", "property_chain", "boxes")  # tasks whose models have ChaCAL in every layer
 
 Judge = Callable[[Inspected, str], bool]
 """Whether something is said of a claim (a name in `MECHANISMS`) of a run, at any place where it is read."""

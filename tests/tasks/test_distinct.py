@@ -12,6 +12,7 @@ from workbench.util.seeds import generator
 
 FEW: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 6, "k": 2},
+    "property_chain": {"n": 6, "k": 2, "properties": 2},
     "boxes": {"n_boxes": 2, "n_objects": 2, "capacity": 1, "min_operations": 1, "max_operations": 2},
     "sorting": {"q": 4, "max_length": 4},
     "increment": {"max_length": 3},

@@ -29,6 +29,7 @@ from workbench.util.ties import agreement, clear, exactly, hit, named, on_top
 
 SMALL: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 12, "k": 3},
+    "property_chain": {"n": 9, "k": 3},
     "boxes": {"n_boxes": 3, "min_operations": 2, "max_operations": 4},
     "sorting": {"q": 9, "max_length": 6},
     "increment": {"max_length": 6, "test_max_length": 9},
@@ -138,7 +139,9 @@ def test_constant_logits_are_right_exactly_as_often_as_chance(name: str) -> None
         assert np.nanmax(groups, axis=0) == pytest.approx(np.array(together), rel=1e-4, abs=1e-37)
     elif batch.targets.ndim == 2:
         assert groups[~np.isnan(groups)] == pytest.approx(1 / n_classes)
-    else:
+    elif name == "property_chain":  # sets of one size
+        assert groups[~np.isnan(groups)] == pytest.approx(task.model_dump()["properties"] / n_classes)
+    else:  # by the hop of each member of a set
         by_hop = (size[:, :, None] * (task.truth(batch.tokens).arrays["ancestors"] >= 0)).sum(1) / n_classes
         count = (task.truth(batch.tokens).arrays["ancestors"] >= 0).sum(1)
         assert groups.reshape(len(task.groups), -1) == pytest.approx((by_hop / count).T.numpy())
