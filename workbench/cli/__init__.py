@@ -13,6 +13,7 @@ from workbench.cli import (
     import_,
     inspect,
     list,
+    new,
     probe,
     pull,
     push,
@@ -47,6 +48,7 @@ COMMANDS = {
     "runs": runs,
     "table": table,
     "list": list,
+    "new": new,
 }
 """What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
 

@@ -1,0 +1,54 @@
+"""`workbench new`: write the file of a part of your own, with a small example that works."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from workbench.cli.options import add_out
+from workbench.cli.output import say
+from workbench.cli.parser import Commands, add_command
+
+NEXT = {
+    "task": "workbench train --task {name} --out runs/{name} --plugin {file}",
+    "variant": "workbench train chain-standard --model.attention {name} --out runs/{name} --plugin {file}",
+    "instrument": "workbench inspect runs/… --only {name} --plugin {file}",
+    "mechanism": "workbench inspect runs/… --only {name} --plugin {file}",
+    "study": "workbench study run {name} --plugin {file}",
+}
+"""What can be made -> the command that uses it."""
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="write the file of a task, attention variant, instrument, mechanism or study of your own",
+        description="Write a file with a small example that works, to be changed into a part of your own. Every "
+        "command takes the file with --plugin.",
+    )
+    parser.add_argument("kind", choices=tuple(NEXT), help="what to make")
+    parser.add_argument("name", metavar="NAME", help="its name, such as modular_addition")
+    add_out(parser, "the file (default: NAME.py)", metavar="FILE.py")
+
+
+def run(options: argparse.Namespace, _: list[str]) -> None:
+    from workbench.util.files import write_atomically
+
+    name = options.name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise ValueError(f"a part's name is of small letters, digits and _, such as modular_addition, not {name!r}")
+    path = options.out or Path(f"{name}.py")
+    if path.suffix != ".py":
+        raise ValueError(f"{path} is to be a Python file: give a name that ends in .py")
+    if path.exists():
+        raise ValueError(f"{path} exists; give another name with --out")
+    template = (files("workbench.cli.templates") / f"{options.kind}.py").read_text(encoding="utf-8")
+    words = "".join(part.capitalize() for part in name.split("_"))
+    text = template.replace("template_name", name).replace("TemplateName", words)
+    write_atomically(path, text.encode())
+    say(f"wrote {path}; next: {NEXT[options.kind].format(name=name, file=path)}")
