@@ -22,6 +22,7 @@ from workbench.studies import (
     PAPER,
     SMALL,
     STUDIES,
+    Published,
     Reaches,
     Result,
     StaysBelow,
@@ -274,6 +275,8 @@ def test_a_report_keeps_the_results_of_an_earlier_ledger(root: Path, file: Path,
     other = tmp_path / "other.toml"
     other.write_text(FILE.replace("Does the weight", "Once more: does the weight"), encoding="utf-8")
     (earlier,) = collect(root, dict([find_study(str(file))]))
+    elsewhere = Published("chain-chacal, gamma 0.0", "accuracy over training", 1.0, {"step": 999})
+    assert earlier.number(elsewhere) is None  # a length or step that this scale does not have
     write_pages([replace(earlier, name="other")], dict([find_study(str(other))]), tmp_path)
     report = ["study", "report", str(file), "--root", str(root), "--out", str(tmp_path)]
     assert main(report) == 2  # what `other` draws is not known without its file

@@ -77,8 +77,6 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     Raises:
         ValueError: if there is no browser to draw the pictures with.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    write_ledger(results, out / LEDGER)
     pictures: dict[str, list[str]] = {}
     figures: dict[str, go.Figure] = {}
     for one in results:
@@ -86,6 +84,10 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
         stem = f"{one.name}-{one.scale}"
         pictures[stem] = [f"{stem}{'' if number == 1 else f'-{number}'}.png" for number in range(1, len(drawn) + 1)]
         figures |= dict(zip(pictures[stem], drawn, strict=True))
+    pages = {"index.md": index_page(results, studies)}
+    for name in dict.fromkeys(one.name for one in results):
+        pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures)
+    out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
     try:
@@ -96,9 +98,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
         raise ValueError(
             f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it"
         ) from None
-    pages = {"index.md": index_page(results, studies)}
-    for name in dict.fromkeys(one.name for one in results):
-        pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures)
+    write_ledger(results, out / LEDGER)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())
     return [out / file for file in pages]

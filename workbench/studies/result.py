@@ -179,7 +179,9 @@ class Result:
     def number(self, published: Published) -> Measurement | None:
         """Our number beside a published one; None where this scale has not measured it."""
         own = self.groups.get(published.group, {}).get(published.quantity)
-        return None if own is None else own.select(**published.at)
+        if own is None or any(label not in own.coords.get(dim, ()) for dim, label in published.at.items()):
+            return None
+        return own.select(**published.at)
 
 
 def _plain(value: Any) -> Any:
