@@ -27,7 +27,14 @@ def whole_answers(batch: Batch) -> list[tuple[int, ...]]:
 
 
 def chance(task: Task, batch: Batch) -> float:
-    """How often the commonest answer of these sequences is right: the commonest target where positions count."""
+    """How often the commonest answer of these sequences is right: the commonest target where positions count.
+
+    Of sets of m classes it is the share of a set that is among the m commonest classes.
+    """
+    if batch.targets.ndim == 3:
+        members = batch.targets[batch.loss_mask].float()
+        size = int(members.sum(-1).max())
+        return float(members.mean(0).topk(size).values.sum() / size)
     answers = whole_answers(batch)
     parts = answers if task.unit == "sequence" else [(target,) for answer in answers for target in answer]
     return Counter(parts).most_common(1)[0][1] / len(parts)

@@ -84,6 +84,7 @@ def test_every_part_of_a_file_is_used_by_its_name(file: Path, tmp_path: Path) ->
     assert "right" in result
 
 
+@pytest.mark.slow
 def test_a_run_says_which_plugin_it_needs_and_loads_none_by_itself(file: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -104,6 +105,7 @@ def test_a_run_says_which_plugin_it_needs_and_loads_none_by_itself(file: Path, t
     assert len([one for one in workbench.runs.list_runs(tmp_path / "swept") if one.finished]) == 2
 
 
+@pytest.mark.slow
 def test_another_machine_gets_the_file_with_the_job(file: Path, tmp_path: Path) -> None:
     load_plugins([file])
     config = workbench.training.preset_config("backwards", {}).model_dump_json()

@@ -33,9 +33,10 @@ _CHAIN: dict[str, Any] = {
 }
 _PROPERTIES: dict[str, Any] = {
     **_CHAIN,
-    "task": {"name": "property_chain", "n": 18, "k": 3, "properties": 2},
-    "model": {"n_layers": 1, "d_model": 96, "n_heads": 2, "attention": "chacal"},
-    "steps": 2000,
+    "task": {"name": "property_chain", "n": 12, "k": 3, "properties": 2},
+    "model": {"n_layers": 1, "d_model": 96, "n_heads": 4, "attention": "chacal"},
+    "steps": 800,
+    "learning_rate": 1e-3,
 }
 _SORT: dict[str, Any] = {
     "task": {"name": "sorting", "q": 32, "min_length": 2, "max_length": 16, "test_max_length": 20},
@@ -152,7 +153,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 SECONDS: dict[str, int] = {
     "chain-chacal": 16,
     "chain-standard": 12,
-    "properties-chacal": 30,
+    "properties-chacal": 20,
     "sort-standard": 109,
     "sort-tempered": 104,
     "sort-hints": 109,
