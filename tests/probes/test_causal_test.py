@@ -93,6 +93,7 @@ def test_every_edit_beside_is_as_large_as_the_labels_own(answers: dict[tuple[str
     assert drawn[0] == own and drawn[1] < same
 
 
+@pytest.mark.slow
 def test_a_verdict_states_the_edit_beside_its_largest_control(answers: dict[tuple[str, str], Answer]) -> None:
     for finding in answers["sorter", "successor"].findings:
         if finding.use is None or finding.use.untested is not None:

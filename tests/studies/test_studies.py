@@ -220,6 +220,7 @@ def test_only_the_variants_of_a_failed_contrast_are_tuned(tmp_path: Path) -> Non
     assert result.made["step_times"]["weak"] == 1.0 and result.made["step_times"]["other"] > 0
 
 
+@pytest.mark.slow
 def test_a_study_of_anothers_runs_tunes_in_its_own_folder_and_takes_the_lowest_loss(tmp_path: Path) -> None:
     study = Study(
         "Is the loss below nothing?",
@@ -271,6 +272,7 @@ def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -
         assert f"({name})" in page and (tmp_path / "pages" / name).is_file()
 
 
+@pytest.mark.slow
 def test_a_report_keeps_the_results_of_an_earlier_ledger(root: Path, file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(FILE.replace("Does the weight", "Once more: does the weight"), encoding="utf-8")
