@@ -127,7 +127,7 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
 
 
 def _sampled(opened: Opened) -> Symbol:
-    left, right = st.columns([2, 3])
+    left, right = st.columns(2)
     number = fields.number("Input number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
     which = choose("Inputs", list(WHICH), "which", "any", WHICH.__getitem__, right)
     task = code.task(opened)
