@@ -23,7 +23,8 @@ from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 END = "the end"
-INPUTS = {"Sample": "Held-out input", "Type": "Own input"}
+SAMPLED, TYPED = "Sample", "Type"
+INPUTS = {SAMPLED: "Held-out input", TYPED: "Own input"}
 
 
 def show(runs: dict[str, Run]) -> None:
@@ -100,9 +101,9 @@ def right(run: Run, step: int | None) -> str:
 
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; None, with a message under the field, if what was typed is not one."""
-    how = fields.segments("Input", list(INPUTS), "how", "Sample", format_func=INPUTS.__getitem__)
+    how = fields.segments("Input", list(INPUTS), "how", SAMPLED, format_func=INPUTS.__getitem__)
     try:
-        batch = typed(opened, "Input, as the task writes it", "input") if how == "Type" else _sampled(opened)
+        batch = typed(opened, "Input, as the task writes it", "input") if how == TYPED else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
         return None

@@ -50,7 +50,6 @@ def no_plugins() -> Iterator[None]:
     with ExitStack() as restored:
         for table in (*tables, plugins._origins, plugins._files, os.environ):
             restored.enter_context(patch.dict(table))
-        restored.enter_context(patch.object(plugins, "_installed", set()))
         yield
 
 

@@ -18,7 +18,7 @@ from workbench.app.state import Look, Opened
 from workbench.inspection.examples import example
 from workbench.runs import Run
 
-SAME, SAMPLED, TYPED = "Same input", "Sample", "Type"
+SAME = "Same input"
 INPUTS = {SAME: SAME, **sidebar.INPUTS}
 COUNTS = (16, 32, 64, 128, 256)  # held-out sequences for each test condition
 LONG = 256  # tokens: of longer contexts fewer sequences are measured, unless asked
@@ -130,9 +130,9 @@ def _input(first: Look, opened: Opened, how: str) -> Symbol:
     Raises:
         ValueError: if what was typed is no input of its task.
     """
-    if how == TYPED:
+    if how == sidebar.TYPED:
         return sidebar.typed(opened, "Input of B, as its task writes it", "input2", "_b")
-    if how == SAMPLED:
+    if how == sidebar.SAMPLED:
         return _sampled(opened)
     try:
         return _same(first, opened)

@@ -30,7 +30,7 @@ TAIL = 10_000  # bytes of the console that are read
 
 def quick() -> dict[str, int]:
     """The presets that are over soon -> the seconds each takes."""
-    return {name: SECONDS[name] for name in PRESETS if SECONDS.get(name, QUICK + 1) <= QUICK}
+    return {name: seconds for name, seconds in SECONDS.items() if name in PRESETS and seconds <= QUICK}
 
 
 def place(root: Path, name: str) -> Path:

@@ -20,6 +20,7 @@ from workbench.app.panels.claim_card import title
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import panel
+from workbench.app.sidebar import TYPED
 from workbench.app.state import Look, Opened, current
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.interventions import Head
@@ -185,7 +186,7 @@ def _link(held: Held, number: int, share: float) -> None:
     """A link to one sequence, in a new tab: in this one the sidebar's fields would win over the link."""
     opened, found = held.look.opened, held.found
     text = opened.subject.task.question(found.sample.tokens[number])
-    query = {"run": opened.run.name, "how": "Type", "input": text}
+    query = {"run": opened.run.name, "how": TYPED, "input": text}
     if opened.step is not None:
         query["step"] = str(opened.step)
     left, right = st.columns([5, 2], vertical_alignment="center")

@@ -19,7 +19,7 @@ from workbench.app.panels import code
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
-from workbench.app.sidebar import END, last, last_step
+from workbench.app.sidebar import END, TYPED, last, last_step
 from workbench.app.state import Look, current
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
@@ -155,7 +155,7 @@ def picture(look: Look, end: Moment) -> None:
         why = best if "gold_mass" in end.measured else "this task has no gold paths by which to choose one"
         says = f"The page follows layer {layer}, head {head} through all checkpoints, because {why}. One input shows "
         says += "how it looks, not how often; where a head looks does not show what it reads there."
-        if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != "Type":
+        if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:
             says += " The input was chosen by how hard it is for the model at this very checkpoint."
         figure = code.call(figures.canvas, code.seen(look), layer=layer, head=head, which=which, start=start)
         p.show(figure, {"attention": matrices(look, layer, head, which)}, says)

@@ -72,7 +72,7 @@ def test_what_cannot_be_put_in_one_row_is_said(runs: list[Run], folder: Path, tm
         results_table(runs, ["model.attention"], "accuracy")
     with pytest.raises(ValueError, match="have the seed 0: choose one"):
         results_table([*runs, runs[0]], BY, "accuracy")
-    with pytest.raises(ValueError, match=r"no run has the setting 'model\.layers'; there is: model\.n_layers"):
+    with pytest.raises(ValueError, match=r"no run has 'model\.layers'; there is: model\.n_layers"):
         results_table(runs, ["model.layers"], "accuracy")
     with pytest.raises(ValueError, match="has not logged 'precision'; it has: accuracy, test_loss"):
         results_table(runs, BY, "precision")

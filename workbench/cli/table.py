@@ -36,14 +36,11 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.report.results_table import FORMATS, results_table, shown
     from workbench.runs import load_run
     from workbench.runs.expand_paths import run_folders
-    from workbench.runs.listing import filtered, row_of
 
     folders, passed_over = run_folders(options.runs)
     runs = [load_run(folder) for folder in folders]
-    kept = filtered(pd.DataFrame([row_of(run) for run in runs]), options.where).index
-    runs = [runs[i] for i in kept]
     by = [name.strip() for name in options.by.split(",") if name.strip()]
-    frame = results_table(runs, by, options.metric, options.against)
+    frame = results_table(runs, by, options.metric, options.against, options.where)
     headings, rows = shown(frame, options.metric)
     if options.form == "csv":
         say(frame.to_csv(index=False).rstrip())

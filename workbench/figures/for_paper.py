@@ -8,6 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from workbench.figures import style
+
 INCHES = {"column": 3.3, "page": 6.9}
 PIXELS_PER_INCH = 96  # of SVG, PDF and Plotly: what is laid out in pixels is printed at this size
 SMALL, LARGE = 7, 8  # points: of ticks, legend and subtitle; of the title and the axes' titles
@@ -150,9 +152,9 @@ def _is_heading(annotation: Any) -> bool:
 
 def _plot_height(figure: go.Figure, width: int) -> float:
     """Pixels of the plots: in the proportions of the screen, but no taller than most of the width for a single one."""
-    drawn = figure.layout.height or 420
+    drawn = figure.layout.height or style.HEIGHT
     margin = figure.layout.margin
-    own = drawn - (margin.t or 86) - (margin.b or 64)
+    own = drawn - (margin.t or style.TOP) - (margin.b or style.BOTTOM)
     rows = _count(figure.select_yaxes())
     return max(LEAST * rows, min(own * width / 760, TALLEST * width * rows))
 

@@ -39,8 +39,12 @@ def faint(colour: str, opacity: float = 0.15) -> str:
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
+HEIGHT = 420  # pixels of a figure
+TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
+
+
 def framed(
-    figure: go.Figure, title: str, subtitle: str = "", height: int = 420, legend: bool = True, of: str = ""
+    figure: go.Figure, title: str, subtitle: str = "", height: int = HEIGHT, legend: bool = True, of: str = ""
 ) -> go.Figure:
     """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot.
 
@@ -65,7 +69,7 @@ def framed(
             "font": {"size": 17},
         },
         height=height,
-        margin={"l": 70, "r": 30, "t": 86, "b": 100 if legend else 64},
+        margin={"l": 70, "r": 30, "t": TOP, "b": BOTTOM + LEGEND * legend},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=legend,

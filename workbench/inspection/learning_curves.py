@@ -10,9 +10,11 @@ import pandas as pd
 from workbench.measurement import Measurement
 from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
+from workbench.runs.listing import RATES
 
 NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
 LARGEST_LOSS = 700.0  # nats: its exponential still is a number
+UNITS = {"loss": "nats", "test_loss": "nats", NEXT_TOKEN: "nats", "edit_distance": "tokens", "seconds": "s"}
 LEAST = 0.05  # a smaller rise of accuracy is not called one: an evaluation has a few hundred sequences
 
 
@@ -69,6 +71,26 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
     if alone and "loss" in metrics and NEXT_TOKEN not in metrics:
         metrics[NEXT_TOKEN] = metrics["loss"]
     return {name: _curve(run, metrics, name, one) for name, one in _about(config, alone).items() if name in metrics}
+
+
+def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:
+    """One number of a run's log as a measurement without dims; its n is the sequences of an evaluation.
+
+    Args:
+        run: the run.
+        name: of a metric in the log, or of what was made of one.
+        value: the number.
+        units: by default those of the metric.
+    """
+    units = units_of(name) if units is None else units
+    n = np.asarray(run.config.eval_size)
+    return Measurement(name, np.asarray(value), (), {}, units, {"model": run.name}, n=n)
+
+
+def units_of(name: str) -> str:
+    """The units of a metric of the training log, such as `accuracy/length=18`; nothing where they are not known."""
+    first = name.split("/")[0]
+    return "share" if first in RATES else UNITS.get(first, "")
 
 
 def _about(config: RunConfig, alone: bool) -> dict[str, Logged]:

@@ -14,7 +14,7 @@ from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
 WIDTH = 1000
-SHARP = {("png", True): 2, ("png", False): 4}  # pixels of a picture for each of the layout's, on a screen or for print
+SHARP, SHARP_IN_PRINT = 2, 4  # pixels of a PNG for each of the layout's
 LONGEST = 100  # letters of a name
 
 
@@ -54,7 +54,7 @@ def write_figures(
                 list(figures.values()),
                 files,
                 width=WIDTH if width is None else None,
-                scale=SHARP.get((name, width is None), 1),
+                scale=1 if name != "png" else SHARP if width is None else SHARP_IN_PRINT,
             )
         except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
             raise ValueError(

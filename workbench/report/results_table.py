@@ -8,27 +8,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench.inspection.learning_curves import single
 from workbench.measurement import Measurement, p_values
 from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
 from workbench.runs import Run
-from workbench.runs.listing import RATES, alike, row_of
+from workbench.runs.config import HOW_OFTEN
+from workbench.runs.listing import RATES, check_column, filtered, row_of
 from workbench.util.settings import as_text, flat_config
 
-NOT_COMPARED = ("seed", "preset", "device", "workers", "format", "plugins")  # may vary within a group
-HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_every", "checkpoint_count", "checkpoint_at")
 ALIASES = {"model.attention": "variants"}
-LOSSES = ("loss", "test_loss")
 
 
-def results_table(runs: Sequence[Run], by: Sequence[str], metric: str, against: str | None = None) -> pd.DataFrame:
+def results_table(
+    runs: Sequence[Run], by: Sequence[str], metric: str, against: str | None = None, where: Sequence[str] = ()
+) -> pd.DataFrame:
     """A row for each combination of values of some settings, over the finished runs that have it.
 
     Args:
-        runs: finished runs; those of one group differ in their seed alone.
+        runs: those that are finished are counted; those of one group differ in their seed alone.
         by: settings under their dotted names, such as `model.n_layers`; `model.attention` stands for the variants of
             all layers.
         metric: a figure of the training log, of its last evaluation: `accuracy`, `test_loss`, `accuracy/length=18`.
         against: a group, as its values joined by ", "; each other one is compared with it.
+        where: conditions, such as `task.n=32`, that the runs counted meet.
 
     Returns:
         The columns `by`, then `mean`, `low`, `high` (95 %, over seeds) and `n` (seeds); with `against` also
@@ -38,15 +40,14 @@ def results_table(runs: Sequence[Run], by: Sequence[str], metric: str, against: 
         ValueError: if no run is finished, a setting or metric does not exist, runs of one group differ in more than
             their seed, or two have one seed.
     """
-    finished = [run for run in runs if run.finished]
-    if not finished:
-        raise ValueError("none of these runs is finished")
-    rows = [row_of(run) for run in finished]
-    names = [ALIASES.get(name, name) for name in by]
-    _check_settings(rows, names)
+    rows = filtered(pd.DataFrame([row_of(run) for run in runs], dtype=object), where)
+    rows = rows.where(rows.notna(), None).loc[[i for i in rows.index if runs[i].finished]]
+    if rows.empty:
+        raise ValueError(f"none of these runs is finished{' and meets ' + ', '.join(where) if where else ''}")
+    names = [check_column(rows, ALIASES.get(name, name)) for name in by]
     members: dict[tuple[Any, ...], list[Run]] = {}
-    for run, row in zip(finished, rows, strict=True):
-        members.setdefault(tuple(row.get(name) for name in names), []).append(run)
+    for i, row in rows.iterrows():
+        members.setdefault(tuple(row[name] for name in names), []).append(runs[i])
     means = {key: _mean(own, metric, _words(key)) for key, own in sorted(members.items(), key=_in_order)}
     frame = pd.DataFrame(
         [
@@ -55,13 +56,6 @@ def results_table(runs: Sequence[Run], by: Sequence[str], metric: str, against: 
         ]
     )
     return frame if against is None else frame.assign(**_differences(means, metric, against))
-
-
-def _check_settings(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    for name in names:
-        if not any(name in row for row in rows):
-            known = dict.fromkeys(column for row in rows for column in row)
-            raise ValueError(f"no run has the setting {name!r}; there is: {', '.join(alike(name, known))}, …")
 
 
 def _in_order(group: tuple[tuple[Any, ...], list[Run]]) -> tuple[tuple[bool, float, str], ...]:
@@ -79,12 +73,12 @@ def _words(key: Sequence[Any]) -> str:
 def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
     """The mean of a metric over runs that differ in their seed only."""
     settings = [
-        {name: as_text(value) for name, value in flat_config(run.config.model_dump(mode="json"))} for run in runs
+        {name: as_text(value) for name, value in flat_config(run.config.without_seed()) if name not in HOW_OFTEN}
+        for run in runs
     ]
     differ = sorted(
         {name for one in settings for name in {*one, *settings[0]} if one.get(name) != settings[0].get(name)}
     )
-    differ = [name for name in differ if name not in (*NOT_COMPARED, *HOW_OFTEN)]
     if differ:
         raise ValueError(
             f"the runs of the group {group!r} differ in {', '.join(differ[:4])} too: add that to --by, or leave some "
@@ -102,9 +96,7 @@ def _last(run: Run, metric: str) -> Measurement:
     if metric not in metrics or metrics[metric].dropna().empty:
         logged = [name for name in metrics if name != "step" and metrics[name].notna().any()]
         raise ValueError(f"{run.name} has not logged {metric!r}; it has: {', '.join(logged[:12])}")
-    units = "share" if metric.split("/")[0] in RATES else "nats" if metric.split("/")[0] in LOSSES else ""
-    value = np.asarray(float(metrics[metric].dropna().iloc[-1]))
-    return Measurement(metric, value, (), {}, units, {"model": run.name}, n=np.asarray(run.config.eval_size))
+    return single(run, metric, float(metrics[metric].dropna().iloc[-1]))
 
 
 def _ends(mean: Measurement) -> dict[str, float]:

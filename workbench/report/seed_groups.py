@@ -83,7 +83,7 @@ def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> 
 
 
 def _settings(one: Inspected) -> dict[str, Any]:
-    return dict(flat_config(_config(one)))
+    return dict(flat_config(one.run.config.without_seed()))
 
 
 def _differing(config: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -108,15 +108,10 @@ def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
     return text if alone and last == "variant" else f"{last if alone else name} {text}"
 
 
-def _config(one: Inspected) -> dict[str, Any]:
-    """The part of a run's config that decides the trained model, without the seed."""
-    return one.run.config.model_dump(mode="json", exclude={"seed", "preset", "device", "workers"})
-
-
 def _without_seed(one: Inspected) -> str:
     """A key that is the same for runs that differ in their seed alone."""
     name = "" if one.run.config.steps else one.name  # a model that was not trained here has no seed to differ in
-    return json.dumps([_config(one), name], sort_keys=True, default=str)
+    return json.dumps([one.run.config.without_seed(), name], sort_keys=True, default=str)
 
 
 def _common_name(members: Sequence[Inspected]) -> str:

@@ -22,6 +22,8 @@ from workbench.util.settings import value_of
 from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
+NOT_SETTINGS = ("seed", "preset", "device", "workers", "format", "plugins")  # by which runs of one group may differ
+HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_every", "checkpoint_count", "checkpoint_at")
 LARGEST_NUMBER = 2**53  # for counts of anything: up to here floats are exact
 
 
@@ -191,6 +193,10 @@ class RunConfig(Checked):
         for name, objective in objectives.items():
             if self.batch_size < objective.least_batch:
                 raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
+
+    def without_seed(self) -> dict[str, Any]:
+        """The settings that runs of one group share, JSON-ready: all that decide the trained model but the seed."""
+        return self.model_dump(mode="json", exclude=set(NOT_SETTINGS))
 
     @property
     def dtype(self) -> torch.dtype:

@@ -6,7 +6,7 @@ import operator
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,15 +87,16 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         if parts is None:
             raise ValueError(f"a condition is like task.name=sorting or accuracy>0.9, not {condition!r}")
         name, sign, text = parts.groups()
-        if name not in frame:
-            raise ValueError(f"no run has {name!r}; there is: {', '.join(alike(name, frame))}, …")
-        frame = frame[[_meets(name, value, sign, text) for value in frame[name]]]
+        frame = frame[[_meets(name, value, sign, text) for value in frame[check_column(frame, name)]]]
     return frame
 
 
-def alike(name: str, columns: Iterable[str]) -> list[str]:
-    """The eight columns whose names are most similar to a name, the most similar first."""
-    return sorted(columns, key=lambda column: -_likeness(name, column))[:8]
+def check_column(frame: pd.DataFrame, name: str) -> str:
+    """The name, if it is a column. Raises ValueError with the eight most similar names if it is none."""
+    if name not in frame:
+        similar = sorted(frame, key=lambda column: -_likeness(name, column))[:8]
+        raise ValueError(f"no run has {name!r}; there is: {', '.join(similar)}, …")
+    return name
 
 
 def _likeness(name: str, column: str) -> int:

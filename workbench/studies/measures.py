@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from workbench.inspection import inspect_run
+from workbench.inspection.learning_curves import single, units_of
 from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
@@ -191,19 +192,6 @@ class Parameters:
 def _at(measured: Measurement, place: dict[str, Any]) -> Measurement:
     """A measurement at those coordinates that it has dims for."""
     return measured.select(**{dim: label for dim, label in place.items() if dim in measured.dims})
-
-
-def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:
-    """One number of a run's evaluation as a measurement without dims; its n is the sequences of that evaluation."""
-    units = units_of(name) if units is None else units
-    n = np.asarray(run.config.eval_size)
-    return Measurement(name, np.asarray(value), (), {}, units, {"model": run.name}, n=n)
-
-
-def units_of(name: str) -> str:
-    """The units of a figure of the training log, by its name."""
-    first = name.split("/")[0]
-    return {"loss": "nats", "test_loss": "nats", "edit_distance": "tokens", "seconds": "s"}.get(first, "share")
 
 
 def by_name(names: Sequence[str], n: int) -> Together:

@@ -13,14 +13,12 @@ from typing import Any
 
 from workbench.measurement import Measurement
 from workbench.runs import RunConfig
+from workbench.runs.config import HOW_OFTEN
 from workbench.studies.contrasts import Outcome, Verdict
 from workbench.studies.stored import DIGITS, pack, unpack
 from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale, Study
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text, flat_config
-
-NOT_SETTINGS = ("preset", "seed", "device", "workers", "format", "plugins")
-HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_count")  # a run is looked at
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ def _settings(planned: Sequence[Planned]) -> dict[str, str]:
 
 
 def _config(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude={*NOT_SETTINGS, *HOW_OFTEN})
+    return {name: value for name, value in config.without_seed().items() if name not in HOW_OFTEN}
 
 
 def commit() -> str:

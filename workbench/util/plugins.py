@@ -82,7 +82,6 @@ class Plugin:
 
 _origins: dict[tuple[str, str], Plugin] = {}  # (kind, name of a part) -> the plugin that it came with
 _files: dict[Path, Plugin] = {}
-_installed: set[tuple[str, str]] = set()
 
 
 def load_plugins(files: Iterable[str | Path] = ()) -> list[Plugin]:
@@ -108,7 +107,7 @@ def load_plugins(files: Iterable[str | Path] = ()) -> list[Plugin]:
         _load_file(path)
     if paths:
         os.environ[PLUGINS] = os.pathsep.join(map(str, paths))
-    return list(dict.fromkeys([*_files.values(), *_origins.values()]))
+    return list(dict.fromkeys(_origins.values()))
 
 
 def plugins_of(parts: Iterable[tuple[str, str]]) -> list[Plugin]:
@@ -129,7 +128,7 @@ def not_loaded(noted: Any) -> str:
     """
     notes = [note for note in noted if isinstance(note, Mapping)] if isinstance(noted, list) else []
     needed = [Plugin(*(str(note.get(name, ""))[:64] for name in ("name", "version", "sha256"))) for note in notes[:8]]
-    loaded = {plugin.name for plugin in (*_files.values(), *_origins.values())}
+    loaded = {plugin.name for plugin in _origins.values()}
     missing = ", ".join(str(plugin) for plugin in needed if plugin.name not in loaded)
     if not missing:
         return ""
@@ -138,10 +137,10 @@ def not_loaded(noted: Any) -> str:
 
 
 def _load_installed(kind: str, point: EntryPoint) -> None:
-    if (kind, point.name) in _installed:
-        return
     distribution = point.dist
     plugin = Plugin(distribution.name, distribution.version) if distribution else Plugin(point.module)
+    if _origins.get((kind, point.name)) == plugin:
+        return
     try:
         part = point.load()
     except Exception as error:
@@ -150,7 +149,6 @@ def _load_installed(kind: str, point: EntryPoint) -> None:
             f"mend or uninstall it"
         ) from None
     _add({(kind, point.name): part}, plugin)
-    _installed.add((kind, point.name))
 
 
 def _load_file(path: Path) -> None:
