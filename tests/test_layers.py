@@ -110,6 +110,18 @@ def test_notebooks_never_import_the_app() -> None:
         assert not [name for name in imports(path) if name.startswith(("streamlit", "workbench.app"))], path
 
 
+def test_functions_are_short_enough_to_read_at_one_look() -> None:
+    """None over 60 lines, at most ten over 40, docstrings counted."""
+    lengths = {
+        f"{path.relative_to(ROOT)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    long = {name: lines for name, lines in lengths.items() if lines > 40}
+    assert len(lengths) > 2000 and max(long.values()) <= 60 and len(long) <= 10, long
+
+
 def test_the_list_would_notice_an_arrow_that_points_up() -> None:
     """The reader of imports sees those inside functions, and leaves out those for type checkers."""
     found = rooms_of(ROOT / "workbench" / "cli" / "__init__.py")

@@ -48,28 +48,37 @@ def for_paper(figure: go.Figure, width: str | float = "column", *, words: bool =
     if made.layout.annotations and any(_is_heading(one) for one in made.layout.annotations):
         top += 14
     height = _plot_height(made, pixels)
-    small, large = {"size": _pixels(SMALL)}, {"size": _pixels(LARGE)}
     made.update_layout(
         template="plotly_white",
         width=pixels,
         height=round(top + height + AXIS + bottom),
         margin={"l": AXIS, "r": 8, "t": top, "b": AXIS + bottom, "pad": 0},
-        font=small,
+        font=_size(SMALL),
         title=_title(head),
         paper_bgcolor="white",
         plot_bgcolor="white",
-        legend={"font": small, "tracegroupgap": 0, **_AT_THE_BOTTOM},
+        legend={"font": _size(SMALL), "tracegroupgap": 0, **_AT_THE_BOTTOM},
     )
     made.update_layout(legend={"itemwidth": 30, "entrywidth": 0.98 / in_a_row, "entrywidthmode": "fraction"})
     added = _fold_axes(made, height, plot_width) + _below(made, plot_width)
     made.update_layout(height=made.layout.height + added, margin={"b": made.layout.margin.b + added})
-    for axes in (made.update_xaxes, made.update_yaxes):
-        axes(automargin=True, tickfont=small, title={"font": large, "standoff": 4}, ticklen=2)
-    made.update_annotations(font=small)
-    made.update_coloraxes(colorbar={"thickness": 8, "tickfont": small, "title": {"font": small}})
-    for trace in made.data:
-        _thin(trace)
+    _make_small(made)
     return made
+
+
+def _make_small(figure: go.Figure) -> None:
+    """Text of the size of print at axes, annotations and colour bars, and thinner lines."""
+    small = _size(SMALL)
+    for axes in (figure.update_xaxes, figure.update_yaxes):
+        axes(automargin=True, tickfont=small, title={"font": _size(LARGE), "standoff": 4}, ticklen=2)
+    figure.update_annotations(font=small)
+    figure.update_coloraxes(colorbar={"thickness": 8, "tickfont": small, "title": {"font": small}})
+    for trace in figure.data:
+        _thin(trace)
+
+
+def _size(points: float) -> dict[str, float]:
+    return {"size": _pixels(points)}
 
 
 def _pixels(points: float) -> float:

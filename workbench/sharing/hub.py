@@ -34,8 +34,7 @@ def push(
         private: make the repository private. An existing public repository is then refused.
         client: an `HfApi`, or a stand-in for it.
 
-    Returns:
-        The address of the commit.
+    Returns the address of the commit.
 
     Raises:
         ValueError: if the run cannot be exported, the name of the repository is wrong, or the repository holds

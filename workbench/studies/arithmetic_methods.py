@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.studies.expressions import methods_study
+from workbench.studies.expressions import Grid, methods_study
 
 STUDY = methods_study(
-    "arithmetic",
-    "operators",
-    small=((2, 3), (1, 3), {"task": {"brackets": "always"}, "steps": 2000}),
-    papers=((4, 5, 6), (4, 5, 6)),
+    Grid("arithmetic", "operators", values=(2, 3), layers=(1, 3)),
+    Grid("arithmetic", "operators", values=(4, 5, 6), layers=(4, 5, 6)),
+    settings={"task": {"brackets": "always"}, "steps": 2000},
     question="Does Seq-VCR, with pauses and without, solve longer expressions than a plain model of the same depth?",
 )

@@ -3,86 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.studies.contrasts import Higher
+from workbench.studies.contrasts import Contrast, Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged
 from workbench.studies.multiplication_methods import BOTH, METHODS, SEQ_VCR, THOUGHT, VANILLA
 from workbench.studies.study import PAPER, SMALL, Draw, Groups, Source, Study
 
 WHOLE = "whole_answer"
+BETTER = (BOTH, SEQ_VCR, THOUGHT)  # than the plain model, as the paper has it
 
 
-def methods_study(
-    task: str,
-    setting: str,
-    small: tuple[Sequence[int], Sequence[int], dict[str, Any]],
-    papers: tuple[Sequence[int], Sequence[int]],
-    question: str,
-) -> Study:
+@dataclass(frozen=True)
+class Grid:
     """Five methods, each with every difficulty and depth.
 
-    Args:
+    Attributes:
         task: prefix of the presets, and the task's name in words.
         setting: the task's setting that makes it harder.
-        small: its values, the numbers of layers, and further settings, of the small scale.
-        papers: its values and the numbers of layers in the paper.
-        question: of the study.
+        values, layers: of that setting, and numbers of layers, from the least to the most.
     """
-    values, layers, settings = small
 
-    def group(method: str, value: int, n_layers: int) -> str:
-        return f"{method}, {setting} {value}, n_layers {n_layers}"
+    task: str
+    setting: str
+    values: Sequence[int]
+    layers: Sequence[int]
 
-    def sweep(prefix: str, values: Sequence[int], layers: Sequence[int], settings: dict[str, Any]) -> dict[str, Any]:
-        grid = {f"task.{setting}": list(values), "model.n_layers": list(layers)}
+    def group(self, method: str, value: int, n_layers: int) -> str:
+        """The name of a group of runs."""
+        return f"{method}, {self.setting} {value}, n_layers {n_layers}"
+
+    def sweep(self, prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The runs: presets PREFIX-METHOD with further settings."""
+        grid = {f"task.{self.setting}": list(self.values), "model.n_layers": list(self.layers)}
         variants = [{"name": name, "preset": f"{prefix}-{name}"} for name in METHODS]
         return {"settings": settings, "grid": grid, "variants": variants}
 
-    all_values, all_layers = sorted({*values, *papers[0]}), sorted({*layers, *papers[1]})
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """At the greatest difficulty: the methods with the most layers, and whether more layers help."""
+        value, fewest, most = self.values[-1], self.layers[0], self.layers[-1]
+        methods = [(self.group(method, value, most), self.group(VANILLA, value, most)) for method in BETTER]
+        depths = [(self.group(method, value, most), self.group(method, value, fewest)) for method in (VANILLA, BOTH)]
+        return tuple(Higher(WHOLE, high, low) for high, low in (*methods, *depths))
 
-    def lines(groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> go.Figure:
+    def draws(self) -> tuple[Draw, ...]:
+        """Answers right by difficulty, with the most layers (Figure 7); and by layers, where it is greatest (8, 9)."""
+        return self._by_difficulty, self._by_depth
+
+    def _by_difficulty(self, groups: Groups) -> go.Figure:
+        most = max(n for n in self.layers if any(self.group(VANILLA, value, n) in groups for value in self.values))
+        keys = {float(value): (value, most) for value in self.values}
+        return self._lines(groups, f"{self.task}, {most} layers: answers right, by {self.setting}", self.setting, keys)
+
+    def _by_depth(self, groups: Groups) -> go.Figure:
+        hardest = max(
+            value for value in self.values if any(self.group(VANILLA, value, n) in groups for n in self.layers)
+        )
+        keys = {float(n): (hardest, n) for n in self.layers}
+        title = f"{self.task}, {self.setting} {hardest}: answers right, by layers"
+        return self._lines(groups, title, "layers", keys)
+
+    def _lines(self, groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> go.Figure:
         """A line for each method, through the groups of these keys that there are."""
-        found = {
-            method: {x: groups[group(method, *key)][WHOLE] for x, key in keys.items() if group(method, *key) in groups}
-            for method in METHODS
+        names = {method: {x: self.group(method, *key) for x, key in keys.items()} for method in METHODS}
+        lines = {
+            method: {x: groups[name][WHOLE] for x, name in own.items() if name in groups}
+            for method, own in names.items()
         }
-        return by_setting(found, title, x_title, WHOLE)
+        return by_setting(lines, title, x_title, WHOLE)
 
-    def by_difficulty(groups: Groups) -> go.Figure:
-        """Answers right by difficulty, with the most layers (Figure 7)."""
-        most = max(n for n in all_layers if any(group(VANILLA, value, n) in groups for value in all_values))
-        keys = {float(value): (value, most) for value in all_values}
-        return lines(groups, f"{task}, {most} layers: answers right, by {setting}", setting, keys)
 
-    def by_depth(groups: Groups) -> go.Figure:
-        """Answers right by number of layers, at the greatest difficulty (Figures 8 and 9)."""
-        hardest = max(value for value in all_values if any(group(VANILLA, value, n) in groups for n in all_layers))
-        keys = {float(n): (hardest, n) for n in all_layers}
-        return lines(groups, f"{task}, {setting} {hardest}: answers right, by layers", "layers", keys)
+def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], question: str) -> Study:
+    """The study of a grid.
 
-    deepest = (values[-1], layers[-1])
-    draws: tuple[Draw, ...] = (by_difficulty, by_depth)
+    Args:
+        small, papers: its two scales.
+        settings: further settings of the small scale.
+        question: of the study.
+    """
+    values, layers = sorted({*small.values, *papers.values}), sorted({*small.layers, *papers.layers})
     return Study(
         question=question,
         source=Source("Seq-VCR", "Table 1's configurations, Figures 7, 8 and 9"),
         runs={
-            SMALL: sweep(task, values, layers, settings),
-            PAPER: sweep(f"paper/{task}-{papers[0][0]}", *papers, {}),
+            SMALL: small.sweep(small.task, settings),
+            PAPER: papers.sweep(f"paper/{papers.task}-{papers.values[0]}", {}),
         },
         measure=Logged((WHOLE,)),
-        contrasts=(
-            Higher(WHOLE, group(BOTH, *deepest), group(VANILLA, *deepest)),
-            Higher(WHOLE, group(SEQ_VCR, *deepest), group(VANILLA, *deepest)),
-            Higher(WHOLE, group(THOUGHT, *deepest), group(VANILLA, *deepest)),
-            *(
-                Higher(WHOLE, group(m, values[-1], layers[-1]), group(m, values[-1], layers[0]))
-                for m in (VANILLA, BOTH)
-            ),
-        ),
-        draw=draws,
+        contrasts=small.contrasts(),
+        draw=replace(small, values=values, layers=layers).draws(),
         seeds={SMALL: 3, PAPER: 3},
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.studies.expressions import methods_study
+from workbench.studies.expressions import Grid, methods_study
 
 STUDY = methods_study(
-    "lis",
-    "length",
-    small=((8, 16), (1, 3), {"steps": 800}),
-    papers=((50, 80, 100), (4, 5, 6)),
+    Grid("lis", "length", values=(8, 16), layers=(1, 3)),
+    Grid("lis", "length", values=(50, 80, 100), layers=(4, 5, 6)),
+    settings={"steps": 800},
     question="Does Seq-VCR, with pauses and without, find the length in longer sequences than a plain model does?",
 )

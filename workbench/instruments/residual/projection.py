@@ -207,8 +207,7 @@ def top_tokens(
         for point in points
     ]
     shape = (len(BASES), len(points), len(words), top)
-    ids = torch.stack([cell.indices for cell in cells]).view(shape).cpu()
-    values = torch.stack([cell.values for cell in cells]).view(shape).cpu()
+    values, ids = (torch.stack(each).view(shape).cpu() for each in zip(*cells, strict=True))
     return Measurement(
         name="Residual on both bases",
         values=values.double().numpy(),
