@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from workbench.capture import Capture, Subject, capture
+from workbench.capture import Subject
 from workbench.inspection import inspect_run
 from workbench.instruments import INSTRUMENTS
 from workbench.instruments.lens import tuned_lens
-from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
-from workbench.util.seeds import generator
+from workbench.testing import NotTested
+from workbench.testing.measures import CHECKS, Measure
 
 EVERYTHING: dict[str, Any] = {**INSTRUMENTS, **MECHANISMS}
 
@@ -39,56 +39,30 @@ def short_training() -> Iterator[None]:
         yield
 
 
-def seen(run: Run, name: str) -> tuple[Capture, dict[str, Any]]:
-    """A capture of what one instrument needs, and what it has to fit first."""
-    thing, model = EVERYTHING[name], run.model()
-    subject = Subject.of(model, run.task(), run.name)
-    batch = run.task().sample(12, generator(0, "contract"))
-    fitted = thing.fit(model, subject, 0) if hasattr(thing, "fit") else {}
-    return capture(run.hooked(), subject, batch, thing.needs(subject)), fitted
-
-
+@pytest.mark.parametrize("check", CHECKS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_its_text_says_what_it_does_not_show_and_what_its_control_is(name: str) -> None:
-    text = " ".join((EVERYTHING[name].__doc__ or "").split())
-    assert "not show" in text, "nothing about what it does not show"
-    assert "ontrol" in text, "nothing about its control"
+def test_a_measure_keeps_its_contract(name: str, check: Callable[[Measure], None], compiled: dict[str, Run]) -> None:
+    measure = Measure(name, tuple(compiled.values()))
+    try:
+        check(measure)
+    except NotTested:
+        assert not hasattr(measure.module, "causal") or not list(measured_on(measure))
 
 
-@pytest.mark.parametrize("name", EVERYTHING)
-def test_its_nulls_exist_and_have_words(name: str) -> None:
-    assert EVERYTHING[name].CONTROLS
-    for null in EVERYTHING[name].CONTROLS:
-        assert CONTROLS[null].words and CONTROLS[null].short
+def measured_on(measure: Measure) -> Iterator[Run]:
+    """The runs of which it does not say why not."""
+    for run in measure.runs:
+        if measure.module.why_not(Subject.of(run.model(), run.task(), run.name)) is None:
+            yield run
 
 
-@pytest.mark.parametrize("model", ["sorter", "chaser"])
-@pytest.mark.parametrize("name", EVERYTHING)
 @torch.no_grad()
-def test_it_measures_each_example_or_says_why_not(name: str, model: str, compiled: dict[str, Run]) -> None:
-    run, thing = compiled[model], EVERYTHING[name]
-    why = thing.why_not(Subject.of(run.model(), run.task(), run.name))
-    if why is not None:
-        assert why and "\n" not in why
-        return
-    found, fitted = seen(run, name)
-    measured = (thing.measure if name in INSTRUMENTS else thing.score)(found, **fitted)
-    assert measured.dims[-1] == "example" and measured.values.shape[-1] == 12
-    assert measured.name and measured.caption and measured.units and measured.settings["model"] == run.name
-    assert not all(value != value for value in measured.values.ravel())
-
-
-@pytest.mark.parametrize("name", [name for name, claim in MECHANISMS.items() if hasattr(claim, "causal")])
-def test_a_causal_test_edits_the_claimed_thing_and_another(name: str, compiled: dict[str, Run]) -> None:
-    for run in compiled.values():
-        subject = Subject.of(run.model(), run.task(), run.name)
-        if MECHANISMS[name].why_not(subject) is not None:
-            continue
-        batch = run.task().sample(12, generator(1, "contract"))
-        found = MECHANISMS[name].causal(run.hooked(), subject, batch, generator(0))
-        assert found.dims[:2] == ("edit", "outcome") and found.dims[-1] == "example"
-        assert {"claimed", "elsewhere"} <= set(found.coords["edit"])
-        assert {"as claimed", "changed"} == set(found.coords["outcome"])
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_each_example_has_its_own_value(name: str, compiled: dict[str, Run]) -> None:
+    measure = Measure(name, tuple(compiled.values()))
+    for run in measured_on(measure):
+        found, fitted = measure.seen(run, Subject.of(run.model(), run.task(), run.name))
+        assert measure.of(found, **fitted).dims[-1] == "example"
 
 
 @pytest.mark.parametrize("model", ["sorter", "chaser"])

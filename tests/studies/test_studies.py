@@ -35,12 +35,13 @@ from workbench.studies import (
     write_pages,
     zoo,
 )
-from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED
+from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
 from workbench.studies.figures import by_group
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
 from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, unpack
+from workbench.testing.questions import STUDY_CHECKS
 from workbench.training import preset_config, train
 from workbench.training.sweeps.plan import read_plan
 
@@ -347,30 +348,21 @@ def test_measurements_survive_the_file() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_scale_of_every_study_is_a_valid_sweep_and_names_the_groups_of_its_contrasts(name: str) -> None:
-    from workbench.studies.engine import group_name
+def test_every_study_keeps_its_contract(name: str) -> None:
+    for check in STUDY_CHECKS:
+        check(name)
 
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name: str) -> None:
     study = STUDIES[name]
-    assert study.question.endswith("?") and study.source is not None and study.contrasts
-    for scale in study.runs:
-        planned = read_plan(study.plan(scale, study.seeds[scale])).runs
-        groups = {group_name(one) for one in planned}
-        assert all(study.seeds[scale] >= 3 for _ in planned)
-        if scale == SMALL:
-            asked = {group for contrast in study.contrasts for group in contrast.groups}
-            assert asked <= groups, f"{asked - groups} are not among {groups}"
-        if scale == PAPER:
-            assert {one.group for one in study.published} <= groups
+    assert study.source is not None and all(n >= 3 for n in study.seeds.values())
     if study.runs:
         unpublished = {"property-heads"}  # whose configuration the paper's abstract does not give
         assert set(study.runs) == ({SMALL} if name in unpublished else {SMALL, PAPER})
-        unexplained = [
-            one.setting
-            for one in differences(study, SMALL, read_plan(study.plan(SMALL, 1)).runs)
-            if not study.reason(one.setting)
-        ]
-        assert not unexplained
-        assert study.timed is None or study.timed in groups
+        planned = read_plan(study.plan(SMALL, 1)).runs
+        assert not [one.setting for one in differences(study, SMALL, planned) if not study.reason(one.setting)]
+        assert study.timed is None or study.timed in {group_name(one) for one in planned}
 
 
 def test_studies_that_share_runs_ask_for_the_same_ones() -> None:

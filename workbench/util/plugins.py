@@ -115,6 +115,11 @@ def plugins_of(parts: Iterable[tuple[str, str]]) -> list[Plugin]:
     return list(dict.fromkeys(_origins[part] for part in parts if part in _origins))
 
 
+def parts_of(plugin: str) -> list[tuple[str, str]]:
+    """The parts, each a kind and a name, that came with the plugin of this name."""
+    return [part for part, owner in _origins.items() if owner.name == plugin]
+
+
 def sources() -> dict[str, str]:
     """The text of each file that is loaded, by the file's name, to be loaded on another machine."""
     return {path.name: path.read_text(encoding="utf-8") for path in _files}
@@ -161,7 +166,7 @@ def _load_file(path: Path) -> None:
         return
     if same := [other for other in _files if other.name == path.name and other != path]:
         raise ValueError(f"two plugins are named {path.name}: {same[0]} and {path}; rename one")
-    parts, before = _parts_of(_executed(path), path), _files.get(path)
+    parts, before = _parts_in(_executed(path), path), _files.get(path)
     replaced = _removed(before)
     try:
         _add(parts, plugin)
@@ -195,7 +200,7 @@ def _executed(path: Path) -> ModuleType:
     return module
 
 
-def _parts_of(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
+def _parts_in(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
     """The parts of a plugin's file: its dicts, by the names of the kinds in capitals."""
     parts: dict[tuple[str, str], Any] = {}
     for kind in KINDS:

@@ -58,7 +58,7 @@ class TemplateName(Task):
         return Truth(torch.stack(columns, dim=1), {"place": labels})
 
     def parse(self, text: str) -> Batch:
-        digits = self.vocabulary.encode(text)
+        digits = self.vocabulary.encode(text.strip().removesuffix("|"))
         if len(digits) != self.length or 10 in digits:
             raise ValueError(f"type {self.length} digits, not {text!r}")
         return self.batch(torch.tensor([digits]))
