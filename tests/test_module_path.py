@@ -141,8 +141,9 @@ def test_an_own_app_and_own_probes_beside_a_script_are_no_matter(tmp_path: Path)
     (tmp_path / "probes" / "__init__.py").write_text("mine = 2\n", encoding="utf-8")
     script = tmp_path / "script.py"
     script.write_text(
-        "import app, probes, workbench\nfrom workbench.app import server\nfrom workbench.probes import PRESETS, probe\n"
-        "assert app.mine + probes.mine == 3 and workbench.probes.probe is probe and server.listen and PRESETS\n",
+        "import app, probes, workbench\nfrom workbench.app.server import serve\n"
+        "from workbench.probes import PRESETS, probe\n"
+        "assert app.mine + probes.mine == 3 and workbench.probes.probe is probe and serve.listen and PRESETS\n",
         encoding="utf-8",
     )
     subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path, env=PLAIN, timeout=120)

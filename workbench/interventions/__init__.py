@@ -12,13 +12,15 @@ a rate: it shows that something *can* matter.
 
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
 `cut_edges` (`edges`), of `SpanEdit` and `ReadBy` (`batch_edits`), and of `outcomes`, which counts what becomes of the
-answers; `sampling` draws what is edited. Every edit ends in one of the two writers of `hooks`.
+answers; `sampling` draws what is edited, and `cut_test` is a whole test of a claim about edges. Every edit ends in one
+of the two writers of `hooks`.
 """
 
 from __future__ import annotations
 
 from workbench.interventions.ablation import CutEdge, RemoveHead, RemoveWrite
 from workbench.interventions.batch_edits import ReadBy, SpanEdit, activation, exchanged, read_by
+from workbench.interventions.cut_test import cut_test
 from workbench.interventions.edges import Edge, cut_edges, cutting
 from workbench.interventions.edit import Edit
 from workbench.interventions.heads import Head, check_head, in_layers
@@ -57,6 +59,7 @@ __all__ = [
     "check_head",
     "choose_one",
     "cut_edges",
+    "cut_test",
     "cutting",
     "exchanged",
     "excluding",

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -65,15 +64,12 @@ def score(capture: Capture) -> Measurement:
     NaN where an example's answer is about no box that a clause has changed.
     """
     clause, gold = capture.truth.labels["clause"], gold_clauses(capture.truth)
-    layers = range(capture.subject.n_layers)
-    values = np.stack([_read(attention_graph.resolvent(capture, layer).cpu(), clause, gold) for layer in layers])
-    return Measurement(
+    return attention_graph.by_head(
+        capture,
+        lambda mixing: _read(mixing, clause, gold),
+        matrix="resolvent",
         name="Entity state",
-        values=values,
-        dims=("layer", "head", "example"),
-        coords={"layer": layers, "head": range(values.shape[1]), "example": range(len(clause))},
         units="share",
-        settings={"model": capture.subject.name},
         caption="Share of the answer's words about a box at which the clause that last changed it gets more of the "
         "head's row than every other clause. It does not show what is read there.",
     )
@@ -81,8 +77,8 @@ def score(capture: Capture) -> Measurement:
 
 def _read(
     mixing: Float[Tensor, "batch head query key"], clause: Int[Tensor, "batch pos"], gold: Int[Tensor, "batch pos"]
-) -> np.ndarray:
-    """`[head, batch]`: share of the queries with a gold clause at which it has more mass than every other."""
+) -> Float[Tensor, "batch head"]:
+    """The share of the queries with a gold clause at which it has more mass than every other."""
     example, query = (gold >= 0).nonzero(as_tuple=True)
     rows = mixing[example, :, query].double()  # in which clauses of equal length get equal shares of a uniform row
     n_clauses = int(clause.max()) + 1
@@ -92,7 +88,7 @@ def _read(
     mass = mass.masked_fill(~exists[:, None], -1.0)
     holds = hit(mass, gold[example, query, None].expand(mass.shape[:-1])) * (mass.amax(-1) > 0)  # else nothing is read
     count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, holds.double())
-    return (count / (gold >= 0).sum(-1, keepdim=True)).T.numpy()
+    return count / (gold >= 0).sum(-1, keepdim=True)
 
 
 def causal(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -59,20 +58,19 @@ def score(capture: Capture) -> Measurement:
     gold = capture.truth.adjacency(n, n_pos, hop=1)
     others = gold.any(1, keepdim=True) & ~gold
     scored = (gold.any(-1) & others.any(-1))[:, None]
-    layers = range(capture.subject.n_layers)
-    shares = []
-    for layer in layers:
-        mixing = attention_graph.resolvent(capture, layer).cpu().double()  # in float64 equal rows have equal means
+
+    def share(mixing: Tensor) -> Tensor:
+        mixing = mixing.double()  # in float64 equal rows have equal means
         means = torch.stack([(mixing * keys[:, None]).sum(-1) / keys.sum(-1)[:, None] for keys in (gold, others)], -1)
         more = hit(means, torch.zeros_like(means[..., 0], dtype=torch.long))
-        shares.append(((more * scored).sum(-1) / scored.sum(-1)).T.double().numpy())
-    return Measurement(
+        return (more * scored).sum(-1) / scored.sum(-1)
+
+    return attention_graph.by_head(
+        capture,
+        share,
+        matrix="resolvent",
         name="Partial products",
-        values=np.stack(shares),
-        dims=("layer", "head", "example"),
-        coords={"layer": layers, "head": range(shares[0].shape[0]), "example": range(n)},
         units="share",
-        settings={"model": capture.subject.name},
         caption="Share of the product's places whose own operand digits get more of the head's row, on average, than "
         "the other operand digits. About half by chance; it does not show what is made of them.",
     )

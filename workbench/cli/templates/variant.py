@@ -1,10 +1,5 @@
 """The attention variant `template_name`: sigmoid in place of softmax."""
 
-from __future__ import annotations
-
-from pydantic import Field
-from torch import Tensor
-
 from workbench.models.attention import base
 
 
@@ -14,12 +9,9 @@ class TemplateName(base.Attention):
     name = "template_name"
 
     class Settings(base.Settings):
-        """Settings of `template_name`."""
+        bias: float = 0.0  # added to every score
 
-        bias: float = Field(0.0, description="added to every score")
-
-    def pattern(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
-        """The scores are −inf where a key comes after its query, so that its weight there is 0."""
+    def pattern(self, q, k, at=None):  # scores of later keys are −inf, so that their weight is 0
         n_keys = base.query_positions(q, k, at).unsqueeze(-1) + 1
         return (self.scores(q, k, at) + self.settings.bias - n_keys.log().to(q.dtype)).sigmoid()
 

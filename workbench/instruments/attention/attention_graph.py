@@ -8,6 +8,8 @@ score against the gold edges of other examples (`mismatched`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
 from workbench.measurement import Measurement
+from workbench.util.lookup import lookup
 
 MATRICES = ("pattern", "resolvent")
 
@@ -89,6 +92,34 @@ def measure(capture: Capture) -> Measurement:
         settings={"model": capture.subject.name},
         caption="Share of each query's attention mass on its true ancestors at any hop, over queries that have one. "
         "It says where a head looks, not what it reads there nor whether the model needs it.",
+    )
+
+
+def by_head(
+    capture: Capture, of: Callable[[Tensor], Tensor], *, matrix: str = "pattern", name: str, units: str, caption: str
+) -> Measurement:
+    """One number of each head and example, from the head's pattern: dims `layer`, `head`, `example`.
+
+    Args:
+        capture: of what this module `needs`.
+        of: from the `[batch, head, query, key]` of a layer to `[batch, head]`.
+        matrix: one of `MATRICES`; the resolvent's rows are scaled to sum to 1.
+        name, units, caption: of the measurement.
+
+    Raises:
+        ValueError: if there is no such matrix.
+    """
+    whole = lookup({"pattern": pattern, "resolvent": resolvent}, matrix, "matrix")
+    layers = range(capture.subject.n_layers)
+    values = np.stack([of(whole(capture, layer).cpu()).T.double().numpy() for layer in layers])
+    return Measurement(
+        name=name,
+        values=values,
+        dims=("layer", "head", "example"),
+        coords={"layer": layers, "head": range(values.shape[1]), "example": range(values.shape[2])},
+        units=units,
+        settings={"model": capture.subject.name},
+        caption=caption,
     )
 
 
