@@ -34,13 +34,15 @@ def browsing(*flags: str) -> Iterator[Any]:
 
 
 @contextmanager
-def started(root: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(
+    root: Path, *more: str, python: str | Path = sys.executable, **how: Any
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The explorer, started by its own command; the process, and the address that it prints, with its token."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "workbench", "explore", "--root", str(root), "--port", str(port), "--headless"]
-    server = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    command = [str(python), "-m", "workbench", "explore", "--root", str(root), "--port", str(port), "--headless"]
+    server = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, start_new_session=True, **how)
     with server:
         try:
             assert server.stdout is not None

@@ -97,6 +97,20 @@ def test_names_can_be_read_and_can_be_folders() -> None:
     assert len(long) == LONGEST_NAME and long.startswith("xxx")
 
 
+def test_a_sweep_of_a_task_needs_no_preset() -> None:
+    data = {"task": "sorting", "settings": {"task": {"q": 9}, "steps": 7}, "grid": {"seed": [0, 1]}}
+    runs = read_plan(data).runs
+    assert [run.name for run in runs] == ["sorting-seed=0", "sorting-seed=1"]
+    assert all(
+        (run.config.task["name"], run.config.task["q"], run.config.preset) == ("sorting", 9, None) for run in runs
+    )
+    both = read_plan(
+        {"preset": "chain-chacal", "task": "sorting", "variants": [{"name": "a"}, {"name": "b", "task": "lis"}]}
+    )
+    assert [run.config.task["name"] for run in both.runs] == ["sorting", "lis"]
+    assert all(run.config.model.attention[0]["variant"] == "chacal" for run in both.runs)
+
+
 def test_a_grid_wins_over_a_variant_and_a_variant_over_the_file() -> None:
     runs = read_plan(
         fields(
@@ -114,7 +128,7 @@ def test_a_grid_wins_over_a_variant_and_a_variant_over_the_file() -> None:
     ("text", "message"),
     [
         ("preset = ", "is not TOML"),
-        ("steps = 3", "preset, settings, grid, variants, retries"),
+        ("steps = 3", "preset, task, settings, grid, variants, retries"),
         ("[settings]\nsteps = 3", "no preset"),
         ('preset = "chain-chakal"', "did you mean 'chain-chacal'?"),
         ('preset = "chain-chacal"\nretries = -1', "retries: input should be greater than or equal to 0"),

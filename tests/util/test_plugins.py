@@ -113,8 +113,9 @@ def test_another_machine_gets_the_file_with_the_job(file: Path, tmp_path: Path) 
         "import json, sys\n"
         "from workbench.training.sweeps.cluster import attempt_elsewhere\n"
         "config, plugins = json.load(sys.stdin)\n"
-        "files, error = attempt_elsewhere(config, 'home', {}, plugins)\n"
-        "assert error is None, error\n"
+        "for _ in range(2):\n"  # a node may give its process the next job too
+        "    files, error = attempt_elsewhere(config, 'home', {}, plugins)\n"
+        "    assert error is None, error\n"
         "print(sorted(files))"
     )
     environment = {name: value for name, value in os.environ.items() if name != PLUGINS}
@@ -179,6 +180,9 @@ def test_a_file_that_is_not_there_or_has_anothers_name(
     other = tmp_path / "other" / "own.py"
     other.parent.mkdir()
     other.write_text(FILE, encoding="utf-8")
+    assert main(["list", "tasks", "--plugin", str(file), "--plugin", str(other)]) == 0  # the same file, told twice
+    capsys.readouterr()
+    other.write_text(FILE + "\n", encoding="utf-8")
     assert main(["list", "tasks", "--plugin", str(file), "--plugin", str(other)]) == 2
     assert "two plugins are named own.py" in capsys.readouterr().err
 

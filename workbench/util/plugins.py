@@ -12,11 +12,13 @@ import hashlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +127,26 @@ def sources() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in _files}
 
 
+@contextmanager
+def plugins_from(texts: Mapping[str, str]) -> Iterator[None]:
+    """Load what `sources` gave on another machine.
+
+    Processes that are started within the block load it too. It stays loaded after the block; its files do not stay.
+    """
+    before = os.environ.get(PLUGINS)
+    with TemporaryDirectory(prefix="workbench-") as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        load_plugins(Path(folder) / name for name in texts)
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(PLUGINS, None)
+            else:
+                os.environ[PLUGINS] = before
+
+
 def not_loaded(noted: Any) -> str:
     """What to do about the plugins that a run notes and that are not loaded, in words; nothing where there are none.
 
@@ -162,7 +184,7 @@ def _load_file(path: Path) -> None:
     except OSError as error:
         raise ValueError(f"the plugin {path} cannot be read: {error.strerror}") from None
     plugin = Plugin(path.name, sha256=hashlib.sha256(source).hexdigest())
-    if _files.get(path) == plugin:
+    if plugin in _files.values():  # this file, or one with the same name and text
         return
     if same := [other for other in _files if other.name == path.name and other != path]:
         raise ValueError(f"two plugins are named {path.name}: {same[0]} and {path}; rename one")

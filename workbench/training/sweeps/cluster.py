@@ -18,7 +18,7 @@ from workbench.training.sweeps.attempt import REPORTED, Ended, attempt
 from workbench.training.sweeps.jobs import Job
 from workbench.util.files import new_folder
 from workbench.util.messages import brief
-from workbench.util.plugins import load_plugins, sources
+from workbench.util.plugins import plugins_from, sources
 
 Files = dict[str, bytes]
 SECONDS_TO_ANSWER = 10.0
@@ -122,8 +122,8 @@ def attempt_elsewhere(config: str, home: str, files: Files, plugins: Mapping[str
         folder, error = Path(temporary) / "run", None
         _write(files, folder)
         try:
-            load_plugins(_written(plugins, Path(temporary)))
-            attempt(parse_config(json.loads(config)), folder)
+            with plugins_from(plugins):
+                attempt(parse_config(json.loads(config)), folder)
         except REPORTED as problem:
             error = brief(problem).replace(str(folder), home)
         return to_bytes(folder), error
@@ -135,13 +135,6 @@ def to_bytes(folder: Path) -> Files:
         return {}
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
-def _written(plugins: Mapping[str, str], folder: Path) -> list[Path]:
-    """The plugins as files in a folder."""
-    for name, text in plugins.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in plugins]
 
 
 def _write(files: Files, folder: Path) -> None:

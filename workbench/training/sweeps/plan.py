@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workbench.runs import RunConfig
-from workbench.training.presets import PRESETS, preset_config
+from workbench.training.presets import PRESETS, preset_config, task_config
 from workbench.util.messages import first_problem
 from workbench.util.settings import as_text, flat, place
 
@@ -28,6 +28,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     preset: str | None = None
+    task: str | None = Field(None, description="a task to learn, without a preset or in place of the preset's")
     settings: dict[str, Any] = {}
     grid: dict[str, Any] = {}
 
@@ -100,8 +101,8 @@ def read_plan(source: str | Path | Mapping[str, Any]) -> Plan:
 
 def _plan(data: Mapping[str, Any]) -> Plan:
     file = _read(data)
-    # A file without variants has one, named after the preset: its runs keep their names if it gets others later.
-    variants = file.variants or (Variant.model_construct(name=str(file.preset).replace("/", "-")),)
+    # A file without variants has one, named after its preset or task: its runs keep their names if it gets others.
+    variants = file.variants or (Variant.model_construct(name=str(file.preset or file.task).replace("/", "-")),)
     runs = tuple(run for variant in variants for run in _runs_of(file, variant))
     names: set[str] = set()
     configs: dict[str, str] = {}
@@ -136,16 +137,19 @@ def _checked(kind: type[P], data: Mapping[str, Any], where: str = "") -> P:
 
 
 def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
-    preset = variant.preset or file.preset
-    if preset is None:
-        raise ValueError(f"there is no preset to start from; give preset, one of: {', '.join(PRESETS)}")
+    preset, task = variant.preset or file.preset, variant.task or file.task
+    if preset is None and task is None:
+        raise ValueError(f"there is no preset to start from; give preset, one of: {', '.join(PRESETS)}; or a task")
     grid = file.grid | variant.grid
     for values in itertools.product(*grid.values()):
         choice = dict(zip(grid, values, strict=True))
         name = _name(variant.name, choice)
         try:
             overrides = _nested([*flat(file.settings), *flat(variant.settings), *choice.items()])
-            yield Planned(name, variant.name, choice, preset_config(preset, overrides))
+            if task is not None:
+                overrides["task"] = {"name": task, **overrides.get("task", {})}
+            made = preset_config(preset, overrides) if preset else task_config(str(task), overrides)
+            yield Planned(name, variant.name, choice, made)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
