@@ -106,7 +106,7 @@ def test_an_edit_is_set_anew_for_another_input_and_a_link_to_one_is_kept(opened:
     fill(page, "Length", "2")
     check(page, "a shorter input")
     panel = page.locator('[class*="st-key-panel-edit"]')
-    assert "cannot read" not in panel.inner_text() and "not one of" not in panel.inner_text()
+    assert "which comes after it" not in panel.inner_text() and "not one of" not in panel.inner_text()
     assert "cannot read position" in panel.inner_text()
 
 

@@ -65,9 +65,8 @@ def test_one_head_is_followed_and_measuring_less_measures_the_same(run: Run) -> 
     other = (1 - whole.head[0], whole.head[1])
     moved = over_training.measure(run, n=8, seed=0, only=["gold_mass"], head=other)
     assert moved.head == other
-    (drawn,) = [
-        line for line in figures.timeline(moved, "gold_mass").data if line.mode and "control" not in (line.name or "")
-    ]
+    lines = {line.name: line for line in figures.timeline(moved, "gold_mass").data if line.name}  # bands have no name
+    (drawn,) = [line for name, line in lines.items() if not name.endswith(", control")]
     expected = whole.measured["gold_mass"].select(layer=other[0], head=other[1]).values
     assert list(drawn.y) == pytest.approx(list(expected))
 

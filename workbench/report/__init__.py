@@ -18,6 +18,7 @@ from workbench.measurement import Measurement
 from workbench.report.claims import Column, claim_lines
 from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
+from workbench.report.findings import findings
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
@@ -148,10 +149,11 @@ def _write(
     table = rows(columns)
     html = folder / "report.html"
     names = [column.name for column in columns]
-    text = page(inspected, (names, table), claim_lines(columns), drawn, (differences, groups), how_made)
+    found = findings(seed_groups(inspected), groups)
+    text = page(inspected, found, (names, table), claim_lines(columns), drawn, (differences, groups), how_made)
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, *export)
-    summary = _summary(columns, table, inspected, differences, groups)
+    summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
     return Report(inspected, summary, html, timelines, differences, groups, files)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
@@ -13,13 +13,17 @@ from plotly.offline import get_plotlyjs
 from workbench.inspection import Inspected
 from workbench.report.claims import Lines
 from workbench.report.comparisons import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
-from workbench.report.sections import Section
+from workbench.report.sections import Section, slug
 from workbench.report.table import CLAIMS_HEADING, Row
+from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
+
+MOST_OPEN = 3  # runs whose claims are unfolded
 
 
 def page(
     inspected: Sequence[Inspected],
+    found: Sequence[str],
     summary: tuple[Sequence[str], Sequence[Row]],
     claims: Lines,
     sections: Sequence[Section],
@@ -30,6 +34,7 @@ def page(
 
     Args:
         inspected: the runs.
+        found: what was found, a sentence each.
         summary: the names of the table's columns, and its rows.
         claims: the verdicts on each claim: a heading for each run, and lines.
         sections: the figures.
@@ -39,26 +44,46 @@ def page(
     names = [one.name for one in inspected]
     columns, rows = summary
     made += f"; workbench {version('workbench')}, PyTorch {version('torch')}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    parts = [
+        *_found(found),
+        *_claims(claims),
+        ("Summary", _table(["", *columns], [[label, *cells] for label, cells in rows]) + _runs(inspected)),
+        *_comparisons(*compared, names),
+        *((section.title, _section(section)) for section in sections),
+    ]
+    slugs = tell_apart([slug(title) for title, _ in parts], [])
     return _PAGE.format(
         title=escape(" · ".join(names)),
         plotly=get_plotlyjs(),
         made=escape(made),
-        table=_table(["", *columns], [[label, *cells] for label, cells in rows]),
-        comparison=_comparisons(*compared, names),
-        claims=_claims(claims),
-        runs=escape("\n".join(map(_about, inspected))),
-        sections="\n".join(map(_section, sections)),
+        contents="".join(
+            f'<li><a href="#{at}">{escape(title)}</a></li>' for at, (title, _) in zip(slugs, parts, strict=True)
+        ),
+        parts="\n".join(
+            f'<section id="{at}"><h2>{escape(title)}</h2>{text}</section>'
+            for at, (title, text) in zip(slugs, parts, strict=True)
+        ),
     )
 
 
-def _claims(claims: Lines) -> str:
+Part = tuple[str, str]
+"""A part of the page: its heading, and its HTML."""
+
+
+def _found(found: Sequence[str]) -> Iterator[Part]:
+    if found:
+        yield "What was found", f"<ul class='found'>{''.join(f'<li>{escape(each)}</li>' for each in found)}</ul>"
+
+
+def _claims(claims: Lines) -> Iterator[Part]:
     if not claims:
-        return ""
-    parts = [f"<section><h2>Claims</h2><p>{escape(CLAIMS_HEADING)}</p>"]
+        return
+    parts = [f"<p>{escape(CLAIMS_HEADING)}</p>"]
     for name, lines in claims:
         items = "".join(f"<li>{'<br>'.join(map(escape, line))}</li>" for line in lines)
-        parts.append(f"<h3>{escape(name)}</h3><ul>{items}</ul>")
-    return "".join([*parts, "</section>"])
+        open_ = " open" if len(claims) <= MOST_OPEN else ""
+        parts.append(f"<details{open_}><summary>{escape(name)}</summary><ul>{items}</ul></details>")
+    yield "Claims", "".join(parts)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -70,28 +95,29 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> str:
-    made = []
+def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> Iterator[Part]:
     if differences is not None:
-        made.append(_comparison("The two runs compared", comparison_heading(differences), differences, names))
+        yield "The two runs compared", _comparison(comparison_heading(differences), differences, names)
     for one in groups:
-        made.append(
-            _comparison("Compared over seeds", over_seeds_heading(one), one.differences, (one.first, one.second))
-        )
-    return "\n".join(made)
+        text = _comparison(over_seeds_heading(one), one.differences, (one.first, one.second))
+        yield f"Compared over seeds: {one.second}", text
 
 
-def _comparison(title: str, text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
+def _comparison(text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
     shown = _table(["", *names, "difference", "n", "p", "p (Holm)"], difference_rows(differences))
-    return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{shown}</section>"
+    return f"<p>{escape(text)}</p>{shown}"
 
 
-def _about(one: Inspected) -> str:
-    """A run's config in a line, then what could not be measured of it, with the reason."""
-    settings = ", ".join(f"{key}={value}" for key, value in one.run.config.task.items())
-    lines = [harmless(f"{one.name}: {one.run.config.preset or 'own config'}, task {settings}")]
-    lines += [f"  not measured: {name}: {harmless(why)}" for name, why in one.left_out.items()]
-    return "\n".join(lines)
+def _runs(inspected: Sequence[Inspected]) -> str:
+    """Each run's task and settings, and what could not be measured, with the reason; folded away."""
+    lines = []
+    for one in inspected:
+        settings = ", ".join(f"{key}={value}" for key, value in one.run.config.task.items())
+        lines.append(harmless(f"{one.name}: {one.run.config.preset or 'own config'}, task {settings}"))
+        lines += [f"  not measured: {name}: {harmless(why)}" for name, why in one.left_out.items()]
+    n = sum(len(one.left_out) for one in inspected)
+    words = "Tasks and settings" + (f", and {n} measures that do not apply" if n else "")
+    return f"<details><summary>{words}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
 
 
 def _section(section: Section) -> str:
@@ -101,29 +127,40 @@ def _section(section: Section) -> str:
         )
         for figure in section.drawn
     )
-    return f"<section><h2>{escape(section.title)}</h2><p>{escape(section.text)}</p>{shown}</section>"
+    return f"<p>{escape(section.text)}</p>{shown}"
 
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; }}
-body {{ max-width: 1120px; margin: 2rem auto; padding: 0 1.5rem; }}
-h1 {{ font-size: 1.6rem; margin-bottom: 0; }} h2 {{ font-size: 1.2rem; margin-top: 2.5rem; }}
-h3 {{ font-size: 1rem; margin-bottom: .3rem; }} ul {{ margin: 0; padding-left: 1.2rem; max-width: 100ch; }}
-p, pre {{ color: #555; max-width: 80ch; white-space: pre-wrap; }}
+html {{ scroll-behavior: smooth; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; margin: 0; }}
+main {{ max-width: 1500px; margin: 2rem auto; padding: 0 1.5rem; min-width: 0; }}
+h1 {{ font-size: 1.6rem; margin-bottom: 0; overflow-wrap: anywhere; }}
+h2 {{ font-size: 1.2rem; margin-top: 2.5rem; scroll-margin-top: 1rem; }}
+ul {{ margin: 0; padding-left: 1.2rem; max-width: 100ch; }}
+p, pre {{ color: #555; max-width: 100ch; white-space: pre-wrap; }}
+.found {{ font-size: 1.1rem; }} .found li {{ margin-bottom: .5rem; }}
+.found li:last-child {{ color: #555; font-size: 1rem; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; margin: 1.5rem 0; }}
 th, td {{ padding: .2rem 1.2rem .2rem 0; text-align: right; border-bottom: 1px solid #e5e5e5; }}
-th:first-child {{ text-align: left; font-weight: 400; white-space: pre; }}
+th:first-child {{ text-align: left; font-weight: 400; white-space: pre; position: sticky; left: 0; background: #fff; }}
 td {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
+summary {{ cursor: pointer; font-weight: 600; }} details {{ margin: .6rem 0; }}
+nav {{ font-size: .9rem; padding: 1rem 1.5rem 0; }}
+nav ol {{ list-style: none; margin: 0; padding: 0; }} nav li {{ margin-bottom: .3rem; line-height: 1.3; }}
+nav a {{ color: #0072b2; text-decoration: none; }} nav a:hover {{ text-decoration: underline; }}
+@media (min-width: 1200px) {{
+  body {{ display: grid; grid-template-columns: 15rem minmax(0, 1fr); }}
+  nav {{ position: sticky; top: 0; height: calc(100vh - 2rem); overflow-y: auto; border-right: 1px solid #e5e5e5; }}
+  main {{ margin: 2rem 0; padding: 0 2rem; }}
+}}
+@media print {{ nav {{ display: none; }} }}
 </style>
 <script>{plotly}</script></head>
-<body><h1>{title}</h1><p>{made}</p>
-{claims}
-{table}
-<pre>{runs}</pre>
-{comparison}
-{sections}
-</body></html>"""
+<body><nav aria-label="Contents"><ol>{contents}</ol></nav>
+<main><h1>{title}</h1><p>{made}</p>
+{parts}
+</main></body></html>"""

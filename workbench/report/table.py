@@ -68,8 +68,11 @@ def as_text(table: Table, width: int) -> str:
 
 
 def all_columns(inspected: Sequence[Inspected]) -> list[Column]:
-    """Every run, then every config of which there are several seeds."""
-    return [*inspected, *(one for one in seed_groups(inspected) if not one.alone)]
+    """Every run; several seeds of one config one after the other, and behind them their mean."""
+    columns: list[Column] = []
+    for one in seed_groups(inspected):
+        columns += one.members if one.alone else [*one.members, one]
+    return columns
 
 
 def rows(columns: Sequence[Column]) -> list[Row]:

@@ -1,0 +1,72 @@
+"""What a report says first: sentences made from the numbers, at most seven, that say no more than the numbers do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import workbench
+from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.claims import verdicts_on
+from workbench.report.comparisons import over_seeds
+from workbench.report.findings import MOST, NEED, findings
+from workbench.report.seed_groups import seed_groups
+from workbench.runs.compiled import compile_run
+
+SMALL = {"steps": 20, "eval_size": 16, "batch_size": 16, "warmup": 2, "task": {"n": 16, "k": 4}}
+
+
+@pytest.fixture(scope="module")
+def sorter(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
+    """A model that sorts, with weights worked out by hand."""
+    folder = tmp_path_factory.mktemp("compiled")
+    return inspect_run(compile_run("sorter", folder / "sorter", {"q": 6, "max_length": 6}), n=32, seed=0)
+
+
+def said(inspected: list[Inspected]) -> list[str]:
+    return findings(seed_groups(inspected), over_seeds(inspected))
+
+
+@pytest.mark.slow
+def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> None:
+    text = said([sorter])
+    assert 3 <= len(text) <= MOST and all(sentence.endswith(".") for sentence in text)
+    assert text[0].startswith("sorter gets 100% [") and text[0].endswith("of its held-out answers right.")
+    (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter")]
+    assert "holds in 100% of cases, where its strongest control reaches" in minimum
+    (verdict,) = verdicts_on(sorter, "minimum")
+    assert verdict.tested is not None and f"; {NEED[verdict.needed]}: edited" in minimum
+    assert f"{verdict.tested.changed:.0%} of right answers change, elsewhere {verdict.tested.elsewhere:.0%}." in minimum
+    assert text[-1].startswith("Measured on ") and "say nothing of other seeds" in text[-1]
+
+
+@pytest.mark.slow
+def test_of_a_model_that_knows_nothing_it_says_no_claim_holds(tmp_path: Path) -> None:
+    run = workbench.train("sort-standard", out=tmp_path / "fresh", progress=False, steps=0, eval_size=16)
+    text = " ".join(said([inspect_run(run, n=32, seed=0)]))
+    assert "the answers need it:" not in text and "where its strongest control" not in text
+    assert "no more often than under a control, which tells nothing" in text
+
+
+def test_of_two_groups_of_seeds_it_says_where_they_stand_in_how_many_a_claim_holds_and_how_they_differ(
+    tmp_path: Path,
+) -> None:
+    inspected = []
+    for attention in ("chacal", "standard"):
+        for seed in range(3):
+            model = {"d_model": 16, "n_heads": 2, "attention": attention}
+            out = tmp_path / f"{attention}-{seed}"
+            run = workbench.train("chain-chacal", out=out, progress=False, **{**SMALL, "model": model, "seed": seed})
+            only = ["overall", "chain_following"]
+            inspected.append(inspect_run(run, n=16, seed=0, only=only, causal=False, name=out.name))
+    text = said(inspected)
+    assert re.match(r"Of 2 configs, (chacal|standard).* gets most answers right \(.*fewest", text[0])
+    assert re.match(r"Chain following holds beyond its controls in \d of 2", text[1])
+    assert "difference" in text[2] and "p after Holm" in text[2].replace("smallest p after", "p after")
+    assert text[-1].endswith("means and intervals are over 3 seeds of each config.")
+
+
+def test_where_nothing_was_measured_nothing_is_said() -> None:
+    assert findings([]) == []
