@@ -194,14 +194,12 @@ def _of_many(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds]) -> I
     if right:
         ordered = sorted(right, key=lambda pair: -float(pair[1].values))
         (best, most), (worst, least) = ordered[0], ordered[-1]
-        text = (
-            f"Of {len(right)} {'configs' if any(not one.alone for one in groups) else 'runs'}, {best.name} gets most "
-        )
+        text = f"Of {len(right)} {_kind(groups)}, {best.name} gets most "
         yield f"{text}answers right ({_share(most)}), {worst.name} fewest ({_share(least)})."
     by_name = {name: [list(_of_claim(one, name)) for one in groups if name in one] for name in MECHANISMS}
     for verdicts in by_name.values():
         if verdicts:
-            yield _in_how_many(verdicts)
+            yield _in_how_many(verdicts, _kind(groups))
     yield from _clearest(differences)
 
 
@@ -209,12 +207,16 @@ def _of_claim(one: SeedGroup, name: str) -> Iterator[Claimed]:
     return (claim for claim in _claims(one) if claim.result is one[name])
 
 
-def _in_how_many(of_each: Sequence[Sequence[Claimed]]) -> str:
+def _kind(groups: Sequence[SeedGroup]) -> str:
+    return "configs" if any(not one.alone for one in groups) else "runs"
+
+
+def _in_how_many(of_each: Sequence[Sequence[Claimed]], kind: str) -> str:
     """In how many groups a claim holds at every place or at some, and in how many the answers need it there."""
     beyond = [[claim.holds is Holds.BEYOND for claim in claims] for claims in of_each]
     everywhere, somewhere = sum(map(all, beyond)), sum(map(any, beyond))
     needed = sum(any(claim.needed is Needed.AS_CLAIMED for claim in claims) for claims in of_each)
-    text = f"{of_each[0][0].result.mean.name} holds beyond its controls in {somewhere} of {len(of_each)}"
+    text = f"{of_each[0][0].result.mean.name} holds beyond its controls in {somewhere} of {len(of_each)} {kind}"
     if everywhere != somewhere:
         text += f" ({everywhere} at every place where it is read)"
     tested = any(claim.needed is not Needed.UNTESTED for claims in of_each for claim in claims)
