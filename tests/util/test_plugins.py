@@ -105,6 +105,20 @@ def test_a_run_says_which_plugin_it_needs_and_loads_none_by_itself(file: Path, t
     assert len([one for one in workbench.runs.list_runs(tmp_path / "swept") if one.finished]) == 2
 
 
+def test_a_run_made_with_another_text_of_the_plugin_is_opened_with_a_word(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_plugins([file])
+    run = workbench.train("backwards", out=tmp_path / "made", progress=False, steps=0, eval_size=8)
+    file.write_text(FILE + "\n# another text\n", encoding="utf-8")
+    load_plugins([file])
+    with pytest.warns(UserWarning, match=r"made with the plugin own\.py \(.*\), and own\.py \(.*\) is loaded"):
+        workbench.load_run(run.path)
+    assert main(["runs", "--root", str(tmp_path), "--plugin", str(file)]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("workbench: ") and said.count("\n") == 1 and "UserWarning" not in said
+
+
 @pytest.mark.slow
 def test_another_machine_gets_the_file_with_the_job(file: Path, tmp_path: Path) -> None:
     load_plugins([file])

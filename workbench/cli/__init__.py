@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from workbench.cli import (
     compile,
@@ -25,9 +27,9 @@ from workbench.cli import (
     train,
 )
 from workbench.cli.fields import parse_fields
-from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error
+from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error, warn
 from workbench.cli.parser import Parser
-from workbench.util.plugins import load_plugins
+from workbench.util.plugins import PluginChanged, load_plugins
 
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
@@ -67,6 +69,25 @@ def make_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
     os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that libraries start import nothing from the current folder
+    with warnings.catch_warnings():
+        warnings.showwarning = _in_one_line(warnings.showwarning)
+        return _run(arguments)
+
+
+def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
+    """How a warning is shown: those of a changed plugin in one line, all others as usual."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, PluginChanged):
+            warn([message])
+        else:
+            usual(message, category, *where, **more)
+
+    return show
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run one command, every error in one line; returns its exit code."""
     try:
         options, fields = make_parser().parse_known_args(arguments)
         if fields and not options.takes_fields:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from workbench.util.files import (
 )
 from workbench.util.memory import most_memory
 from workbench.util.messages import brief, harmless, in_one_line
-from workbench.util.plugins import not_loaded
+from workbench.util.plugins import PluginChanged, changed_since, not_loaded
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -227,6 +228,8 @@ def load_run(path: str | Path) -> Run:
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
     check_contents(path)
     run = Run(path, _read_config(path / CONFIG))
+    if changed := changed_since(run.config.plugins):
+        warnings.warn(f"{path}: {changed}; its numbers may have changed with it", PluginChanged, stacklevel=2)
     if run.finished:
         read_metadata(path / WEIGHTS)
     elif not (path / STATES).is_dir():

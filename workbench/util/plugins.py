@@ -163,6 +163,22 @@ def not_loaded(noted: Any) -> str:
     return f"; it needs the plugin {missing}, which is not loaded: {how}"
 
 
+class PluginChanged(UserWarning):
+    """A run was made with another version of a plugin than the one that is loaded."""
+
+
+def changed_since(noted: Iterable[Any]) -> str:
+    """Which of the plugins that a run notes are loaded in another version, in words; nothing where none is.
+
+    Args:
+        noted: each with `name`, `version` and `sha256`.
+    """
+    loaded = {plugin.name: plugin for plugin in _origins.values()}
+    then = [Plugin(note.name, note.version, note.sha256) for note in noted]
+    now = [(before, loaded[before.name]) for before in then if loaded.get(before.name, before) != before]
+    return "; ".join(f"it was made with the plugin {before}, and {after} is loaded" for before, after in now)
+
+
 def _load_installed(kind: str, point: EntryPoint) -> None:
     distribution = point.dist
     plugin = Plugin(distribution.name, distribution.version) if distribution else Plugin(point.module)
