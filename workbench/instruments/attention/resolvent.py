@@ -1,8 +1,9 @@
 """Resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §4, Eq. 5 and 7).
 
 With A a pattern and A_s the same without its diagonal, Eq. 5 is the series Σ_h (1−γ) γ^(h−1) A A_s^(h−1): its h-th term
-holds the paths of h steps. γ = 0 leaves the pattern. What a layer of a model really applies is
-`attention_graph.resolvent`; here is what its pattern would reach at another γ, or a standard layer's pattern at any.
+holds the paths of h steps. γ = 0 leaves the pattern. A ChaCAL layer solves it in `models.attention.chacal`; what a
+layer of a model applies is measured by `attention_graph.resolvent`. Here is what its pattern would reach at another γ,
+or a standard layer's pattern at any.
 """
 
 from __future__ import annotations
