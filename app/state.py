@@ -20,6 +20,7 @@ from workbench.tasks import Batch
 
 ZOO = Path(__file__).resolve().parent / "zoo"
 """Run folders that come with the workbench, made by `workbench study zoo`."""
+FIRST = "chain-chacal"  # of the zoo: one layer, one task, and the most to see
 
 
 def root() -> Path:
@@ -125,10 +126,13 @@ def runs() -> list[Run]:
 def scanned() -> tuple[list[Run], list[str]]:
     """The runs directly under the root, also those without weights yet; and why others cannot be opened.
 
-    Where there is none, the runs of the zoo.
+    Where there is none, the runs of the zoo, with the one that is opened first before all others.
     """
     runs, problems = scan_runs(root())
-    return (runs, problems) if runs or problems else scan_runs(ZOO)
+    if runs or problems:
+        return runs, problems
+    runs, problems = scan_runs(ZOO)
+    return sorted(runs, key=lambda run: run.name != FIRST), problems
 
 
 def shows_zoo() -> bool:

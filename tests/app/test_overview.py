@@ -36,6 +36,13 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     demo.slot().demo = None
 
 
+def test_an_empty_folder_shows_the_zoo_and_opens_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    explorer = AppTest.from_file(str(APP), default_timeout=60).run()
+    assert not explorer.exception and explorer.selectbox(key="run").value == state.FIRST
+    assert set(names(explorer)) == {path.name for path in state.ZOO.iterdir()}
+
+
 def links(explorer: AppTest) -> dict[str, dict[str, list[str]]]:
     """The page's links: what they say -> the parameters they go with."""
     return {link.proto.label: parse_qs(link.proto.query_string) for link in explorer.get("page_link")}
