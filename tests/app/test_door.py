@@ -117,7 +117,7 @@ def test_only_the_printed_address_may_train_and_a_server_that_ends_leaves_nothin
     process, address = server
     stranger = open_page(browser, address.split("/?")[0])
     expect(stranger.get_by_role("button", name="Train it")).to_be_disabled()
-    expect(stranger.get_by_text("open the address that")).to_be_visible()
+    expect(stranger.get_by_text("open the whole address that")).to_be_visible()
     page = open_page(browser, address)
     assert "token=" not in page.url
     page.get_by_label("Steps").fill("20000")
