@@ -186,7 +186,7 @@ class Use:
         said = f"the edit {SAYS[outcome].format(share)}, its control edits at most {at_most}"
         if self.nulls is not None:
             reach = np.nanmax(self.null_reach[:, outcome])
-            said += f"; in untrained and shuffled models it exceeds its control edits by at most {reach:.1%}"
+            said += f"; in models with untrained or shuffled weights it leads its control edits by at most {reach:.1%}"
         return said
 
     def _clearest(self) -> int:
@@ -201,8 +201,8 @@ class Use:
         if self.judged is None:
             return ""
         if self.judged.worth is Worth.DECODABLE:
-            return "; decodable there"
-        return f"; but a probe does not show that it can be read there ({self.judged})"
+            return "; the label is decodable here"
+        return f"; but a probe does not show that it can be read here ({self.judged})"
 
 
 def untested(edits: Sequence[str], settings: dict[str, Any], why: str) -> Use:
@@ -226,8 +226,8 @@ def measured(edited: Edited, edits: Sequence[str], rank: int, beside: int, setti
         units="share",
         settings=settings,
         caption="How the answers at and after the edited positions change when the model computes on from the edit. "
-        "Control edits: the same edit with an input of the same label, and along as many directions that do not hold "
-        "the label; each row of these is scaled to the size of the label's own edit.",
+        "Control edits: with an input of the same label, and along equally many directions without the label, "
+        "each scaled to the size of the label's own edit.",
     )
     excess = Measurement(
         name=f"{effect.name}, beyond the control edits",
@@ -245,6 +245,6 @@ def measured(edited: Edited, edits: Sequence[str], rank: int, beside: int, setti
         coords={**coords, "size": SIZES},
         units="norm",
         settings=settings,
-        caption="Mean norm of what an edit adds to a row. n counts sequences.",
+        caption="Mean norm of what an edit adds to a row.",
     )
     return Use(effect.mean(), excess.mean(), sizes.mean(), rank, beside)

@@ -29,7 +29,7 @@ KERNELS = {
     "laplacian_l1": "Laplacian, L1 distances",
 }
 NORMALISERS = {
-    "nats": "nothing (nats)",
+    "nats": "none (nats)",
     "log_t": "log of the tokens",
     "log_d": "log of the width",
     "log_min": "log of the smaller",

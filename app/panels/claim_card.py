@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
         if high == 0:
             return Verdict("does not hold on this input", "red", "close")
         shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
-        return Verdict(f"holds in part on this input: {shares}", "orange", "contrast")
+        return Verdict(f"on this input: {shares}, by row", "orange", "contrast")
 
     @staticmethod
     def beyond(places: list[claims.Verdict]) -> Verdict:
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
         if beyond:
             return Verdict(f"beyond its controls at {beyond} of {len(places)} places", "blue", "rule")
         if any(one.holds is Holds.NO_MORE for one in places):
-            return Verdict("tells nothing: a control holds as often", "gray", "balance")
+            return Verdict("tells nothing: it holds as often under a control", "gray", "balance")
         return Verdict(places[0].holds.value, "gray", "help")
 
 

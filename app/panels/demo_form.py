@@ -16,8 +16,8 @@ from workbench.app.server.guard import may_write
 from workbench.training import preset_config
 
 NO_TOKEN = (
-    "This tab may look, but not start runs: for that, open the whole address that `workbench explore` printed, with "
-    "its token. On the command line, run:"
+    "This browser tab is view-only. To start runs, open the whole address that `workbench explore` printed, with its "
+    "access key."
 )
 
 

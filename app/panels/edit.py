@@ -22,11 +22,11 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Edit, Edited, Head
 
 SAYS = (
-    "The model runs once more with the edit made inside it; everything after the edit is computed anew. Framed: "
-    "answers that changed. The number below an answer is how much more or less likely the right one became. This shows "
-    "that the edited part can matter for the answers to this one input, given the true tokens before them; it does not "
-    "show what that part holds, nor how often it matters (see the causal tests). Cutting or removing a part also "
-    "gives the model an input that it never met in training, which alone may cost it the answer."
+    "The model runs once more with the edit made inside it; everything after the edit is computed anew. Orange frame: "
+    "the answer changed; green: it is right. Δ log p: the change of the right answer's log-probability, in nats. This "
+    "shows that the edited part can matter for the answers to this one input, given the true tokens before them; it "
+    "does not show what that part holds, nor how often it matters (see the causal tests). Cutting or removing a part "
+    "also puts later layers in a state that they never met in training, which alone may cost the answer."
 )
 
 

@@ -21,12 +21,12 @@ from workbench.app.state import Look, current
 from workbench.instruments.residual import projection
 
 SAYS = (
-    "Hover a token to see what it reads and what it is computed from. Click a cell or a token, or move with the arrow "
-    "keys. A click on an edge cuts that edge, in the panel below. Each cell shows the top token of "
-    "the residual there: the one whose vector has the largest inner product with it (encoder basis: rows of W_E; "
-    "decoder basis: columns of W_U, after the final norm), underlined in green where it is the right answer. That a "
-    "head looks somewhere, or that a token is on top, does not show that the model uses it. Each answer is computed "
-    "with the true tokens before it."
+    "Hover a token to see which positions it reads (below) and which are its true ancestors (above). Click a cell or "
+    "a token, or move with the arrow keys. A click on an edge cuts that edge, in the panel below. Each cell shows the "
+    "top token of the residual there, darker where it is larger: the one whose vector has the largest inner product "
+    "with it (encoder basis: rows of W_E; decoder basis: columns of W_U, after the final norm), underlined in green "
+    "where it is the right answer; mid: after attention, post: after the MLP. That a head looks somewhere, or that a "
+    "token is on top, does not show that the model uses it. Each answer is computed with the true tokens before it."
 )
 
 

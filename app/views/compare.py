@@ -61,7 +61,7 @@ def answers(sides: Sides) -> None:
             return
         _table(sides, differences[differences["measure"] == pair(sides, "overall").values[0].name])
         st.caption(ABOUT_P)
-        with st.expander(f"All {len(differences)} numbers that both have, compared in pairs"):
+        with st.expander(f"All {len(differences)} measures that both have, compared in pairs"):
             _table(sides, differences)
             st.caption(f"{comparison_heading(differences)} A small p says that there is a difference, not a large one.")
 

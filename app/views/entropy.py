@@ -102,7 +102,7 @@ def distribution(chosen: Chosen) -> None:
             code.call(figures.distributions_by_layer, examples, {}, {"this input": chosen.one})[0],
             {"held-out": each, "this-input": chosen.one},
             "How the sequences differ at each layer: smoothed densities between the lowest and the highest sequence. "
-            "The mark is this input. Sequences of different lengths can make a density wide by that alone.",
+            "The mark is this input. Different lengths of the sequences alone can widen a density.",
         )
 
 

@@ -29,7 +29,7 @@ SAYS = (
     "The pattern A says what a query reads in one step, A² in two, and so on. A standard layer applies A alone, ChaCAL "
     "all of them at once. The rollout follows attention through every layer of the other model and its residual "
     "stream, assuming that all heads count alike and that half of each layer comes from the residual. None of these "
-    "says what is read at a key, nor that the model needs it."
+    "shows what information is read at a key, or that the model needs it."
 )
 belongs_to_run("hops_powers")
 
@@ -112,13 +112,13 @@ def what_it_says(own: float | None, *, one_step: bool) -> str:
     itself = "reads the pattern alone" if one_step else "combines the steps in its own way"
     whose = f"what ChaCAL would read through this layer's pattern; the layer itself {itself}"
     if own is not None:
-        whose = f"what the layer would read through the same pattern; it was trained with γ = {own:g}"
-    return f"The resolvent at another γ is {whose}. A layer trained with that γ would have learnt another pattern."
+        whose = f"what the layer would read through the same pattern, which was learnt at γ = {own:g}"
+    return f"The resolvent at another γ is {whose}. A layer trained at the γ chosen here would have another pattern."
 
 
 def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> None:
     where = {"layer": place[0], "head": place[1], "example": 0}
-    with panel("Mass by hop on this input's gold paths", "hops-gamma-mass") as p:
+    with panel("Mass by hop: this input", "hops-gamma-mass") as p:
         runs = {
             name: code.call(path_mass.measure, code.seen(look), gamma=gamma, n_hops=n_hops(look)).select(**where)
             for name, gamma in gammas.items()
@@ -126,15 +126,15 @@ def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> N
         p.show(
             code.call(figures.hop_ladder, runs, {})[0],
             runs,
-            "What this head's queries with gold ancestors read on this one input: the share on the ancestor 1, 2, 3, … "
-            "hops up, on themselves, and elsewhere. One input has no interval.",
+            "Of this head's queries that have gold ancestors: the share of attention on the ancestor 1, 2, 3, … hops "
+            "up, on the query itself, and elsewhere. One input, so no interval.",
         )
 
 
 @url.fragment
 def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
     """The same over held-out sequences, with controls, beside the other run."""
-    with panel("Gold-path mass by hop", "hops-mass") as p:
+    with panel("Mass by hop: held-out sequences", "hops-mass") as p:
         by = fields.segments("Measured through", list(PLACES), "hops_by", "path_mass", format_func=PLACES.__getitem__)
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:

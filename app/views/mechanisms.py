@@ -93,10 +93,10 @@ def of_the_task(look: Look, names: list[str]) -> None:
     with st.container(border=True, key="panel-claims-here"):
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
         st.caption(
-            "The share of cases in which each claim holds: on this input; on held-out sequences "
-            f"({found.sample.in_words}), with 95 % intervals in brackets; and under its controls (untrained: mean and "
-            "range of eight models with fresh weights). A claim can hold although the model does not use it: for that "
-            "see the causal test."
+            "How often each claim holds, of the positions or sequences that it is about: on this input; on held-out "
+            f"sequences ({found.sample.in_words}; 95 % interval); and under its controls: scored against another "
+            "example's truth, or in eight untrained models (mean and range). A claim can hold although the model does "
+            "not use it: for that see the causal test."
         )
         if any(found[name].of_every_head for name in names):
             with st.container(width=240):
@@ -170,7 +170,7 @@ def failing(held: Held, name: str, place: dict[str, Any]) -> None:
     with st.container(border=True, key="panel-claim-failing"):
         st.subheader("Sequences in which it fails", anchor=False)
         if not fails:
-            st.caption(f"It holds in all of the {testable} held-out sequences that can test it.")
+            st.caption(f"{title(name)} holds in all {testable} held-out sequences that can test it.")
             return
         st.caption(
             f"It fails, wholly or in part, in {len(fails)} of the {testable} held-out sequences that can test it"

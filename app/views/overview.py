@@ -126,10 +126,10 @@ def _columns() -> dict[str, Any]:
         "attention": column.TextColumn("Attention", width=130, help="Of each layer, from the first to the last"),
         "shape": column.TextColumn("Size", width=62, help="Layers × width"),
         "accuracy": column.NumberColumn(
-            "Right", width=62, format="percent", help="Share of right answers on held-out sequences, as last logged"
+            "Accuracy", width=74, format="percent", help="Share of right answers on held-out sequences, as last logged"
         ),
         "history": column.LineChartColumn(
-            "Over training", width=95, y_min=0, y_max=1, help="The share of right answers over training, 0 to 100 %"
+            "Accuracy curve", width=104, y_min=0, y_max=1, help="Accuracy over training, 0 to 100 %"
         ),
         "status": column.TextColumn("State", width=80),
         "objective": column.TextColumn("Objective", width=95),

@@ -181,7 +181,7 @@ def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Judgem
 def _learnt(look: Look, question: Question, at: Place) -> None:
     if question.kind not in CODES:
         return
-    with panel("How fast it is learnt", "probe-learnt") as p:
+    with panel("How many examples the probe needs", "probe-learnt") as p:
         if fields.toggle("Measure the learning curve", "probe_code"):
             try:
                 description = _description(look.opened, question, at.point)
@@ -196,7 +196,7 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
                 code.call(figures.probe_learning, curve, bits),
                 {"curve": described.curve, "bits": described.bits},
                 f"{described.curve.caption} A uniform guess costs {described.uniform:.2f} bits a label; a probe that "
-                "learns chance by heart costs more. A label that is easy to read is learnt from few sequences; a probe "
+                "overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
                 "that has to compute it needs many.",
             )
 

@@ -25,8 +25,8 @@ HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "c
 SAYS = (
     "Each cell holds the top token of the residual: the one whose vector has the largest inner product with it, among "
     "the rows of the embedding W_E (encoder basis: read as input) and the columns of the unembedding W_U (decoder "
-    "basis: read as output, through the final norm unless that is switched off). Underlined where it is the right "
-    "answer. Click a cell, or move with the arrow keys. That a token is on top does not show that the model uses it."
+    "basis: read as output, after the final norm unless that is switched off). Green underline: the right answer. "
+    "Click a cell, or move with the arrow keys. That a token is on top does not show that the model uses it."
 )
 
 
@@ -36,7 +36,7 @@ def maps(look: Look) -> None:
     with panel("Residual on both bases", "residual") as p:
         left, right, more = st.columns([3, 2, 3], vertical_alignment="bottom")
         how = choose("Measured by", list(HOW), "how_measured", "raw", HOW.__getitem__, left)
-        final_norm = fields.toggle("Through the final norm", "final_norm", right, FINAL_NORM, default=True)
+        final_norm = fields.toggle("After the final norm", "final_norm", right, FINAL_NORM, default=True)
         start = first_drawn(len(projection.sequence(look.seen, 0)), place=more)
         picture = st.container()
         point, position = cells.chosen(look)
@@ -50,7 +50,8 @@ def maps(look: Look) -> None:
     with panel("Over the layers at this position", "trajectory") as p:
         follow = ranks if fields.toggle("By rank among all tokens", "by_rank") else trajectory
         path = code.assign("path", follow, seen, 0, position, **reading)
-        says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post)."
+        says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post); "
+        says += "behind the final norm it is also rescaled."
         figure = code.call(figures.token_trajectory, path)
         p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}")
 
@@ -58,7 +59,7 @@ def maps(look: Look) -> None:
 @url.fragment
 def not_explained(look: Look) -> None:
     seen = code.seen(look)
-    with panel("What neither basis explains", "unexplained") as p:
+    with panel("What each basis leaves out", "unexplained") as p:
         final_norm = fields.toggle("After the final norm", "unexplained_norm")
         points = code.call(projection.from_embedding, seen.subject)
         shares = code.call(unexplained.measure, seen, final_norm=final_norm, points=points)

@@ -38,7 +38,7 @@ ON_REQUEST = 10.0  # seconds: what takes longer is measured on request
 AT_ONCE = 0.4  # seconds within which no progress is shown
 AS_LOGGED = (
     "As logged during training: accuracy and test loss on held-out sequences at some training steps, the loss of "
-    "single batches. Runs with different objectives have the next-token loss in common. One seed, no intervals. "
+    "single batches. The next-token loss is the same for runs of all objectives. One seed, no intervals. "
 )
 CLAIMS = ("gold_mass", *MECHANISMS)  # what is drawn beside a control
 MEASURES = ("overall", *CLAIMS, "entropy")
@@ -91,7 +91,8 @@ def walk(look: Look, kept: list[int]) -> None:
                 on_click=go,
                 args=(labels[min(max(at + by, 0), len(labels) - 1)],),
             )
-        st.markdown(f"**{in_words(look)}** :gray[{at + 1} of {len(labels)}; the slider in the sidebar moves it too]")
+        where = f"(checkpoint {at + 1} of {len(labels)}). The slider in the sidebar moves it too."
+        st.markdown(f"**{in_words(look)}** :gray[{where}]")
 
 
 def go(label: str) -> None:
@@ -136,8 +137,8 @@ def of_rise(rise: learning.Rise | None) -> str:
     if rise is None:
         return f"Accuracy never rises by {learning.LEAST:.0%} or more between two evaluations, so nothing is shaded."
     return (
-        f"Shaded: between the evaluations at steps {rise.start:,} and {rise.end:,} accuracy rises most per step. This "
-        "is arithmetic, not a test: it does not show when in between the change came, nor whether it was sudden."
+        f"Shaded: of all intervals between evaluations the one with the steepest rise, steps {rise.start:,} to "
+        f"{rise.end:,}. It shows neither when in it the change came nor whether it was sudden."
     )
 
 

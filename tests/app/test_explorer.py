@@ -36,7 +36,7 @@ def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(e
         "Residual on both bases",
         "Tokens behind the cell",
         "Over the layers at this position",
-        "What neither basis explains",
+        "What each basis leaves out",
     ]
     assert check_code(explorer) == 4
 

@@ -22,8 +22,8 @@ from workbench.instruments.attention.strongest_paths import across_layers, withi
 PANELS = [
     "Hop ladder of this head",
     "Another γ",
-    "Mass by hop on this input's gold paths",
-    "Gold-path mass by hop",
+    "Mass by hop: this input",
+    "Mass by hop: held-out sequences",
     "Strongest paths",
 ]
 

@@ -104,7 +104,7 @@ def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
     task = workbench.load_run(run_root / "sorter").task()
     distinct = sum(len(batch) for _, _, batch in drawn_batches(task, 32, 0))
     captions = [text.value for text in explorer.caption]
-    assert any(f"It holds in all of the {distinct} held-out" in text for text in captions) and distinct < 8 * 32
+    assert any(f"holds in all {distinct} held-out" in text for text in captions) and distinct < 8 * 32
     assert sum(f"held-out sequences ({8 * 32} drawn, {distinct} distinct)" in text for text in captions) == 2
     as_claimed, changed = support.charts(explorer)[2]["data"]
     assert _numbers(as_claimed["x"]) == _numbers(changed["x"]) == [1, 1, 0]
@@ -114,7 +114,7 @@ def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTe
     """In the compiled sorter copying is left to the residual stream, where untrained models copy as well."""
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
     beyond = [text for text in every_badge(explorer) if "input" not in text]
-    assert beyond == ["tells nothing: a control holds as often", *["beyond its controls"] * 3]
+    assert beyond == ["tells nothing: it holds as often under a control", *["beyond its controls"] * 3]
     assert any("right answers change, 100% as claimed" in text.value for text in explorer.markdown)
 
 

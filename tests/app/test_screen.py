@@ -206,7 +206,7 @@ def test_pins_outlive_a_reload_and_are_the_browsers_own(
     evidence.click()
     expect(page.get_by_text("Residual on both bases").last).to_be_visible()
     stranger = opened("residual?run=sorter")
-    expect(stranger.get_by_text("No evidence pinned yet")).to_be_visible(timeout=30_000)
+    expect(stranger.get_by_text("No figure pinned yet")).to_be_visible(timeout=30_000)
 
 
 def test_a_run_being_trained_is_not_called_ended_and_the_page_follows_it(

@@ -37,7 +37,7 @@ def test_both_sides_are_drawn_over_their_difference() -> None:
     assert list(below.x) == ["embedding", "0 · mid"] and below.xaxis == "x2"
     assert list(below.marker.symbol) == ["diamond-open", "diamond"]  # the second alone is surely not 0
     assert figure.layout.shapes[0].y0 == 0 and figure.layout.shapes[0].yref == "y2"
-    assert "B less A, not paired" in figure.layout.title.subtitle.text
+    assert "B minus A, not paired" in figure.layout.title.subtitle.text
     paired = difference(first, by_layer([0.9, 2.0, 3.0, 4.0]), same_examples=True)
     again = figures.with_difference({"A": first.mean(), "B": first.mean()}, paired)
     assert "in pairs, over the same sequences" in again.layout.title.subtitle.text

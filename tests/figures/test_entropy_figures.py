@@ -56,7 +56,7 @@ def test_every_figure_is_titled_labelled_transparent_states_its_conventions_and_
     for figure in every_figure():
         assert figure.layout.title.text and figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
         said = figure.layout.title.subtitle.text
-        assert "not centred, rows as they are, linear kernel, all tokens, before the final norm" in said
+        assert "not centred, rows not normalised, linear kernel, all tokens, before the final norm" in said
         assert "sequences" in said
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
         json.loads(figure.to_json())

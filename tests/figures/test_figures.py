@@ -95,7 +95,7 @@ def test_entropy_orders_layers_and_states_its_settings() -> None:
     figure = figures.entropy({"shallow": by_layer(1, np.inf), "deep": by_layer(2, np.inf)})
     wanted = ("embedding", "0 · mid", "0 · post", "1 · mid", "1 · post")
     assert figure.layout.xaxis.categoryarray == wanted
-    assert "α = ∞, centred, rows as they are" in figure.layout.title.subtitle.text
+    assert "α = ∞, centred, rows not normalised" in figure.layout.title.subtitle.text
     assert figure.layout.yaxis.title.text == "matrix entropy (nats)"
 
 

@@ -121,11 +121,11 @@ def test_used_of_what_cannot_be_read_there_says_so(compiled: dict[str, Run]) -> 
     """The root cannot be read off a chaser's embedding; what is changed there is the tokens, which it needs."""
     point = "blocks.0.hook_resid_pre"
     (use,) = causal_test(compiled["chaser"], "position", point=point, n=64, judged={}, null_draws=2).values()
-    assert "can be read there" not in use.verdict(), "nothing is known of it"
+    assert "can be read here" not in use.verdict(), "nothing is known of it"
     (use,) = causal_test(compiled["chaser"], "root", point=point, n=64, null_draws=2).values()
-    assert use.untested or "a probe does not show that it can be read there" in use.verdict()
+    assert use.untested or "a probe does not show that it can be read here" in use.verdict()
     (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, null_draws=2).values()
-    assert use.used and use.verdict().endswith("; decodable there")
+    assert use.used and use.verdict().endswith("; the label is decodable here")
 
 
 def test_nothing_is_called_used_that_no_model_without_knowledge_was_held_against(compiled: dict[str, Run]) -> None:

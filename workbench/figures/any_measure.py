@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.curves import curves, interval, with_bars
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, each_control
 from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
@@ -33,7 +33,7 @@ def any_measure(runs: Runs, controls: Controls) -> list[go.Figure]:
         single = {run: m.select(**there) for run, m in runs.items()}
         return [bars_beside(single, each_control(controls, lambda m: m.select(**there)))]
     if len(first.dims) == 1:
-        subtitle = _of_how_many(runs) + ("; dashed: controls" if controls else "")
+        subtitle = with_bars(runs) + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
     return [of_run(run, m, along, controls_of(run, controls)) for run, m in runs.items()]
 
@@ -55,13 +55,9 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
                 error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
             figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker, offsetgroup=name)
             figure.add_traces(dots(drawn, labels, GREY, group=name))
-    subtitle = _of_how_many(runs) + ("; hatched: controls" if controls else "")
+    subtitle = with_bars(runs) + ("; hatched: controls" if controls else "")
     framed(figure, first.name, subtitle).update_layout(barmode="group", bargap=0.35, scattermode="group")
     return scaled(figure.update_yaxes(title=first.units), first)
-
-
-def _of_how_many(runs: Runs) -> str:
-    return sample_size(runs) + ("; bars are 95 % intervals" if any(m.low is not None for m in runs.values()) else "")
 
 
 def _flat(values: np.ndarray | None) -> np.ndarray | None:
@@ -78,7 +74,7 @@ def places(m: Measurement) -> list[dict[str, Any]]:
 def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     """One run over one dim; the other dims' labels are lines, or where they are many the rows of a map."""
     lines = split(m, along)
-    subtitle = f"{run}; {sample_size({run: m})}"
+    subtitle = f"{run}; {with_bars({run: m})}"
     if len(lines) > MOST_LINES:
         return heat(lines, m, along, subtitle).update_layout(meta={"of": run})
     figure = go.Figure()

@@ -135,7 +135,7 @@ def _kinds_of_arcs(
     drawn, missing = edges[:strongest], sorted(truth - set(edges))
     kinds = [
         Arcs("query without a gold edge", GREY, [e for e in drawn if e[0] not in asked]),
-        Arcs("wrong: no gold edge", VERMILLION, [e for e in drawn if e[0] in asked and e not in truth]),
+        Arcs("wrong: not a gold edge", VERMILLION, [e for e in drawn if e[0] in asked and e not in truth]),
         Arcs("right: a gold edge", GREEN, [e for e in drawn if e in truth]),
         Arcs(f"missing: gold, below {threshold:.0%}", PURPLE, missing[:strongest], "dot"),
     ]

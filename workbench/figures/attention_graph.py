@@ -42,9 +42,13 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     chain = [m.select(hop="chain") for m in measured]
     _add_whole_chain(figure, labels, chain)
     with_interval = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
-    what = f"share of a query's attention on its ancestor h hops up; beside each bar: on the whole chain{with_interval}"
+    what = f"share of a query's attention on its ancestor h hops up; beside each bar: on all ancestors{with_interval}"
     settings = list(dict.fromkeys(_settings(m) for m in runs.values()))
-    best = "the head with the most on these sequences; " if any("head" in m.dims for m in runs.values()) else ""
+    best = (
+        "each run's head with the most such mass on these sequences; "
+        if any("head" in m.dims for m in runs.values())
+        else ""
+    )
     note = f"{settings[0] if len(settings) == 1 else ''}{best}{sample_size(runs)}"
     framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
     figure.update_layout(margin={"t": 104})

@@ -51,9 +51,9 @@ class EdgeStyle:
 KINDS: dict[Kind, EdgeStyle] = {
     "right": EdgeStyle("right", "a gold edge", GREEN),
     "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
-    "wrong": EdgeStyle("wrong", "no gold edge", VERMILLION, "3 2"),
-    "idle": EdgeStyle("query without a gold edge", "", GREY),
-    "missing": EdgeStyle("missing", "gold, below the threshold", PURPLE, "1 4"),
+    "wrong": EdgeStyle("wrong", "not a gold edge", VERMILLION, "3 2"),
+    "idle": EdgeStyle("not scored", "its query has no gold edge", GREY),
+    "missing": EdgeStyle("missing", "a gold edge, below the threshold", PURPLE, "1 4"),
 }
 """Kind of edge -> how it is drawn."""
 
@@ -118,7 +118,7 @@ def canvas(
     left_out = page.attention(weight, edges)
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
-    notes = f"{seen.subject.name}; edges from {threshold:.0%} of a row{part_drawn(page.window, len(weight))}"
+    notes = f"{seen.subject.name}; edges of at least {threshold:.0%} of their row{part_drawn(page.window, len(weight))}"
     notes += f"; {left_out} weaker or leaving edges are not drawn" if left_out else ""
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, notes, page.body(), page.width, page.height)
@@ -160,6 +160,7 @@ class _Page(TokenPage):
     ) -> None:
         super().__init__(words, window, () if query is None else (query,))
         self.query, self.cell = query, cell
+        self.truth_legend: list[tuple[str, str, str | None]] = []
 
     def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
         """The task's states, a row each: a box with words for every stretch of the sequence; a dash where empty."""
@@ -191,6 +192,9 @@ class _Page(TokenPage):
             inside = [(h, q, k) for h, q, k in inside if h == 1 or q == self.query]
         base = self.height + self.high(inside) + 6
         self.name("task's truth", base - 14, "the edges that the task itself defines; the model never sees them")
+        further = any(h > 1 and q == self.query for h, q, _ in inside)
+        self.truth_legend = [("task's truth, 1 hop", ORANGE, None)]
+        self.truth_legend += [("task's truth, further hops", PURPLE, None)] if further else []
         for hop, q, k in inside:
             tip = f"truth: {self.at(q)} rests on {self.at(k)}, {hop} hop{'s' if hop > 1 else ''} away"
             style: dict[str, Any] = {"stroke": ORANGE if hop == 1 else PURPLE, "stroke_width": 1.4, "data_tip": tip}
@@ -261,18 +265,23 @@ class _Page(TokenPage):
             self.height += CELL
         self.height += 6
 
+    def _in_legend(self, kind: Kind, members: Sequence[tuple[int, int]]) -> tuple[str, str, str | None]:
+        """A kind of edges with their number, of those how many are drawn, and how; no words where there are none."""
+        style, n = KINDS[kind], f"{len(members)}"
+        if self.query is not None:
+            n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
+        return (f"{style.label} ({n})" if members else ""), style.colour, style.dash
+
     def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:
         """The kinds of edges that there are, with their numbers, in as many lines as it takes."""
         x, y = GUTTER, self.height + 12
-        for kind, members in edges.items():
-            if not members:
+        for words, colour, dash in [*self.truth_legend, *map(self._in_legend, edges, edges.values())]:
+            if not words:
                 continue
-            style = KINDS[kind]
-            words = f"{style.label} ({len(members)})"
             if x + 34 + 6.2 * len(words) > max(self.width, 860) and x > GUTTER:
                 x, y = GUTTER, y + 18
-            line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": style.colour}
-            self.parts.append(element("line", **line, stroke_dasharray=style.dash, stroke_width=3))
+            line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour}
+            self.parts.append(element("line", **line, stroke_dasharray=dash, stroke_width=3))
             self.parts.append(text(words, x + 30, y, 11, text_anchor="start"))
             x += 46 + round(6.2 * len(words))
             self.width = max(self.width, x)

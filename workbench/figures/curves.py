@@ -25,7 +25,7 @@ def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
     """
     first = next(iter(runs.values()))
     unit = first.settings.get("unit", "answer")
-    subtitle = f"{sample_size(runs)}; bars are 95 % intervals" + ("; dashed: controls" if controls else "")
+    subtitle = f"{with_bars(runs)}" + ("; dashed: controls" if controls else "")
     return curves(runs, first.name, f"share of {unit}s right", subtitle, controls)
 
 
@@ -154,6 +154,12 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
     of_each, in_all = (f" at each {each}", " in all") if each else ("", "")
     drawn = _drawn(runs.values())
     return f"means over {' or '.join(parts)}{of_each}{drawn}{in_all if drawn else ''}"
+
+
+def with_bars(runs: Mapping[str, Measurement], each: str = "") -> str:
+    """The same, and what bars are, where any value has an interval."""
+    bars = any(m.low is not None and not np.isnan(m.low).all() for m in runs.values())
+    return f"{sample_size(runs, each)}{'; bars are 95 % intervals' if bars else ''}"
 
 
 def _drawn(measured: Iterable[Measurement]) -> str:

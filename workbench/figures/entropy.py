@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size
+from workbench.figures.curves import curves, interval, sample_size, with_bars
 from workbench.figures.over_training import over_training
 from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, every_line
 from workbench.figures.seed_dots import dots
@@ -46,7 +46,7 @@ def by_layer(runs: Runs, controls: Controls) -> list[go.Figure]:
     first = next(iter(runs.values()))
     lines = {line.label: line for line in every_line(runs, controls)}
     measured = {label: line.m for label, line in lines.items()}
-    subtitle = f"{conventions(first)}<br>{sample_size(measured)}; bars are 95 % intervals"
+    subtitle = f"{conventions(first)}<br>{with_bars(measured)}"
     figure = curves(measured, f"{first.name} by layer", axis_title(first), subtitle)
     for trace in figure.data:
         line = lines.get(trace.name)  # dots of seeds have no name
@@ -76,7 +76,7 @@ def distributions_by_layer(runs: Runs, controls: Controls, marks: Runs | None = 
         _add_marks(figure, name, m, SYMBOLS[2 + i % 4])
     n = sorted({len(line.m.coords["example"]) for line in lines})
     counted = f"{n[0]} sequences" if len(n) == 1 else f"{n[0]} to {n[-1]} sequences"
-    subtitle = f"{conventions(first)}<br>densities over {counted}, each of the same height"
+    subtitle = f"{conventions(first)}<br>densities over {counted}, all drawn to one height"
     layers = [point_name(label) for label in ordered_union([list(m.coords["layer"]) for m in runs.values()])]
     framed(figure, f"{first.name}: distribution by layer", subtitle, height=230 + 62 * len(layers))
     figure.update_layout(violinmode="overlay", margin={"t": TOP, "l": 96})
@@ -181,7 +181,7 @@ def profiles(run: str, m: Measurement) -> go.Figure:
     steps = list(m.coords["step"])
     kept = [steps[i] for i in np.linspace(0, len(steps) - 1, min(MOST_STEPS, len(steps))).round().astype(int)]
     lines = {f"step {step:,}": m.select(step=step) for step in kept}
-    subtitle = f"{conventions(m)}<br>{sample_size(lines)}; bars are 95 % intervals"
+    subtitle = f"{conventions(m)}<br>{with_bars(lines)}"
     figure = curves(lines, f"{m.name} by layer over training: {run}", axis_title(m), subtitle)
     for colour, trace in zip(in_order(len(lines)), figure.data, strict=True):
         trace.update(line_color=colour, marker={"color": colour, "symbol": "circle", "size": 6})
@@ -239,7 +239,7 @@ def conventions(m: Measurement) -> str:
         words.append(f"of {settings['of'].replace('_', ' ')}")
     if "centre" in settings:
         words += ["centred" if settings["centre"] else "not centred"]
-        words += ["unit rows" if settings["unit_rows"] else "rows as they are"]
+        words += ["unit rows" if settings["unit_rows"] else "rows not normalised"]
     if "kernel" in settings:
         words.append(KERNELS.get(settings["kernel"], "Laplacian kernel of L1 distances"))
         if settings["bandwidth"] is not None:

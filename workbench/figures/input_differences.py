@@ -92,7 +92,7 @@ def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, 
         of = "{model}, layer {layer}, head {head}".format_map(side.settings)
         sides.append(f"{colour}: more in {name} ({of})")
     rows = ", rows scaled to sum to 1" if parts[0].settings["matrix"] == "resolvent" else ""
-    return f"{'; '.join(sides)}<br>{names[1]} less {names[0]}{rows}"
+    return f"{'; '.join(sides)}<br>{names[1]} minus {names[0]}{rows}"
 
 
 def residual_difference(

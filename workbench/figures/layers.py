@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, sample_size
+from workbench.figures.curves import interval, with_bars
 from workbench.figures.projection import normed
 from workbench.figures.runs_and_controls import Controls, Runs, each_control, every_line
 from workbench.figures.seed_dots import dots
@@ -84,7 +84,7 @@ def lenses(runs: Runs, controls: Controls) -> list[go.Figure]:
                 figure.add_traces(_dots(part, line.colour))
             figure.add_trace(_line(part, label, line.colour, dash, bool(line.control)))
     first = next(iter(runs.values()))
-    subtitle = f"KL(final || lens) at scored positions; {sample_size(runs)}; bars are 95 % intervals"
+    subtitle = f"KL(final || lens) at scored positions; {with_bars(runs)}"
     framed(figure, f"{first.name}: how far each layer is from the output", subtitle, height=460)
     figure.update_yaxes(title="KL to the final output (nats)", rangemode="tozero")
     return [_over_points(figure, [line.m for line in every_line(runs, controls)])]
@@ -110,7 +110,7 @@ def panels(runs: Runs, controls: Controls, facets: tuple[str, Mapping[str, str]]
                 figure.add_trace(trace, row=1, col=column)
             trace = _line(part, line.label, line.colour, DASHES[0], bool(line.control))
             figure.add_trace(trace.update(showlegend=column == 1), row=1, col=column)
-    framed(figure, title, f"{what}; {sample_size(runs)}; bars are 95 % intervals", height=440)
+    framed(figure, title, f"{what}; {with_bars(runs)}", height=440)
     figure.update_layout(margin={"t": 112})
     figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     figure.update_yaxes(title="share", col=1)

@@ -83,7 +83,7 @@ def _subtitle(shown: Mapping[str, Curves]) -> str:
     """What was logged of what, and of curves that share a row which is which."""
     drawn = {name for curves in shown.values() for name in curves}
     forms = "".join(words for name, (_, words) in MARKS.items() if name in drawn)
-    return f"as logged; marks: held-out sequences{forms}; lines: single training batches"
+    return f"as logged; joined marks: held-out sequences{forms}; plain lines: single training batches"
 
 
 def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend: bool) -> None:

@@ -15,7 +15,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words, point_name
 
-STRONGEST = "the strongest at each place, named beside its bar"
+STRONGEST = "the one that is hardest to exceed at each place, by its interval, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.any_measure import place_name, places
-from workbench.figures.curves import Runs, sample_size
+from workbench.figures.curves import Runs, sample_size, with_bars
 from workbench.figures.seed_dots import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
@@ -102,11 +102,11 @@ def _bars(m: Measurement, known: np.ndarray) -> dict[str, Any] | None:
 def _about(runs: Runs, apart: Measurement) -> str:
     """The subtitle: how many sequences, what the lower row is, and how it was paired."""
     one, other = runs
-    below = f"below: {other} less {one}"
+    below = f"below: {other} minus {one}"
     if max(map(_most, runs.values())) < 2:
         return f"single inputs: there is no interval<br>{below}"
     paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
-    return f"{sample_size(runs)}; bars are 95 % intervals<br>{below}, {paired}; filled where the interval leaves out 0"
+    return f"{with_bars(runs)}<br>{below}, {paired}; filled: the interval excludes 0"
 
 
 def _most(m: Measurement) -> int:

@@ -220,7 +220,7 @@ def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
 
 def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measurement:
     """A measurement of the difference of two, named as such."""
-    models = f"{second.settings.get('model')} less {first.settings.get('model')}"
+    models = f"{second.settings.get('model')} minus {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
     name, units = f"{first.name}: difference", difference_in(first.units)
     return replace(first, name=name, units=units, settings=settings, labels=None, **{"each": None, **numbers})

@@ -36,7 +36,7 @@ def suggestions(seen: Capture, layer: int, head: int) -> dict[str, Edit]:
     for mechanism in MECHANISMS.values():
         if hasattr(mechanism, "suggested_edits") and mechanism.why_not(seen.subject) is None:
             edits |= mechanism.suggested_edits(seen)
-    edits["silence the last MLP"] = RemoveWrite(f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out")
+    edits["remove the last MLP's output"] = RemoveWrite(f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out")
     return edits
 
 

@@ -152,7 +152,7 @@ def over_seeds_heading(compared: OverSeeds) -> str:
         else ""
     )
     return (
-        f"over seeds: {compared.second} less {compared.first}, {compared.seeds[1]} and {compared.seeds[0]} seeds, "
+        f"over seeds: {compared.second} minus {compared.first}, {compared.seeds[1]} and {compared.seeds[0]} seeds, "
         f"{len(compared.differences)} differences{_left_out(compared.differences)}; n counts seeds; 95 % "
         "intervals, those of shares wide enough for seeds that fail though none has yet; p by permuting the seeds "
         "between the groups, adjusted after Holm for the number of comparisons of the same measure: about the two ways "

@@ -234,7 +234,7 @@ def _clearest(differences: Sequence[OverSeeds]) -> Iterator[str]:
         return
     what = f"{row['measure']}{', ' + str(row['place']) if row['place'] else ''}"
     yield (
-        f"The clearest difference over seeds is in {what}: {one.second} less {one.first} is "
+        f"The clearest difference over seeds is in {what}: {one.second} minus {one.first} is "
         f"{float(row['difference']):+.3g} [{float(row['low']):.3g}, {float(row['high']):.3g}], p after Holm "
         f"{float(row['p_holm']):.2g}."
     )

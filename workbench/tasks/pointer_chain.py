@@ -46,7 +46,7 @@ class PointerChain(Task):
     """
 
     name: ClassVar[str] = "pointer_chain"
-    summary: ClassVar[str] = "blocks of pointers into the block before; follow each chain to its root"
+    summary: ClassVar[str] = "each token points to a parent in the block before; the answer is the root of its chain"
     former_groups: ClassVar[dict[str, str]] = {"depth": "hop"}
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("root",)
