@@ -330,7 +330,7 @@ def test_a_difference_over_the_same_examples_is_the_paired_one() -> None:
     assert np.array_equal(same.values, paired(first, second).mean().values)
     assert same.values == pytest.approx(other.values) and same.units == other.units == "difference in nats"
     assert same.low is not None and other.low is not None and same.low.min() > 0 > other.low.max()
-    assert same.settings["model"] == other.settings["model"] == "b less a"
+    assert same.settings["model"] == other.settings["model"] == "b minus a"
     assert (same.settings["paired"], other.settings["paired"]) == (True, False)
 
 
