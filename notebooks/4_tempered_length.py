@@ -32,7 +32,6 @@ from workbench.inspection import claims, inspect_run
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import by_group
 from workbench.measurement.compare_runs import difference, over_seeds
-from workbench.models.attention import Attention
 from workbench.training import train_seeds
 
 pio.renderers.default = "plotly_mimetype"
@@ -104,7 +103,7 @@ pd.DataFrame(rows, index=lengths).T
 # %%
 rows = {}
 for run in runs["tempered"]:
-    betas = [module.beta.item() for module in run.model().modules() if isinstance(module, Attention)]
+    betas = [layer.beta.item() for layer in run.model().attention]
     rows[f"seed {run.config.seed}"] = {
         f"layer {layer}: {what}": value
         for layer, beta in enumerate(betas)
@@ -194,7 +193,7 @@ for kind, (before, after, factor) in changed.items():
         model = run.model()
         for what in (before, after):
             if what == after:
-                for variant in [module for module in model.modules() if isinstance(module, Attention)]:
+                for variant in model.attention:
                     variant.scale_queries = lambda q, k, at=None, own=variant.scale_queries, by=factor: (
                         own(q, k, at) * by[: q.shape[-2]]
                     )
