@@ -50,7 +50,7 @@ def modules(room: str) -> Iterator[tuple[str, ast.Module]]:
         parts = path.relative_to(LIBRARY).with_suffix("").parts
         if path.name == "__init__.py":
             parts = parts[:-1]
-        if not any(part.startswith("_") for part in parts):
+        if not any(part.startswith("_") or part == "templates" for part in parts):  # what `new` writes is no API
             yield ".".join(("workbench", *parts)), ast.parse(path.read_text(encoding="utf-8"))
 
 
