@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -39,31 +38,26 @@ def cut_test(
     Args:
         model, subject, batch: the hooked model, its facts, and what it runs on.
         claimed: the edges over which answers are claimed to come, each from the position that gives the answer.
-        generator: draws the answer, its edge, and the other edge.
-        heads: where to cut, (layer, head) of each; None for every head.
+        generator, heads: draws the answer and its edges; where to cut, (layer, head) of each or None for every head.
         name, caption: name and caption of the measurement.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit` (`claimed`: the edge; `elsewhere`: an edge from the
-    same position to another one, itself included, that is not claimed), `outcome` (`as claimed` and `changed`, which
-    are the same here: the answer was right and is wrong), `example`.
+    same position to another one, itself included, not claimed), `outcome` (both: right before, wrong now), `example`.
     """
-    n, n_pos = batch.tokens.shape
     before = correct(cut_edges(model, batch, None, []).cpu(), batch) == 1
     query, tested = choose_one(before & claimed.any(-1), generator)  # one right answer of each example, if there is one
-    rows = torch.arange(n)
-    earlier = torch.arange(n_pos) <= query[:, None]
-    values = np.full((2, len(OUTCOMES), n), np.nan)
-    for i, allowed in enumerate((claimed[rows, query], earlier & ~claimed[rows, query])):
+    rows, earlier = torch.arange(len(batch)), torch.arange(batch.tokens.shape[1]) <= query[:, None]
+    lost = []
+    for allowed in (claimed[rows, query], earlier & ~claimed[rows, query]):
         key, there = choose_one(allowed, generator)
-        made = tested & there
-        cut = torch.stack([rows, query, key], dim=1)[made]
-        after = correct(cut_edges(model, batch, None, cut, heads=heads).cpu(), batch) == 1
-        values[i] = torch.where(made, (~after[rows, query]).double(), torch.nan).numpy()
+        made, cut = tested & there, torch.stack([rows, query, key], dim=1)
+        after = correct(cut_edges(model, batch, None, cut[made], heads=heads).cpu(), batch) == 1
+        lost.append(torch.where(made, (~after[rows, query]).double(), torch.nan))
     return Measurement(
         name=name,
-        values=values,
+        values=torch.stack(lost)[:, None].expand(-1, len(OUTCOMES), -1).contiguous().numpy(),
         dims=("edit", "outcome", "example"),
-        coords={"edit": ("claimed", "elsewhere"), "outcome": OUTCOMES, "example": range(n)},
+        coords={"edit": ("claimed", "elsewhere"), "outcome": OUTCOMES, "example": range(len(batch))},
         units="share",
         settings={"model": subject.name},
         caption=f"{caption} Over answers that are right before the edit, one an example.",

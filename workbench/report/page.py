@@ -41,13 +41,12 @@ def page(
         compared: the comparison of two runs, if there are two, and those of groups of seeds.
         made: how the numbers were made.
     """
-    names = [one.name for one in inspected]
-    columns, rows = summary
     made += f"; workbench {version('workbench')}, PyTorch {version('torch')}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    names = [one.name for one in inspected]
     parts = [
         *_found(found),
         *_claims(claims),
-        ("Summary", _table(["", *columns], [[label, *cells] for label, cells in rows]) + _runs(inspected)),
+        ("Summary", _summary(*summary) + _runs(inspected)),
         *_comparisons(*compared, names),
         *((section.title, _section(section)) for section in sections),
     ]
@@ -56,18 +55,22 @@ def page(
         title=escape(" · ".join(names)),
         plotly=get_plotlyjs(),
         made=escape(made),
-        contents="".join(
-            f'<li><a href="#{at}">{escape(title)}</a></li>' for at, (title, _) in zip(slugs, parts, strict=True)
-        ),
-        parts="\n".join(
-            f'<section id="{at}"><h2>{escape(title)}</h2>{text}</section>'
-            for at, (title, text) in zip(slugs, parts, strict=True)
-        ),
+        contents="".join(map(_entry, slugs, parts)),
+        parts="\n".join(map(_part, slugs, parts)),
     )
 
 
 Part = tuple[str, str]
 """A part of the page: its heading, and its HTML."""
+
+
+def _entry(at: str, part: Part) -> str:
+    return f'<li><a href="#{at}">{escape(part[0])}</a></li>'
+
+
+def _part(at: str, part: Part) -> str:
+    title, text = part
+    return f'<section id="{at}"><h2>{escape(title)}</h2>{text}</section>'
 
 
 def _found(found: Sequence[str]) -> Iterator[Part]:
@@ -84,6 +87,10 @@ def _claims(claims: Lines) -> Iterator[Part]:
         open_ = " open" if len(claims) <= MOST_OPEN else ""
         parts.append(f"<details{open_}><summary>{escape(name)}</summary><ul>{items}</ul></details>")
     yield "Claims", "".join(parts)
+
+
+def _summary(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    return _table(["", *columns], [[label, *cells] for label, cells in rows])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -69,6 +69,5 @@ def measure(
         units="nats" if normalise is None else f"share of {normalise.replace('_', ' ')}",
         settings={"model": capture.subject.name, **how, "positions": positions},
         caption=f"Entropy of the spectrum of {matrix_in_words(kernel)} over one sequence's tokens, before the final "
-        "norm. It says how many directions are used, not which; a large average residual or a longer sequence "
-        "moves it too.",
+        "norm. It says how many directions are used, not which; a large mean or a longer sequence moves it too.",
     )
