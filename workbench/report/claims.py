@@ -26,6 +26,14 @@ def verdicts_of(one: Column, name: str) -> list[Verdict]:
     return verdicts_on(one, name)
 
 
+def by_verdict(one: Column, name: str) -> list[list[Verdict]]:
+    """The same, those of places with the same verdict together."""
+    alike: dict[tuple[Holds, Needed], list[Verdict]] = {}
+    for verdict in verdicts_of(one, name):
+        alike.setdefault((verdict.holds, verdict.needed), []).append(verdict)
+    return list(alike.values())
+
+
 Lines = list[tuple[str, list[list[str]]]]
 """A heading for each run, or config of several seeds, with its verdicts: each a line, and further lines under it."""
 
@@ -58,11 +66,8 @@ def members_of(one: Column) -> Sequence[Inspected]:
 def _lines(one: Column, name: str) -> list[list[str]]:
     """The verdicts on one claim, a line for places that have the same, with the causal test under it."""
     result = one[name]
-    alike: dict[tuple[Holds, Needed], list[Verdict]] = {}
-    for verdict in verdicts_of(one, name):
-        alike.setdefault((verdict.holds, verdict.needed), []).append(verdict)
     lines = []
-    for group in alike.values():
+    for group in by_verdict(one, name):
         claim = ", ".join(filter(None, (result.mean.name, places_in_words(group))))
         first = f"{claim}: {holding_in_words(group)}"
         lines.append([first, *needing_in_words(group, edited_in(result))])

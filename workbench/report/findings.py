@@ -19,7 +19,7 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
-from workbench.report.claims import verdicts_of
+from workbench.report.claims import by_verdict
 from workbench.report.comparisons import OverSeeds, surest
 from workbench.report.seed_groups import SeedGroup
 
@@ -74,7 +74,8 @@ def findings(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds] = ())
 def _of_one(one: SeedGroup) -> Iterator[str]:
     """Of a single run, or of several seeds of one config."""
     yield from _answers(one)
-    claimed = sorted(_claims(one), key=_weight)
+    claimed = [claim for name in MECHANISMS if name in one for claim in _claimed(one, name)]
+    claimed.sort(key=_weight)
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     yield from map(_claim, told)
@@ -115,14 +116,10 @@ def _worst_group(one: SeedGroup) -> str | None:
     return f"{dim} {labels[int(np.nanargmin(by_group.values))]} ({_share(worst)})" if apart else None
 
 
-def _claims(one: SeedGroup) -> Iterator[Claimed]:
-    """Every claim that was measured, the places with the same verdict together."""
-    for name in MECHANISMS:
-        if name in one:
-            alike: dict[tuple[Holds, Needed], list[Verdict]] = {}
-            for verdict in verdicts_of(one, name):
-                alike.setdefault((verdict.holds, verdict.needed), []).append(verdict)
-            yield from (Claimed(one[name], verdicts, len(alike) == 1) for verdicts in alike.values())
+def _claimed(one: SeedGroup, name: str) -> list[Claimed]:
+    """A claim, the places with the same verdict together."""
+    alike = by_verdict(one, name)
+    return [Claimed(one[name], verdicts, len(alike) == 1) for verdicts in alike]
 
 
 def _weight(claim: Claimed) -> tuple[bool, bool, float]:
@@ -196,15 +193,11 @@ def _of_many(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds]) -> I
         (best, most), (worst, least) = ordered[0], ordered[-1]
         text = f"Of {len(right)} {_kind(groups)}, {best.name} gets most "
         yield f"{text}answers right ({_share(most)}), {worst.name} fewest ({_share(least)})."
-    by_name = {name: [list(_of_claim(one, name)) for one in groups if name in one] for name in MECHANISMS}
+    by_name = {name: [_claimed(one, name) for one in groups if name in one] for name in MECHANISMS}
     for verdicts in by_name.values():
         if verdicts:
             yield _in_how_many(verdicts, _kind(groups))
     yield from _clearest(differences)
-
-
-def _of_claim(one: SeedGroup, name: str) -> Iterator[Claimed]:
-    return (claim for claim in _claims(one) if claim.result is one[name])
 
 
 def _kind(groups: Sequence[SeedGroup]) -> str:
