@@ -78,15 +78,19 @@ def facts(opened: Opened) -> None:
     steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
     st.caption(
         f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
-        f"{plain(attention(config))}; width {config.model.d_model}, {config.model.n_heads} heads; "
+        f"{plain(attention(config))}; width {config.model.d_model}, {_heads(config.model.n_heads)}; "
         f"{steps}, seed {config.seed}; {right(run, opened.step)}"
     )
+
+
+def _heads(n: int) -> str:
+    return f"{n} head{'s' * (n != 1)}"
 
 
 def right(run: Run, step: int | None) -> str:
     """Accuracy on held-out sequences and the step of its measurement; a checkpoint's own where it was measured."""
     if run.config.steps == 0:
-        return "**weights written by a program, not trained**"
+        return f"**not trained here** ({plain(run.config.preset)})" if run.config.preset else "**not trained here**"
     metrics = run.metrics()
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"

@@ -14,7 +14,7 @@ import streamlit as st
 from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.runs import Run, load_run, scan_runs
 from workbench.tasks import Batch
 
@@ -55,7 +55,7 @@ class Opened:
     run: Run
     step: int | None
     version: int
-    model: Decoder
+    model: AnyModel
     hooked: Any
     subject: Subject
     names: list[str]
@@ -109,11 +109,18 @@ class Look:
         return (*self.opened.key, tuple(self.batch.tokens[0].tolist()))
 
 
-def current() -> Look:
-    """What the sidebar chose; if it could not be opened, the page stops here (the sidebar says why)."""
+def current(*, attention: bool = False) -> Look:
+    """What the sidebar chose; if it could not be opened, the page stops here (the sidebar says why).
+
+    Args:
+        attention: the page is about attention: it stops where the model's cannot be seen, and says why.
+    """
     look = st.session_state.get("look")
     if not isinstance(look, Look):
         st.info("Choose a run and an input in the sidebar; a message there says what is missing.")
+        st.stop()
+    if attention and (reason := look.opened.subject.no_pattern):
+        st.info(f"This page is about attention, and {reason}. The other pages show this model's residual stream.")
         st.stop()
     return look
 

@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 
 from workbench.measurement import Measurement
 from workbench.measurement.controls import untrained as nulls
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.models.hooked import hook
 from workbench.probes import probe_inputs
 from workbench.probes.baselines_and_controls import BASELINES, rows_and_labels
@@ -192,7 +192,7 @@ class Experiment:
         return {**uses, **{cell: replace(uses[cell], nulls=_nulls(uses[cell], draws[cell])) for cell in undecided}}
 
     def _excess_in_nulls(
-        self, decoder: Decoder, cells: Sequence[Cell], n_draws: int, progress: Callable[[float, str], Any]
+        self, decoder: AnyModel, cells: Sequence[Cell], n_draws: int, progress: Callable[[float, str], Any]
     ) -> dict[Cell, list[list[np.ndarray]]]:
         """The excess over control edits at each cell, by draw and kind of uninformed model."""
         experiment, points = self._first(NULL_EDITED), [point for point, _ in cells]
@@ -218,7 +218,7 @@ class _TestedModel:
     """A model to which an experiment is applied, at some points."""
 
     experiment: Experiment
-    decoder: Decoder
+    decoder: AnyModel
     hooked: Any
     points: Sequence[str]
 
@@ -270,7 +270,7 @@ class _TestedModel:
         return Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
 
 
-def _uninformed(model: Decoder, seed: int, draw: int) -> Iterator[Decoder]:
+def _uninformed(model: AnyModel, seed: int, draw: int) -> Iterator[AnyModel]:
     """Models of the same shape that cannot have learnt the task, in the order of `NULL_KINDS`."""
     yield nulls.untrained(model, generator(seed, "causal", "untrained", draw))
     yield nulls.shuffled(model, generator(seed, "causal", "shuffled", draw))

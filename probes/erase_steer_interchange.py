@@ -24,7 +24,7 @@ from workbench.tasks import Batch, predicted
 from workbench.util.ties import clear
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 AT_ONCE = 256  # sequences
 TRIES = 16  # draws of a partner of each kind
@@ -61,7 +61,7 @@ class Trial:
         space: the label's directions.
     """
 
-    model: TransformerBridge
+    model: AnyHooked
     batch: Batch
     before: Float[Tensor, "batch pos class"]
     point: str
@@ -212,7 +212,7 @@ Replacement = tuple[str, Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor,
 
 @torch.no_grad()
 def logits_with(
-    model: TransformerBridge, batch: Batch, replacements: Sequence[Replacement]
+    model: AnyHooked, batch: Batch, replacements: Sequence[Replacement]
 ) -> Float[Tensor, "batch pos class"]:
     """The model's logits when the vectors at some rows are replaced."""
     parts = []

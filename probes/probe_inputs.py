@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, visit
-from workbench.models import Decoder
+from workbench.models import AnyModel, Decoder
 from workbench.models.hooked import hook
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch
 from workbench.util.memory import check_memory
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 AT_ONCE = 256  # sequences
 
@@ -34,7 +34,7 @@ def vectors(activation: Tensor, point: str) -> Float[Tensor, "batch pos d"]:
 
 
 def from_model(
-    model: TransformerBridge | Decoder, batch: Batch, points: Sequence[str], rows: Rows
+    model: AnyHooked | AnyModel, batch: Batch, points: Sequence[str], rows: Rows
 ) -> Float[Tensor, "point place n d"]:
     """The vectors at these points and rows; no other activation is kept.
 

@@ -12,11 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from workbench.inspection import see
+    from workbench.inspection import inspect_model, see
     from workbench.inspection.examples import example
     from workbench.models import Decoder, DecoderConfig
     from workbench.models.hooked import hook
-    from workbench.runs import load_run
+    from workbench.runs import load_run, save_model
     from workbench.training import resume, sweep, train
     from workbench.util.plugins import load_plugins
     from workbench.util.seeds import generator
@@ -27,9 +27,11 @@ _HOMES = {
     "example": "workbench.inspection.examples",
     "generator": "workbench.util.seeds",
     "hook": "workbench.models.hooked",
+    "inspect_model": "workbench.inspection",
     "load_plugins": "workbench.util.plugins",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
+    "save_model": "workbench.runs",
     "see": "workbench.inspection",
     "sweep": "workbench.training",
     "train": "workbench.training",
@@ -58,9 +60,11 @@ __all__ = [
     "example",
     "generator",
     "hook",
+    "inspect_model",
     "load_plugins",
     "load_run",
     "resume",
+    "save_model",
     "see",
     "sweep",
     "train",

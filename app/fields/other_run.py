@@ -33,6 +33,7 @@ def alike(look: Look) -> list[Run]:
         if run.path != look.opened.run.path
         and run.config.task["name"] == task.name
         and run.config.model.n_ctx >= n_pos
+        and getattr(run.config.model, "pattern", True)
         and run.task().vocabulary.words == task.vocabulary.words
     ]
     return sorted(readers, key=lambda run: (-run.config.model.n_layers, not _standard(run)))

@@ -69,4 +69,4 @@ def choose_settings(look: Look) -> dict[str, Any]:
     }
 
 
-canvas(current())
+canvas(current(attention=True))

@@ -171,4 +171,4 @@ def measured(
     return {opened.name: part(held[by].mean)}, {opened.name: controls}
 
 
-hops(current())
+hops(current(attention=True))

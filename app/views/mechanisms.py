@@ -256,4 +256,4 @@ def page(look: Look) -> None:
     try_an_edit(look)
 
 
-page(current())
+page(current(attention=True))

@@ -167,7 +167,7 @@ def curves(chosen: list[Run]) -> None:
         untrained = [name for name, curves in drawn.items() if not code.value_of(curves)]
         drawn = {name: curves for name, curves in drawn.items() if name not in untrained}
         if not drawn:
-            st.info("There is no log to draw: these weights were written by a program, not trained.")
+            st.info("There is no log to draw: these models were not trained here.")
             return
         says = (
             "Accuracy counts whole answers or single positions, depending on the task; tasks also differ in what "
@@ -216,7 +216,7 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
 
 def _status(run: Run) -> str:
     if run.config.steps == 0:
-        return "compiled"
+        return "not trained here"
     return "training" if demo_form.trains(run.path) else status(run)
 
 

@@ -64,7 +64,7 @@ def training(look: Look) -> None:
 def no_checkpoints(run: Run) -> str:
     """Why there is nothing to follow, and how to train a run where there is."""
     if run.config.steps == 0:
-        return "The weights of this model were written by a program, so there is no training to follow."
+        return "This model was not trained here, so there is no training to follow."
     preset = (
         run.config.preset if run.config.preset in PRESETS | PAPER_PRESETS else "PRESET"
     )  # anyone can have written it

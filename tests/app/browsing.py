@@ -64,7 +64,13 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(300)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=90_000)
     page.wait_for_function("!document.querySelector('[data-testid=\"stSkeleton\"]')")  # a part that is still loading
-    page.wait_for_timeout(700)
+    page.wait_for_function(
+        "[...document.querySelectorAll('[data-testid=\"stPlotlyChart\"]')].every(one => one.querySelector('.main-svg'))"
+    )
+    drawn: list[str] | None = None
+    while drawn != (now := headings(page)):  # a busy machine draws one figure after the other
+        drawn = now
+        page.wait_for_timeout(700)
 
 
 def choose(page: Page, label: str, option: str) -> None:

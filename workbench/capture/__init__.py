@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from workbench.models import Decoder
+from workbench.models import AnyModel, Decoder, OwnModel
 from workbench.models.attention import Attention
-from workbench.tasks import Batch, Task, Truth
+from workbench.models.own_model import SeenPattern
+from workbench.tasks import Batch, Task, Truth, own_sequences
 from workbench.tasks.answers import Answers
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Subject:
         unembed_bias: `[d_vocab]`, what the unembedding adds; None where it adds nothing.
         generate: continues each prompt of a list greedily by so many tokens, as `Decoder.generate`; None where nothing
             can be decoded.
+        no_pattern: why attention patterns cannot be seen; None where they can.
     """
 
     name: str
@@ -45,10 +47,12 @@ class Subject:
     attention: tuple[Attention, ...]
     unembed_bias: Float[Tensor, " d_vocab"] | None = None
     generate: Callable[[Sequence[Tensor], int], Sequence[Tensor]] | None = None
+    no_pattern: str | None = None
 
     @classmethod
-    def of(cls, model: Decoder, task: Task, name: str) -> Subject:
-        """Collect these facts about a decoder (the bare one, not its hooked copy)."""
+    def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
+        """Collect these facts about a decoder or a model of one's own (the bare one, not its hooked copy)."""
+        bias = getattr(model.unembedding, "bias", None)
         return cls(
             name=name,
             task=task,
@@ -56,8 +60,9 @@ class Subject:
             decoder=model.unembedding.weight.detach(),
             final_norm=model.final_norm,
             attention=model.attention,
-            unembed_bias=None if model.unembedding.bias is None else model.unembedding.bias.detach(),
+            unembed_bias=None if bias is None else bias.detach(),
             generate=model.generate,
+            no_pattern=model.facts.no_pattern if isinstance(model, OwnModel) else None,
         )
 
     @property
@@ -99,6 +104,48 @@ class Capture:
     subject: Subject
     given_truth: Truth | None = None
 
+    @classmethod
+    def of(
+        cls,
+        activations: Mapping[str, Tensor],
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        encoder: Float[Tensor, "d_vocab d_model"],
+        decoder: Float[Tensor, "d_vocab d_model"],
+        final_norm: Callable[[Tensor], Tensor] = nn.Identity(),  # noqa: B008 (it has no state)
+        unembed_bias: Float[Tensor, " d_vocab"] | None = None,
+        task: Task | None = None,
+        name: str = "own model",
+    ) -> Capture:
+        """Activations that were captured elsewhere, of any model, for every instrument that needs no more than them.
+
+        Args:
+            activations: TransformerLens hook name -> tensor (see `activations` above); the number of layers is that of
+                the blocks named.
+            tokens: what the model ran on.
+            encoder, decoder: the rows of the embedding, and the columns of the unembedding.
+            final_norm: the norm before the unembedding.
+            unembed_bias: what the unembedding adds.
+            task: what the tokens are sequences of; by default nothing is known of them (see `tasks.own_sequences`).
+            name: what to call the model.
+
+        Raises:
+            ValueError: if no activation is of a block, or shapes or tokens do not fit each other.
+        """
+        n_layers = 1 + max((int(key.split(".")[1]) for key in activations if key.startswith("blocks.")), default=-1)
+        if n_layers < 1:
+            raise ValueError(
+                "no activation is of a block: names are TransformerLens's, such as blocks.0.hook_resid_mid"
+            )
+        for key, tensor in activations.items():
+            if tensor.shape[0] != tokens.shape[0]:
+                raise ValueError(f"{key} is of {tensor.shape[0]} sequences, and there are {tokens.shape[0]}")
+        task = task or own_sequences(tokens, len(encoder))
+        attention = tuple(SeenPattern() for _ in range(n_layers))
+        subject = Subject(name, task, encoder, decoder, final_norm, attention, unembed_bias)
+        lengths = task.lengths(tokens)
+        return cls(activations, Batch.next_token(tokens, 0, lengths - 1), subject)
+
     @cached_property
     def truth(self) -> Truth:
         """The task's truth for these tokens, computed at first use: it can cost more than the forward pass."""
@@ -115,7 +162,7 @@ class Capture:
         return self[LOGITS]
 
 
-def capture(model: TransformerBridge | Decoder, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
+def capture(model: AnyHooked | AnyModel, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
     """Run one batch and keep the named activations (see `visit`), and its answers decoded if `decoded_answer` is named.
 
     Raises:
@@ -152,7 +199,7 @@ def decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer
 
 @torch.no_grad()
 def visit(
-    model: TransformerBridge | Decoder,
+    model: AnyHooked | AnyModel,
     tokens: Int[Tensor, "batch pos"],
     names: Iterable[str],
     see: Callable[[str, Tensor], None],
@@ -163,6 +210,7 @@ def visit(
 
     Args:
         model: the hooked model; or the decoder itself, which is faster and has the residual and the logits only.
+            A model of one's own is hooked first.
         tokens: its input.
         names: TransformerLens hook names.
         see: called with a name and its activation, once for each name, in the order of the forward pass.
@@ -173,6 +221,8 @@ def visit(
     names = set(names)
     if isinstance(model, Decoder):
         _visit_decoder(model, tokens, names, see)
+    elif isinstance(model, OwnModel):
+        _visit_hooked(model.hooked(), tokens, names, see)
     elif names:
         _visit_hooked(model, tokens, names, see)
 
@@ -201,9 +251,7 @@ class _Enough(BaseException):  # not an error, and no handler of errors on the w
     """Raised inside a forward pass to end it once every named activation was handed over."""
 
 
-def _visit_hooked(
-    model: TransformerBridge, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]
-) -> None:
+def _visit_hooked(model: AnyHooked, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]) -> None:
     for name in sorted(names):
         if name not in model.hook_dict:
             n_layers = model.cfg.n_layers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.measures import MOST_HOPS, Settings
-from workbench.inspection.one_run import hook_names, inspect_run, test_batches
+from workbench.inspection.one_run import hook_names, inspect_model, inspect_run, test_batches
 from workbench.inspection.result import CausalResult, ControlResult, Inspected, Result, Sample
 from workbench.runs import Run
 from workbench.tasks import Batch
@@ -22,6 +22,7 @@ __all__ = [
     "Sample",
     "Settings",
     "hook_names",
+    "inspect_model",
     "inspect_run",
     "labels",
     "see",

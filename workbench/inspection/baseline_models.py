@@ -13,24 +13,24 @@ from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import shuffled, untrained
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from workbench.models.hooked import HookedDecoder
+    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)
 class Model:
     """A hooked model, and the head in focus, which is chosen on other data than it is measured on."""
 
-    hooked: HookedDecoder
+    hooked: AnyHooked
     subject: Subject
     head: Head | None
 
     @staticmethod
-    def of(model: Decoder, subject: Subject, selection: Batch | None, head: Head | None = None) -> Model:
+    def of(model: AnyModel, subject: Subject, selection: Batch | None, head: Head | None = None) -> Model:
         """A model hooked; its head is the one given, or the one with the most mass on gold paths of `selection`."""
         from workbench.models.hooked import hook
 
@@ -42,7 +42,7 @@ class Model:
 
 
 def fresh_models(
-    model: Decoder, subject: Subject, measures: Sequence[Measure], selection: Batch | None, seeds: tuple[int, int]
+    model: AnyModel, subject: Subject, measures: Sequence[Measure], selection: Batch | None, seeds: tuple[int, int]
 ) -> list[Model]:
     """As many models with fresh weights as any measure needs, each with its best head.
 
@@ -65,7 +65,7 @@ def fresh_models(
 
 
 def shuffled_models(
-    model: Decoder, subject: Subject, selection: Batch | None, n: int, seeds: tuple[int, int]
+    model: AnyModel, subject: Subject, selection: Batch | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
     """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
     models = []

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.objectives.next_token import next_token
 from workbench.tasks import Batch, Task, correct, counted, once_each
 from workbench.util.lookup import lookup
@@ -26,7 +26,7 @@ WHICH = {
 
 
 @torch.no_grad()
-def example(model: Decoder, task: Task, number: int = 0, *, which: str = "any", **condition: Any) -> Batch:
+def example(model: AnyModel, task: Task, number: int = 0, *, which: str = "any", **condition: Any) -> Batch:
     """One held-out input of a task, the same for the same arguments.
 
     Args:

@@ -14,7 +14,7 @@ from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS, Mechanism
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.tasks import Batch
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
@@ -77,7 +77,7 @@ class Measure:
         """Whether it is a claim about single heads, whose causal test is told where to edit."""
         return hasattr(self.thing, "causal") and "heads" in signature(self.thing.causal).parameters
 
-    def fit(self, which: int | None, model: Decoder, subject: Subject, seed: int) -> None:
+    def fit(self, which: int | None, model: AnyModel, subject: Subject, seed: int) -> None:
         """Fit what the measure needs to a model first, such as a lens, if anything; None is the run's model."""
         if hasattr(self.thing, "fit"):
             self.fitted[which] = self.thing.fit(model, subject, seed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
+from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import result_of
@@ -20,11 +21,16 @@ from workbench.inspection.result import Inspected, Result, Sample
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding
 from workbench.interventions import Head
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import CONTROLS, UNTRAINED
 from workbench.mechanisms import MECHANISMS
-from workbench.runs import Run
-from workbench.tasks import Batch, Task, once_each
+from workbench.models import OwnModel
+from workbench.models.own_model import BridgedModel
+from workbench.runs import Run, hold, task_of
+from workbench.tasks import Batch, Sequences, Task, once_each
 from workbench.util.seeds import generator
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
 
 BATCH = 64
 TESTED = 64  # sequences of each condition that causal tests are made on
@@ -130,6 +136,9 @@ class Plan:
         for one in measures:
             one.controls = [null for null in one.controls if null in nulls]
             one.fit(None, model, subject, seed)
+        if isinstance(model, OwnModel) and model.build is None:  # nothing makes one that knows nothing
+            for one in measures:
+                one.controls = [null for null in one.controls if null != UNTRAINED]
         names = needed_names(subject, measures)
         # Heads are chosen on sequences that nothing is measured on.
         selection = data_to_choose_heads_on(subject, names, seed)
@@ -177,6 +186,35 @@ class Plan:
         """A capture of a single sequence."""
         single = self.own.subject.task.sample(1, generator(self.seed, "example"), split="test")
         return capture(self.own.hooked, self.own.subject, single, self.names)
+
+
+def inspect_model(
+    model: OwnModel | TransformerBridge,
+    on: Task | Tensor | Sequence[Tensor],
+    *,
+    n: int = 256,
+    seed: int = 0,
+    name: str = "own model",
+    **options: Any,
+) -> Inspected:
+    """Measure a model of one's own in memory; `workbench.report.write` makes a page of the result.
+
+    Args:
+        model: the module with a note of where its parts are; or a model that TransformerLens has bridged.
+        on: what it is inspected on: a task whose vocabulary is the model's; or token sequences, `[n, pos]` or a list
+            of `[pos]` (see `tasks.own_sequences`, which takes words and padding too).
+        n: sequences to draw for each of the task's test conditions; of sequences given, as many as there are at most.
+        seed, name, options: as in `inspect_run`.
+
+    Raises:
+        ValueError: if task and model do not fit, or as `inspect_run` does.
+    """
+    if not isinstance(model, OwnModel):
+        model = BridgedModel(model)
+    task = task_of(on, model.config.d_vocab)
+    if isinstance(task, Sequences):
+        n = min(n, task.n_given)
+    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
 
 
 def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:

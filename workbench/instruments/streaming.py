@@ -11,11 +11,11 @@ import numpy as np
 
 from workbench.capture import Capture, Subject, visit
 from workbench.measurement import Measurement
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 TOKENS = 2048  # at a time on a CPU
@@ -32,7 +32,7 @@ class PointByPoint(Protocol):
 
 def over_batches(
     instrument: PointByPoint,
-    model: TransformerBridge | Decoder,
+    model: AnyHooked | AnyModel,
     subject: Subject,
     batches: Iterable[Batch],
     *,
@@ -71,7 +71,7 @@ def over_batches(
 
 def _measured(
     instrument: PointByPoint,
-    model: TransformerBridge | Decoder,
+    model: AnyHooked | AnyModel,
     subject: Subject,
     batch: Batch,
     points: Sequence[str],

@@ -22,7 +22,7 @@ from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 AVERAGED = 64  # held-out inputs behind a head's average
 INSTEAD = {"zero": "nothing", "mean": "its average"}
@@ -70,7 +70,7 @@ class CutEdge:
             raise ValueError(f"position {self.query} cannot read position {self.key}, which comes after it")
         return edges
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edges = [(0, query, key) for query, key in self.edges(seen.batch.tokens.shape[1])]
         return cutting(model, seen.batch, self.layer, edges, head=self.head)
 
@@ -97,7 +97,7 @@ class RemoveHead:
     def places(self, n_pos: int) -> Sequence[int]:
         return span(self.position, n_pos)
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         check_head(model, self.layer, self.head)
         lookup(INSTEAD, self.by, "way to remove a head")
         name = f"blocks.{self.layer}.attn.hook_z"
@@ -126,13 +126,13 @@ class RemoveWrite:
     def places(self, n_pos: int) -> Sequence[int]:
         return span(self.position, n_pos)
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         check_point(self.point, writes(seen.subject))
         where = position_mask(self.places(seen.batch.tokens.shape[1]), seen)
         return [(self.point, partial(put, where=where[:, None], values=torch.zeros(())))]
 
 
-def _average(model: TransformerBridge, subject: Subject, name: str) -> Float[Tensor, "head d_head"]:
+def _average(model: AnyHooked, subject: Subject, name: str) -> Float[Tensor, "head d_head"]:
     """The mean of each head's `hook_z` over all positions of held-out inputs."""
     task = subject.task
     tokens = task.sample(AVERAGED, generator(0, "what heads read on average"), split="test").tokens

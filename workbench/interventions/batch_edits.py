@@ -20,7 +20,7 @@ from workbench.interventions.heads import Head, check_head, in_layers
 from workbench.interventions.hooks import Hooks, put
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SpanEdit:
         """Apply the edit, as a TransformerLens hook."""
         return put(activation, hook, where=self.span[..., None], values=self.values)
 
-    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+    def hooks(self, model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> Hooks:
         """The hooks that make the edit in a forward pass on these tokens."""
         return [(self.point, self)]
 
@@ -72,7 +72,7 @@ class ReadBy:
     def predicted(self) -> Int[Tensor, " batch"]:
         return self.edit(self.heads[0][0]).predicted
 
-    def hooks(self, model: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> Hooks:
+    def hooks(self, model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> Hooks:
         """The hooks that give these heads, at the edited positions, the keys and values of an edited input.
 
         Raises:
@@ -98,9 +98,7 @@ def read_by(edit: Callable[[int], SpanEdit], heads: Sequence[Head] | None, n_lay
     return edit(n_layers - 1) if heads is None else ReadBy(edit, heads)
 
 
-def activation(
-    model: TransformerBridge, tokens: Int[Tensor, "batch pos"], point: str
-) -> Float[Tensor, "batch pos d_model"]:
+def activation(model: AnyHooked, tokens: Int[Tensor, "batch pos"], point: str) -> Float[Tensor, "batch pos d_model"]:
     """The activation of one hook point, as the model computes it without edits."""
     captured: dict[str, Tensor] = {}
     visit(model, tokens, [point], captured.__setitem__)

@@ -18,12 +18,12 @@ from workbench.measurement import Measurement
 from workbench.tasks import Batch, correct
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 @torch.no_grad()
 def cut_test(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     batch: Batch,
     claimed: Bool[Tensor, "batch query key"],

@@ -15,7 +15,7 @@ from workbench.interventions.hooks import Hooks
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 Edge = tuple[int, int, int]
 """An edge of attention: example, query position, key position."""
@@ -23,7 +23,7 @@ Edge = tuple[int, int, int]
 
 @torch.no_grad()
 def cut_edges(
-    model: TransformerBridge,
+    model: AnyHooked,
     batch: Batch,
     layer: int | None,
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
@@ -56,7 +56,7 @@ def cut_edges(
 
 
 def cutting(
-    model: TransformerBridge,
+    model: AnyHooked,
     batch: Batch,
     layer: int | None,
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
@@ -83,7 +83,7 @@ def cutting(
     ]
 
 
-def _by_layer(model: TransformerBridge, layer: int | None, head: int | None) -> dict[int, list[int]]:
+def _by_layer(model: AnyHooked, layer: int | None, head: int | None) -> dict[int, list[int]]:
     """Layer -> heads, of one layer and head; None stands for every one."""
     own = list(range(model.cfg.n_heads)) if head is None else [head]
     return {at: own for at in (range(model.cfg.n_layers) if layer is None else [layer])}

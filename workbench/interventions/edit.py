@@ -14,7 +14,7 @@ from workbench.interventions.hooks import Hooks
 from workbench.tasks import Task
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 class Edit(Protocol):
@@ -30,7 +30,7 @@ class Edit(Protocol):
             ValueError: if there is no such position.
         """
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         """The hooks that make the edit on the captured input.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 Head = tuple[int, int]
 """Layer and head, both from 0."""
@@ -20,7 +20,7 @@ def in_layers(heads: Sequence[Head]) -> dict[int, list[int]]:
     return by_layer
 
 
-def check_head(model: TransformerBridge, layer: int | None, head: int | None) -> None:
+def check_head(model: AnyHooked, layer: int | None, head: int | None) -> None:
     """Raise ValueError if the model has no such layer or head; None is every one."""
     n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
     if layer is not None and not 0 <= layer < n_layers:

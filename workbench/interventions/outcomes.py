@@ -18,7 +18,7 @@ from workbench.measurement import Measurement
 from workbench.util.ties import clear
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 OUTCOMES = ("as claimed", "changed")
 
@@ -38,7 +38,7 @@ class Question:
 
 @torch.no_grad()
 def answers(
-    model: TransformerBridge,
+    model: AnyHooked,
     tokens: Int[Tensor, "batch pos"],
     position: Int[Tensor, " batch"],
     edit: SpanEdit | ReadBy | None,
@@ -50,7 +50,7 @@ def answers(
 
 
 def outcomes(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     tokens: Int[Tensor, "batch pos"],
     question: Question,

@@ -19,7 +19,7 @@ from workbench.interventions.points import check_point, point_in_words, points
 from workbench.tasks import Task
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Patch:
     def places(self, n_pos: int) -> Sequence[int]:
         return span(self.position, n_pos)
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         check_point(self.point, points(seen.subject))
         n_pos, other = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
         n_other = other.shape[1]
@@ -94,7 +94,7 @@ class Exchange:
     def places(self, n_pos: int) -> Sequence[int]:
         return span(self.position, n_pos)
 
-    def hooks(self, model: TransformerBridge, seen: Capture) -> Hooks:
+    def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         check_point(self.point, points(seen.subject))
         basis = projection.basis(seen.subject, self.basis)
         for token in (self.first, self.second):

@@ -19,7 +19,7 @@ from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 WHEN = ("before", "after")
 FELT = 0.005  # a change of a probability that a rounded percentage shows
@@ -120,7 +120,7 @@ class Edited:
 
 
 @torch.no_grad()
-def try_edit(model: TransformerBridge, seen: Capture, edit: Edit) -> Edited:
+def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
     """Run one input under an edit.
 
     Args:

@@ -20,7 +20,8 @@ from workbench.tasks import Batch
 
 if TYPE_CHECKING:
     import torch
-    from transformer_lens.model_bridge import TransformerBridge
+
+    from workbench.models.hooked import AnyHooked
 
 
 class Mechanism(Protocol):
@@ -45,9 +46,7 @@ class Mechanism(Protocol):
     def score(self, capture: Capture) -> Measurement:
         """How often the claim holds: shares per example, with the last dim `example`."""
 
-    def causal(
-        self, model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator
-    ) -> Measurement:
+    def causal(self, model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
         """What edits of the claimed thing, and edits elsewhere, do to answers: dims `edit`, `outcome`, `example`.
 
         Edits are `claimed`, perhaps others, and `elsewhere`; outcomes are `as claimed` (the answer became what the

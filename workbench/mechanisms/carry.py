@@ -27,7 +27,7 @@ from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 __all__ = ["CONTROLS", "causal", "needs", "score", "why_not"]
 
@@ -100,7 +100,7 @@ def means_of_the_other_half(
     return torch.stack(sums) / torch.stack(counts)
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
     """Whether a digit of the product moves with the carry that the residual tells.
 
     Of each example one place above the lowest is tested. Edits at the last layer's `hook_resid_mid`, which its MLP

@@ -30,7 +30,7 @@ from workbench.mechanisms.knockout import Answers, Knockout, hops_of, share
 from workbench.tasks import Batch
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 
@@ -99,7 +99,7 @@ CAUSAL_CAPTION = (
 
 
 def causal(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     batch: Batch,
     generator: torch.Generator,

@@ -30,7 +30,7 @@ from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 CAUSAL_CAPTION = (
@@ -77,7 +77,7 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
     """Whether outputs follow the multiset of inputs that is held in the residual before the last layer.
 
     One output token a of each example is tested: the last copy of a, with a successor s that occurs once in the input.

@@ -32,7 +32,7 @@ from workbench.tasks.boxes import OBJECTS
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 CAUSAL_CAPTION = (
@@ -92,7 +92,7 @@ def _read(
 
 
 def causal(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     batch: Batch,
     generator: torch.Generator,

@@ -24,7 +24,7 @@ from workbench.tasks import Batch
 from workbench.util.ties import hit, on_top
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 
@@ -62,7 +62,7 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
     """Whether the answer falls back to the own token when the last MLP does not take that one out.
 
     Edits at the last layer's `hook_mlp_out`, at one random output position of each example whose next token is another:

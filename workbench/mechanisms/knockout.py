@@ -18,7 +18,7 @@ from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth, correct
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 MOST_HOPS = 8
 NEED = ("need the edge", "do not")
@@ -123,9 +123,7 @@ class Knockout:
         edge = torch.stack([start, one_of(step[every, start], generator)], dim=-1)
         return Knockout(self.made & able.any(-1), self.query, edge, self.place)
 
-    def run(
-        self, model: TransformerBridge, batch: Batch, heads: Sequence[Head] | None
-    ) -> Float[Tensor, "batch pos class"]:
+    def run(self, model: AnyHooked, batch: Batch, heads: Sequence[Head] | None) -> Float[Tensor, "batch pos class"]:
         """The model's logits with these edges cut in these heads; None for every one."""
         edges = torch.cat([torch.arange(len(self.made))[:, None], self.edge], dim=1)[self.made]
         return cut_edges(model, batch, None, edges, heads=heads).cpu()
@@ -154,7 +152,7 @@ def share(of: Bool[Tensor, "batch pos answer"], among: Bool[Tensor, "batch pos a
 
 
 def knockout_by_hop(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     batch: Batch,
     generator: torch.Generator,

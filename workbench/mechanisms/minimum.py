@@ -23,7 +23,7 @@ from workbench.tasks import Batch
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 POINT = "blocks.0.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
@@ -58,7 +58,7 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
     """Whether the first output becomes another token when the delimiter's residual is made to point at that one.
 
     Edits at `blocks.0.hook_resid_mid`: `claimed` exchanges the decoder coordinates of the minimum and of another

@@ -31,7 +31,7 @@ from workbench.tasks.multiplication import Multiplication
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 CAUSAL_CAPTION = (
@@ -77,7 +77,7 @@ def score(capture: Capture) -> Measurement:
 
 
 def causal(
-    model: TransformerBridge,
+    model: AnyHooked,
     subject: Subject,
     batch: Batch,
     generator: torch.Generator,

@@ -28,7 +28,7 @@ from workbench.tasks import Batch, Truth
 from workbench.util.ties import exactly
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 POINT = "blocks.1.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
@@ -64,7 +64,7 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def causal(model: TransformerBridge, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
+def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator) -> Measurement:
     """Whether a third token follows when the residual is made to point at it in place of the next one.
 
     Edits at `blocks.1.hook_resid_mid`, at one random output position of each example but the last: `claimed` exchanges

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
+from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
 from transformer_lens.model_bridge.generalized_components import (
     AttentionBridge,
@@ -27,18 +28,27 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.own_model import OwnModel
+from workbench.models.own_model_hooks import HookedModule
 from workbench.models.positions import SinusoidalPositions
 from workbench.util.seeds import generator
 
-__all__ = ["HookedDecoder", "hook"]
+__all__ = ["AnyHooked", "HookedDecoder", "hook"]
+
+AnyHooked = TransformerBridge | HookedModule
+"""What can be run with hooks: TransformerLens's bridge, ours included, or a hooked module of one's own."""
 
 ARCHITECTURE = "WorkbenchDecoder"
 PROBED, LONGEST_PROBE = 2, 32
 """Sequences on which a hooked model is compared with the bare one, and the most tokens of each."""
 
 
-def hook(model: Decoder) -> HookedDecoder:
-    """Hook a copy of a decoder; the model itself stays as it is and can go on training.
+@overload
+def hook(model: Decoder) -> HookedDecoder: ...
+@overload
+def hook(model: OwnModel) -> HookedModule: ...
+def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
+    """Hook a copy of a decoder; the model itself stays as it is and can go on training. A model of one's own as well.
 
     The copy, in eval mode, computes scores, pattern and reading one after the other, so that an edit of
     `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
@@ -51,6 +61,8 @@ def hook(model: Decoder) -> HookedDecoder:
         ValueError: if this is no decoder, or the hooked copy does not compute what the decoder does on a few tokens: an
             attention variant whose fast path is not its pattern and reading would be inspected as another model.
     """
+    if isinstance(model, OwnModel):
+        return model.hooked()
     if not isinstance(model, Decoder):
         raise ValueError(f"hook takes a workbench Decoder, not a {type(model).__name__}")
     bare = copy.deepcopy(model).eval()

@@ -28,7 +28,7 @@ from workbench.runs.config import check_condition, condition_in_words
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart, lookup, tell_apart
 
-__all__ = ["FORMATS", "Report", "inspect"]
+__all__ = ["FORMATS", "Report", "inspect", "write"]
 
 COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
 
@@ -105,7 +105,26 @@ def inspect(
     options["progress"] = progress
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
-    return _write(folder, inspected, timelines, (export, width), options)
+    drawn_for = "; ".join(map(condition_in_words, conditions or ()))
+    how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
+    return _write(folder, inspected, timelines, (export, width), how_made)
+
+
+def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
+    """Write up what was inspected already: the page, and every number under `data/`.
+
+    Args:
+        inspected: results of `inspect_run` or `inspect_model`, under different names.
+        out: the folder.
+
+    Raises:
+        ValueError: if nothing was measured, two have one name, or the folder cannot be made. Nothing is written then.
+    """
+    if not any(one.results for one in inspected):
+        raise ValueError("there is nothing to write up: nothing was measured")
+    folder = Path(out)
+    check_can_make(folder / "data")
+    return _write(folder, list(inspected), [], ((), None), "sequences as given to the inspection")
 
 
 def _check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -135,12 +154,9 @@ def _write(
     inspected: list[Inspected],
     timelines: list[Timeline],
     export: tuple[Sequence[str], str | None],
-    options: Mapping[str, Any],
+    how_made: str,
 ) -> Report:
     """Numbers, page and figures written to a folder; the summary for the terminal."""
-    drawn_for = "; ".join(map(condition_in_words, options["conditions"] or ()))
-    how_made = f"{options['n']} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, "
-    how_made += f"seed {options['seed']}; n counts distinct ones"
     drawn = [*sections(inspected), *map(timeline_section, timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     _write_numbers(folder / "data", inspected, timelines)
@@ -150,7 +166,15 @@ def _write(
     html = folder / "report.html"
     names = [column.name for column in columns]
     found = findings(seed_groups(inspected), groups)
-    text = page(inspected, found, (names, table), claim_lines(columns), drawn, (differences, groups), how_made)
+    text = page(
+        inspected,
+        found,
+        (names, table),
+        claim_lines(columns),
+        drawn,
+        (differences, groups),
+        f"{how_made}; n counts distinct ones",
+    )
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, *export)
     summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])

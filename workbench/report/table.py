@@ -223,7 +223,7 @@ def _trained(one: Column) -> str:
     members = members_of(one)
     config = members[0].run.config
     if not config.steps:
-        return f"no step: {config.preset or 'own config'}"
+        return f"not trained here: {config.preset or 'own config'}"
     if len(members) > 1:
         return f"mean of seeds {', '.join(str(member.run.config.seed) for member in members)}"
     return f"{members[0].run.step()} of {config.steps} steps, seed {config.seed}"

@@ -24,6 +24,7 @@ from workbench.runs.folder import (
     stack_of,
 )
 from workbench.runs.new_run import check_no_run, check_place, create, save_run
+from workbench.runs.own_run import HeldRun, hold, save_model, task_of
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -47,6 +48,7 @@ __all__ = [
     "STACK",
     "STATES",
     "WEIGHTS",
+    "HeldRun",
     "Run",
     "RunConfig",
     "check_no_run",
@@ -55,6 +57,7 @@ __all__ = [
     "create",
     "even_mixture",
     "fill_model",
+    "hold",
     "list_runs",
     "load_run",
     "load_weights",
@@ -62,11 +65,13 @@ __all__ = [
     "make_task",
     "parse_config",
     "run_folders",
+    "save_model",
     "save_run",
     "save_weights",
     "scan_runs",
     "stack_of",
     "states",
     "step_of",
+    "task_of",
     "weights_of",
 ]

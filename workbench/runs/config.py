@@ -7,10 +7,19 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, StrictInt, StrictStr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from workbench import tasks
-from workbench.models import DecoderConfig
+from workbench.models import MODELS, DecoderConfig, OwnModelConfig
 from workbench.models.config import fit_attention
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
@@ -42,7 +51,9 @@ class RunConfig(Checked):
     preset: str | None = Field(None, description="the preset it was made from")
     seed: int = Field(0, ge=0)
     task: dict[str, Any] = Field(description="a task's name and settings")
-    model: DecoderConfig = Field(description="the model's shape; d_vocab, n_ctx and heads come from the task")
+    model: SerializeAsAny[DecoderConfig] = Field(
+        description="the model's shape; d_vocab, n_ctx and heads come from the task"
+    )
     objectives: dict[str, dict[str, Any]] = Field(
         default={"next_token": {}}, description="objective -> its settings; the loss is their sum"
     )
@@ -115,7 +126,9 @@ class RunConfig(Checked):
             mixture = dict(sorted(mixture.items(), key=lambda share: share[0] != "main"))
         data["mixture"] = mixture
         model = data.get("model")
-        if isinstance(model, Mapping):
+        if isinstance(model, Mapping) and "module" in model:
+            data["model"] = _own_model(model, must_be_known=bool((info.context or {}).get("of_a_run")))
+        elif isinstance(model, Mapping):
             model = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
             if "attention" in model and not (info.context or {}).get("of_a_run"):
                 model["attention"] = fit_attention(model["attention"], task)
@@ -215,11 +228,24 @@ class RunConfig(Checked):
         return {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
 
 
+def _own_model(model: Mapping[str, Any], must_be_known: bool) -> OwnModelConfig:
+    """The config of a model of one's own. Raises ValueError in one line if it is wrong, or nothing knows its kind."""
+    try:
+        config = OwnModelConfig(**model)
+    except ValidationError as error:
+        raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
+    if must_be_known:
+        lookup(MODELS, config.module, "kind of model")
+    return config
+
+
 def _parts_of(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The parts that a config names, each a kind and a name; what is damaged is passed over."""
     yield "tasks", data["task"]["name"]
     objectives, model = data.get("objectives"), data.get("model")
     yield from (("objectives", str(name)) for name in (objectives if isinstance(objectives, Mapping) else ()))
+    if isinstance(model, OwnModelConfig):
+        yield "models", model.module
     layers = model.get("attention") if isinstance(model, Mapping) else ()
     for layer in layers if isinstance(layers, list) else [layers]:
         if isinstance(layer, Mapping):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from workbench import tasks
-from workbench.models import Decoder
+from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
 from workbench.runs.weights import (
     CHECKPOINTS,
@@ -21,6 +21,7 @@ from workbench.runs.weights import (
     STATES,
     WEIGHTS,
     check_shapes,
+    load_own_weights,
     load_weights,
     states,
     step_of,
@@ -35,9 +36,10 @@ from workbench.util.files import (
 from workbench.util.memory import most_memory
 from workbench.util.messages import brief, harmless, in_one_line
 from workbench.util.plugins import PluginChanged, changed_since, not_loaded
+from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
+    from workbench.models.hooked import AnyHooked
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 STACK = "stack.json"  # in the folder of the states
@@ -69,7 +71,7 @@ class Run:
         return (self.path / WEIGHTS).is_file()
 
     @in_one_line()
-    def model(self, step: int | None = None) -> Decoder:
+    def model(self, step: int | None = None) -> Decoder | OwnModel:
         """The trained model in evaluation mode, on the CPU.
 
         A run that is not finished gives the model of its last whole state.
@@ -84,12 +86,19 @@ class Run:
             return self._load(self._checkpoint(step))
         return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
 
-    def _load(self, path: Path, prefix: str = "") -> Decoder:
+    def _load(self, path: Path, prefix: str = "") -> Decoder | OwnModel:
         """The model with the weights in a file, whose shapes are checked before any memory is taken."""
         check_shapes(self.config, path, prefix)
+        if isinstance(self.config.model, OwnModelConfig):
+            return self._load_own(self.config.model, path)
         model = Decoder(self.config.model).to(self.config.dtype)
         load_weights(model, path, prefix)
         return model.eval()
+
+    def _load_own(self, config: OwnModelConfig, path: Path) -> OwnModel:
+        module = MODELS[config.module].fresh(config.settings, generator(0, "own model")).to(self.config.dtype)
+        load_own_weights(module, path)
+        return OwnModel.of_kind(config.module, config.settings, config.n_ctx, module)
 
     @property
     def version(self) -> int:
@@ -113,7 +122,7 @@ class Run:
     def _checkpoint(self, step: int) -> Path:
         return self.path / CHECKPOINTS / f"step-{step}.safetensors"
 
-    def _load_last_state(self) -> Decoder:
+    def _load_last_state(self) -> Decoder | OwnModel:
         problems = []
         for path in states(self.path):
             try:
@@ -123,7 +132,7 @@ class Run:
         reason = f" ({problems[0]})" if problems else ""
         raise ValueError(f"{self.path} has no weights yet{reason}; `workbench resume {self.path}` goes on training")
 
-    def hooked(self, step: int | None = None) -> TransformerBridge:
+    def hooked(self, step: int | None = None) -> AnyHooked:
         """The trained model as a TransformerLens bridge."""
         from workbench.models.hooked import hook
 
@@ -288,6 +297,7 @@ def _read_config(path: Path) -> RunConfig:
         raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
+            data["task"] = tasks.in_folder(data["task"], path.parent)
             tasks.check_files(data["task"], path.parent)
         return parse_config(of_old_config(data), of_a_run=True)
     except ValueError as error:

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import torch
 
-from workbench.models import Decoder, DecoderConfig
+from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
 from workbench.runs.config import RunConfig
 from workbench.util.files import load_tensors, read_shapes, save_tensors
+from workbench.util.seeds import generator
 
 CHECKPOINTS, STATES, WEIGHTS = "checkpoints", "resume", "weights.safetensors"
 MODEL = "model."  # prefix of the names of weights in a state of training
@@ -57,14 +58,46 @@ def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
     listed, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
     if path.stat().st_size < n_parameters * config.dtype.itemsize:
         raise ValueError(f"{path} does not fit its config: it is too small for {n_parameters:,} parameters")
-    with torch.device("meta"):
-        model = Decoder(config.model)
-    dtype = f"F{8 * config.dtype.itemsize}"
-    expected = {name: (dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    expected = _own_shapes(config, config.model) if isinstance(config.model, OwnModelConfig) else _shapes(config)
     for name in sorted(expected.keys() | listed.keys()):
         if expected.get(name) != listed.get(name):
             want, got = (" ".join(map(str, shapes.get(name, ["nothing"]))) for shapes in (expected, listed))
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
+
+
+def _shapes(config: RunConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The type and shape of each of a decoder's weights."""
+    with torch.device("meta"):
+        model = Decoder(config.model)
+    dtype = f"F{8 * config.dtype.itemsize}"
+    return {name: (dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""The types of tensors that a run folder keeps, and what they are called in its files."""
+
+
+def _own_shapes(config: RunConfig, model: OwnModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The type and shape of each tensor of a module of one's own that a file holds: each under its first name."""
+    module = MODELS[model.module].fresh(model.settings, generator(0, "own model")).to(config.dtype)
+    return {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in weights_of(module).items()}
+
+
+def load_own_weights(module: torch.nn.Module, path: Path) -> None:
+    """Load a file's weights into a module of one's own; call `check_shapes` before."""
+    tensors, _ = load_tensors(path)
+    missing, unexpected = module.load_state_dict(tensors, strict=False)
+    if unexpected or set(missing) & set(weights_of(module)):  # a tied tensor is there under its first name alone
+        raise ValueError(f"{path} does not fit its config: {(unexpected or missing)[0]}")
 
 
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:

@@ -20,6 +20,7 @@ from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.property_chain import PropertyChain
+from workbench.tasks.sequences import SEQUENCES, Sequences, own_sequences
 from workbench.tasks.sorting import Sorting
 from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary
@@ -39,6 +40,9 @@ TASKS: dict[str, type[Task]] = {
     "text": Text,
 }
 
+OF_OWN_MODELS: dict[str, type[Task]] = {Sequences.name: Sequences}
+"""What models of one's own are inspected on where it is none of `TASKS`: nobody trains on it here."""
+
 
 TEXTS = "WORKBENCH_TEXTS"  # an environment variable: the folders in which texts may be read
 
@@ -49,7 +53,7 @@ def make(name: str, **settings: Any) -> Task:
     Raises:
         ValueError: in one line, if there is no such task, setting or value; the message says what exists.
     """
-    kind = lookup(TASKS, name, "task")
+    kind = OF_OWN_MODELS.get(name) or lookup(TASKS, name, "task")
     try:
         return kind(**settings)
     except ValidationError as error:
@@ -62,10 +66,18 @@ def files_of(task: Mapping[str, Any]) -> list[str]:
     Args:
         task: its name and settings, unchecked: making the task would already open the files.
     """
-    kind = TASKS.get(str(task.get("name")))
+    kind = (TASKS | OF_OWN_MODELS).get(str(task.get("name")))
     values = (task.get(setting) for setting in kind.files) if kind else ()
     paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
     return [path for path in paths if path and str(path) not in SHIPPED]
+
+
+def in_folder(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A task's settings, with the path of sequences that lie in a run's own folder made whole."""
+    path = task.get("path")
+    if task.get("name") == Sequences.name and path == SEQUENCES:
+        return {**task, "path": str(folder / path)}
+    return dict(task)
 
 
 def check_files(task: Mapping[str, Any], run: Path) -> None:
@@ -92,9 +104,12 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
 
 
 __all__ = [
+    "OF_OWN_MODELS",
+    "SEQUENCES",
     "TASKS",
     "TEXTS",
     "Batch",
+    "Sequences",
     "Task",
     "Truth",
     "Vocabulary",
@@ -103,8 +118,10 @@ __all__ = [
     "counted",
     "distinct",
     "files_of",
+    "in_folder",
     "make",
     "once_each",
+    "own_sequences",
     "predicted",
     "whole",
 ]

@@ -1,9 +1,10 @@
 """Plugins: parts of one's own, in a file or an installed package outside this repository.
 
-A plugin's file has the same dicts as the folders here, any of them: `TASKS`, `PRESETS`, `ATTENTION`, `OBJECTIVES`,
-`INSTRUMENTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an entry point of a group such
-as `workbench.tasks`. Both are then in the dicts of this package, for every command, the processes that it starts, and
-the explorer. A plugin is code: it is loaded because its user names or installed it, never because a run asks for it.
+A plugin's file has the same dicts as the folders here, any of them: `TASKS`, `PRESETS`, `ATTENTION`, `MODELS`,
+`OBJECTIVES`, `INSTRUMENTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an entry point
+of a group such as `workbench.tasks`. Both are then in the dicts of this package, for every command, the processes that
+it starts, and the explorer. A plugin is code: it is loaded because its user names or installed it, never because a run
+asks for it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "attention": Kind(
         "attention variant", "workbench.models.attention", "ATTENTION", "workbench.models.attention.base.Attention"
     ),
+    "models": Kind("model", "workbench.models", "MODELS", "workbench.models.own_model.ModuleKind"),
     "objectives": Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
     "instruments": Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
     "mechanisms": Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
@@ -224,6 +226,8 @@ def _executed(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     before = sys.modules.get(name)
     sys.modules[name] = module  # before it runs: dataclasses look there for the module that they are in
+    if str(path.parent) not in sys.path:  # at the end: a plugin may import its neighbours, which hide no library
+        sys.path.append(str(path.parent))
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -31,7 +31,7 @@ def why_not(subject: Subject) -> str | None:
     """The reason, in one line, why nothing can be measured; None if something can."""
     if not sample_truth(subject).n_hops:
         return f"the task {subject.task.name} has no graph"
-    return None
+    return subject.no_pattern
 
 
 def needs(subject: Subject) -> list[str]:

@@ -33,8 +33,8 @@ MEASURES = {
 
 
 def why_not(subject: Subject) -> str | None:
-    """Every model with attention has these."""
-    return None
+    """Every model whose attention patterns can be seen has these."""
+    return subject.no_pattern
 
 
 def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:

@@ -36,8 +36,8 @@ ROLES = (
 
 
 def why_not(subject: Subject) -> str | None:
-    """Every model with attention has roles; where the task has no graph, those of gold edges are not a number."""
-    return None
+    """Every pattern that can be seen has roles; where the task has no graph, those of gold edges are not a number."""
+    return subject.no_pattern
 
 
 def measure(capture: Capture) -> Measurement:

@@ -26,7 +26,7 @@ from workbench.instruments.lens import logit_lens
 from workbench.instruments.lens.logit_lens import decode, divergence, divergences
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
-from workbench.models import Decoder
+from workbench.models import AnyModel
 from workbench.tasks import Task
 from workbench.util.files import load_tensors, save_tensors
 from workbench.util.seeds import generator
@@ -89,7 +89,7 @@ class TunedLens:
 
 
 def train_lens(
-    model: Decoder,
+    model: AnyModel,
     task: Task,
     *,
     most_steps: int = MOST_STEPS,
@@ -227,7 +227,7 @@ class _Training:
 
 
 def _scored(
-    model: Decoder, task: Task, points: Sequence[str], n: int, draws: torch.Generator
+    model: AnyModel, task: Task, points: Sequence[str], n: int, draws: torch.Generator
 ) -> tuple[Float[Tensor, "point n d_model"], Float[Tensor, "n token"]]:
     """The residual at each point, and the final logits, at the scored positions of n new sequences, in float32."""
     batch = task.sample(n, draws, split="train").to(model.token_embedding.weight.device)
@@ -240,7 +240,7 @@ def _scored(
     return torch.stack([seen[point] for point in points]), seen[LOGITS]
 
 
-def fit(model: Decoder, subject: Subject, seed: int) -> dict[str, Any]:
+def fit(model: AnyModel, subject: Subject, seed: int) -> dict[str, Any]:
     """The settings of `measure` that need training first: a lens for this model."""
     return {"lens": train_lens(model, subject.task, most_steps=MOST_STEPS, seed=seed)}
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import copy
+from typing import TypeVar
 
 import torch
 
 from workbench.measurement.controls.base import Control
-from workbench.models import Decoder
+from workbench.models import AnyModel, Decoder, OwnModel
+
+M = TypeVar("M", bound=AnyModel)
 
 
-def untrained(model: Decoder, generator: torch.Generator) -> Decoder:
-    """A model of the same shape and precision with fresh initial weights, in eval mode."""
+def untrained(model: AnyModel, generator: torch.Generator) -> AnyModel:
+    """A model of the same shape and precision with fresh initial weights, in eval mode.
+
+    Raises:
+        ValueError: if it is a model of one's own, and nothing builds it anew.
+    """
+    if isinstance(model, OwnModel):
+        return model.fresh(generator)
     fresh = Decoder(model.config, generator)
     return fresh.to(next(model.parameters())).eval()
 
 
 @torch.no_grad()
-def shuffled(model: Decoder, generator: torch.Generator) -> Decoder:
+def shuffled(model: M, generator: torch.Generator) -> M:
     """A copy, in eval mode, with the numbers of each weight matrix in random order: as large, and without structure.
 
     A tied unembedding stays tied.
@@ -26,7 +35,8 @@ def shuffled(model: Decoder, generator: torch.Generator) -> Decoder:
     for parameter in copied.parameters():
         order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
         parameter.copy_(parameter.flatten()[order].view_as(parameter))
-    return copied.eval()
+    copied.eval()
+    return copied
 
 
 CONTROL = Control("untrained models", "untrained", None)

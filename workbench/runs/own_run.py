@@ -1,0 +1,154 @@
+"""Models of one's own as run folders, or as runs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workbench.models import MODELS, OwnModel
+from workbench.models.own_model import part
+from workbench.runs.config import RunConfig, parse_config
+from workbench.runs.folder import CONFIG, Run, load_run
+from workbench.runs.new_run import check_place
+from workbench.runs.weights import DTYPES, WEIGHTS, save_weights, weights_of
+from workbench.tasks import SEQUENCES, Sequences, Task, check_files, own_sequences
+from workbench.util.files import new_folder, write_atomically
+from workbench.util.lookup import lookup
+
+
+@dataclass(frozen=True)
+class HeldRun(Run):
+    """A run in memory: a model of one's own that no folder holds. Its path is a name, under which nothing lies."""
+
+    held: OwnModel
+    on: Task
+
+    def task(self) -> Task:
+        return self.on
+
+    def model(self, step: int | None = None) -> OwnModel:
+        return self.held
+
+    @property
+    def finished(self) -> bool:
+        return True
+
+    def step(self) -> int:
+        return 0
+
+
+def hold(model: OwnModel, task: Task, name: str) -> HeldRun:
+    """A model of one's own and what it is inspected on, as a run in memory."""
+    return HeldRun(Path(name), _config(model, task), model, task)
+
+
+def save_model(
+    path: str | Path,
+    module: nn.Module,
+    kind: str,
+    on: Task | Tensor | Sequence[Tensor],
+    *,
+    settings: dict[str, Any] | None = None,
+    n_ctx: int | None = None,
+) -> Run:
+    """Write a module of one's own as a run folder, which every command and the explorer open like any other.
+
+    The kind is an entry of a plugin's `MODELS` (`workbench.models.ModuleKind`), which says how such a module is built
+    and where its parts are; who opens the folder loads that plugin too.
+
+    Args:
+        path: the run folder to make.
+        module: the module, with its weights.
+        kind: its kind.
+        on: what it is inspected on: a task whose vocabulary is the model's; or token sequences (see `task_of`).
+        settings: what the kind builds it from.
+        n_ctx: the longest sequence that the model takes; by default the longest that it is inspected on.
+
+    Raises:
+        ValueError: in one line, if there is no such kind, the module is not what the kind builds, its blocks do not add
+            to a residual, or task and model do not fit; or if the path already holds something.
+    """
+    path = Path(path)
+    check_place(path)
+    parts = lookup(MODELS, kind, "kind of model").parts
+    _check_dtypes(module)
+    task = task_of(on, len(part(module, parts.embed, "embed").weight))  # type: ignore[arg-type]
+    model = OwnModel.of_kind(kind, dict(settings or {}), n_ctx or task.n_ctx, module)
+    _check_builds(module, model)
+    _write(path, model, task)
+    return load_run(path)
+
+
+def task_of(on: Task | Tensor | Sequence[Tensor], d_vocab: int) -> Task:
+    """What a model is inspected on, as a task: a task as it is; sequences `[n, pos]` by `tasks.own_sequences`."""
+    return on if isinstance(on, Task) else own_sequences(on, d_vocab)
+
+
+def _write(path: Path, model: OwnModel, task: Task) -> None:
+    """The folder, which appears whole or not at all."""
+    config = _config(model, task)
+    if isinstance(task, Sequences):
+        config = config.model_copy(update={"task": {"name": task.name, "path": SEQUENCES}})
+    else:
+        check_files(config.task, path)
+    with new_folder(path) as folder:
+        if isinstance(task, Sequences):
+            task.save(folder / SEQUENCES)
+        write_atomically(folder / CONFIG, config.model_dump_json(indent=1).encode())
+        save_weights(model.module, folder / WEIGHTS, 0)
+
+
+def _config(model: OwnModel, task: Task) -> RunConfig:
+    shape = {field.name: getattr(model.config, field.name) for field in fields(model.config)}
+    kept = (
+        "n_layers",
+        "d_model",
+        "n_heads",
+        "d_vocab",
+        "n_ctx",
+        "d_head",
+        "module",
+        "settings",
+        "n_weights",
+        "pattern",
+    )
+    dtype = model.token_embedding.weight.dtype
+    return parse_config(
+        {
+            "preset": f"own model {model.config.module}",
+            "task": {"name": task.name, **task.model_dump(mode="json")},
+            "model": {name: shape[name] for name in kept},
+            "steps": 0,
+            "precision": "float64" if dtype == torch.float64 else "float32",
+        }
+    )
+
+
+def _check_dtypes(module: nn.Module) -> None:
+    """Raise ValueError if a run folder cannot keep one of a module's tensors."""
+    floats = {parameter.dtype for parameter in module.parameters()}
+    if not floats <= {torch.float32} and not floats <= {torch.float64}:
+        raise ValueError("a run keeps all its weights in float32, or all in float64; convert the model first")
+    for name, tensor in module.state_dict().items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(
+                f"{name} is {tensor.dtype}, which a run folder does not keep: register it with persistent=False, so "
+                "that the module makes it anew"
+            )
+
+
+def _check_builds(module: nn.Module, model: OwnModel) -> None:
+    """Raise ValueError unless the kind builds modules with the same tensors."""
+    built = {name: tuple(tensor.shape) for name, tensor in weights_of(model.fresh_module()).items()}
+    given = {name: tuple(tensor.shape) for name, tensor in weights_of(module).items()}
+    for name in sorted(built.keys() | given.keys()):
+        if built.get(name) != given.get(name):
+            raise ValueError(
+                f"{model.config.module} builds another module from these settings: {name} is "
+                f"{given.get(name, 'not there')}, and {built.get(name, 'not there')} as built"
+            )

@@ -1,0 +1,221 @@
+"""Sequences of one's own: tokens from a file, for models that were trained elsewhere on something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from workbench.tasks.base import Task
+from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.split import Split
+from workbench.tasks.vocabulary import Vocabulary
+from workbench.util.files import load_tensors, save_tensors
+
+SEQUENCES = "sequences.safetensors"
+HELD = "held:"  # begins the path of sequences that are in memory, and in no file
+_EIGHTHS = 8
+
+_held: dict[str, tuple[dict[str, Tensor], dict[str, str]]] = {}
+
+
+class Sequences(Task):
+    """Token sequences as they were given, each token predicted from those before it.
+
+    Nothing is known of them but the tokens: there is no graph, and no label but where in its context a position is.
+    What is measured is measured on the sequences given; what has to be trained first, such as a tuned lens or a probe,
+    is trained on others, given for it.
+
+    Labels: `eighth` (the eighth of the context that a position is in, 0..7, where scored).
+    """
+
+    name: ClassVar[str] = "sequences"
+    summary: ClassVar[str] = "the next token of sequences of one's own"
+    group: ClassVar[str] = "eighth"
+    unit: ClassVar[Literal["position"]] = "position"
+    files: ClassVar[tuple[str, ...]] = ("path",)
+
+    path: str = Field(description="a file that `Sequences.save` wrote")
+
+    @model_validator(mode="after")
+    def _readable(self) -> Sequences:
+        _ = self._given
+        return self
+
+    @cached_property
+    def _given(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors `tokens`, `lengths` and perhaps `training` and `training_lengths`; and what is said of them."""
+        if self.path.startswith(HELD):
+            if self.path not in _held:
+                raise ValueError("these sequences were in the memory of a process that has ended")
+            return _held[self.path]
+        if not Path(self.path).is_file():
+            raise ValueError(f"there are no sequences in {self.path}")
+        tensors, said = load_tensors(Path(self.path))
+        check(tensors, said, self.path)
+        return tensors, said
+
+    def save(self, path: Path) -> None:
+        """Write them to a file."""
+        save_tensors(path, *self._given)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        said = self._given[1]
+        words = json.loads(said["words"]) if "words" in said else map(str, range(int(said["d_vocab"])))
+        return Vocabulary(tuple(words))
+
+    @property
+    def n_ctx(self) -> int:
+        return max(int(tensor.shape[1]) for name, tensor in self._given[0].items() if not name.endswith("lengths"))
+
+    @property
+    def n_given(self) -> int:
+        """How many sequences there are to measure on."""
+        return len(self._given[0]["tokens"])
+
+    @property
+    def pad(self) -> int:
+        return int(self._given[1]["pad"])
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(range(_EIGHTHS))
+
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator,
+        *,
+        split: Split | None = None,
+        head: str = "main",
+        **condition: Any,
+    ) -> Batch:
+        """So many of the sequences in random order, none twice before all were drawn; `train` is those for training."""
+        self.refuse(condition)
+        if n < 1:
+            raise ValueError(f"n must be at least 1, not {n}")
+        which = "training" if split == "train" else "tokens"
+        if which not in self._given[0]:
+            raise ValueError(
+                "something here has to be trained first, on other sequences than it is measured on, and none were "
+                "given: make them with own_sequences(tokens, d_vocab, training=others)"
+            )
+        return self._batch(which, n, generator)
+
+    def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
+        self.refuse(condition)
+        return self._batch("tokens", n, generator)
+
+    def _batch(self, which: str, n: int, generator: torch.Generator) -> Batch:
+        tokens = self._given[0][which]
+        rounds = -(-n // len(tokens))
+        rows = torch.cat([torch.randperm(len(tokens), generator=generator) for _ in range(rounds)])[:n]
+        lengths = self._given[0]["training_lengths" if which == "training" else "lengths"][rows]
+        width = int(lengths.max())
+        return Batch.next_token(tokens[rows, :width], 0, lengths - 1)
+
+    def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
+        position = torch.arange(tokens.shape[1])
+        eighth = (position * _EIGHTHS // self.n_ctx).expand_as(tokens)
+        scored = position < self.lengths(tokens)[:, None] - 1
+        return Truth(labels={"eighth": torch.where(scored, eighth, -1)})
+
+    def parse(self, text: str) -> Batch:
+        """A batch of one typed sequence: words of the vocabulary, or ids, with spaces between them."""
+        ids = [self.vocabulary.ids.get(word, int(word) if word.isdecimal() else -1) for word in text.split()]
+        if not 2 <= len(ids) <= self.n_ctx:
+            raise ValueError(f"type 2 to {self.n_ctx} tokens, not {len(ids)}")
+        wrong = next((word for word, i in zip(text.split(), ids, strict=True) if not 0 <= i < len(self.vocabulary)), "")
+        if wrong:
+            raise ValueError(f"{wrong!r} is neither a word of the vocabulary nor an id below {len(self.vocabulary)}")
+        return Batch.next_token(torch.tensor([ids]), 0, len(ids) - 1)
+
+
+def own_sequences(
+    tokens: Tensor | Sequence[Tensor],
+    d_vocab: int,
+    *,
+    training: Tensor | Sequence[Tensor] | None = None,
+    words: Sequence[str] | None = None,
+    pad: int | None = None,
+) -> Sequences:
+    """Sequences of one's own as a task, to inspect a model on. They are in memory; `save_model` keeps them in a file.
+
+    Args:
+        tokens: `[n, pos]`, or a list of sequences `[pos]` of different lengths: what is measured on.
+        d_vocab: how many tokens the model knows.
+        training: others, of the same kind, for what has to be trained first, such as a tuned lens or a probe.
+        words: the word of each token, for people; by default its id.
+        pad: the token that fills up shorter sequences on the right; needed where lengths differ.
+
+    Raises:
+        ValueError: if there are no sequences, they hold other tokens, or lengths differ and there is no `pad`.
+    """
+    tensors = _padded("tokens", tokens, pad)
+    if training is not None:
+        tensors |= _padded("training", training, pad)
+    said = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
+    if words is not None:
+        said["words"] = json.dumps(list(words))
+    check(tensors, said, "the sequences")
+    digest = sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode() + str(tuple(tensors[name].shape)).encode() + tensors[name].numpy().tobytes())
+    place = HELD + digest.hexdigest()[:16]
+    _held[place] = (tensors, said)
+    return Sequences(path=place)
+
+
+def _padded(name: str, given: Tensor | Sequence[Tensor], pad: int | None) -> dict[str, Tensor]:
+    """Sequences as one tensor, and their lengths. Raises ValueError if they cannot be."""
+    rows = [torch.as_tensor(row).cpu().long() for row in given]
+    if not rows or any(row.ndim != 1 or len(row) < 2 for row in rows):
+        raise ValueError(f"{name} are sequences [n, pos] of token ids, at least one, each of two tokens or more")
+    lengths = torch.tensor([len(row) for row in rows])
+    if pad is None and len(set(lengths.tolist())) > 1:
+        raise ValueError("sequences of different lengths need pad: the token that fills up the shorter ones")
+    if pad is not None:
+        whole = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+        real = (whole != pad).flip(1).cumsum(1).flip(1) > 0
+        if (real.sum(1) < 2).any():
+            raise ValueError(f"a sequence of {name} has fewer than two tokens before its padding")
+        return {name: whole, f"{_lengths(name)}": real.sum(1)}
+    return {name: torch.stack(rows), f"{_lengths(name)}": lengths}
+
+
+def _lengths(name: str) -> str:
+    return "lengths" if name == "tokens" else f"{name}_lengths"
+
+
+def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
+    """Raise ValueError unless these are sequences, as a stranger's file may not be."""
+    try:
+        d_vocab, pad = int(said["d_vocab"]), int(said["pad"])
+        words = json.loads(said["words"]) if "words" in said else None
+        pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
+        fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
+    except (KeyError, ValueError, TypeError):
+        raise ValueError(f"{where}: this is no file of sequences") from None
+    if words is not None and (not isinstance(words, list) or not all(isinstance(word, str) for word in words)):
+        raise ValueError(f"{where}: words are a list of texts")
+    if words is not None and len(words) != d_vocab:
+        raise ValueError(f"{where}: there are {len(words)} words for {d_vocab} tokens")
+    for tokens, lengths in pairs:
+        fits = fits and tokens.dtype == torch.int64 and tokens.ndim == 2 and lengths.shape == tokens.shape[:1]
+        fits = fits and len(tokens) > 0 and bool((lengths >= 2).all() and (lengths <= tokens.shape[1]).all())
+    if not fits:
+        raise ValueError(f"{where}: this is no file of sequences")
+    for tokens, _ in pairs:
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high >= d_vocab:
+            wrong = low if low < 0 else high
+            raise ValueError(f"{where}: token {wrong} is outside the model's vocabulary 0..{d_vocab - 1}")
