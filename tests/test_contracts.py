@@ -11,7 +11,7 @@ import torch
 
 from workbench.capture import Subject
 from workbench.inspection import inspect_run
-from workbench.instruments import INSTRUMENTS
+from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.lens import tuned_lens
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
@@ -19,7 +19,7 @@ from workbench.runs.compiled import compile_run
 from workbench.testing import NotTested
 from workbench.testing.measures import CHECKS, Measure
 
-EVERYTHING: dict[str, Any] = {**INSTRUMENTS, **MECHANISMS}
+EVERYTHING: dict[str, Any] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_each_example_has_its_own_value(name: str, compiled: dict[str, Run]) -> 
     measure = Measure(name, tuple(compiled.values()))
     for run in measured_on(measure):
         found, fitted = measure.seen(run, Subject.of(run.model(), run.task(), run.name))
-        assert measure.of(found, **fitted).dims[-1] == "example"
+        assert (measure.of(found, **fitted).dims[-1] == "example") != (name in WEIGHTS)
 
 
 @pytest.mark.parametrize("model", ["sorter", "chaser"])

@@ -16,7 +16,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from workbench import cli
 from workbench.cli import make_parser, parse_fields
-from workbench.instruments import INSTRUMENTS
+from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
 from workbench.probes import PRESETS as QUESTIONS
@@ -96,9 +96,9 @@ def check(command: list[str], where: str) -> None:
     if options.name == "train":
         preset_config(options.preset, fields)
     elif options.name == "inspect":
-        assert {*options.only} <= {*INSTRUMENTS, *MECHANISMS}, where
+        assert {*options.only} <= {*INSTRUMENTS, *WEIGHTS, *MECHANISMS}, where
         for measure, settings in fields.items():
-            part = INSTRUMENTS[measure].measure if measure in INSTRUMENTS else MECHANISMS[measure].score
+            part = MECHANISMS[measure].score if measure in MECHANISMS else {**INSTRUMENTS, **WEIGHTS}[measure].measure
             assert {*settings} <= {*inspect.signature(part).parameters}, where
     elif options.name == "probe":
         assert options.preset in QUESTIONS or options.preset in LABELS, where

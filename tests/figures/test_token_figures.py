@@ -53,7 +53,7 @@ def every_figure(seen: Capture, one: Capture, lens: TunedLens) -> Iterator[go.Fi
     yield figures.token_trajectory(trajectory(one, 0, 4))
     yield figures.token_trajectory(ranks(one, 0, 4))
     yield figures.basis_cosines(basis_overlap.basis_cosines(SUBJECT))
-    yield figures.basis_overlap({"a": basis_overlap.basis_overlap(SUBJECT)})
+    yield figures.basis_overlap({"a": basis_overlap.measure(SUBJECT)})
     yield figures.lens_map(logit_lens.lens_tokens(one, 0))
     yield from layers.projection(*both(projection.measure(seen)))
     yield from layers.unexplained(*both(unexplained.measure(seen)))

@@ -123,9 +123,9 @@ def test_a_third_of_the_sorter_s_residual_is_in_neither_basis_after_its_first_la
 
 def test_orthonormal_bases_do_not_overlap_and_tied_ones_coincide(stage: Stage) -> None:
     eye = torch.eye(8)
-    apart = basis_overlap.basis_overlap(with_bases(stage, eye[:4], eye[4:]))
+    apart = basis_overlap.measure(with_bases(stage, eye[:4], eye[4:]))
     assert apart.values[:4] == pytest.approx([0, 0, 0, 0])
-    tied = basis_overlap.basis_overlap(with_bases(stage, 3 * eye[:4], eye[:4]))
+    tied = basis_overlap.measure(with_bases(stage, 3 * eye[:4], eye[:4]))
     assert (
         tied.values[:4] == pytest.approx([0, 0, 1, 0]) and tied.n is not None and tied.n.tolist() == [12, 12, 4, 12, 0]
     )
@@ -133,18 +133,18 @@ def test_orthonormal_bases_do_not_overlap_and_tied_ones_coincide(stage: Stage) -
 
 def test_random_bases_overlap_as_much_as_random_directions_do(stage: Stage) -> None:
     d = 48
-    found = basis_overlap.basis_overlap(with_bases(stage, random(1500, d), random(1500, d, seed=1)))
+    found = basis_overlap.measure(with_bases(stage, random(1500, d), random(1500, d, seed=1)))
     assert found.values[[0, 1, 3]] == pytest.approx(np.full(3, found.values[4]), rel=0.01)
     assert found.values[4] == pytest.approx(math.sqrt(2 / (math.pi * d)), rel=0.01)
 
 
 def test_tokens_without_a_vector_have_no_overlap(stage: Stage) -> None:
     encoder, decoder = random(4, 6), random(4, 6, seed=1)
-    some = basis_overlap.basis_overlap(with_bases(stage, encoder[:3], decoder[:3]))
+    some = basis_overlap.measure(with_bases(stage, encoder[:3], decoder[:3]))
     padded = with_bases(
         stage, encoder * torch.tensor([[1.0], [1], [1], [0]]), decoder * torch.tensor([[1.0], [1], [1], [0]])
     )
-    assert basis_overlap.basis_overlap(padded).values == pytest.approx(some.values)
+    assert basis_overlap.measure(padded).values == pytest.approx(some.values)
     assert np.isnan(basis_overlap.basis_cosines(padded).values[:, 3]).all()
 
 

@@ -106,7 +106,52 @@ STUDIES = {"mine": Study(question="Is one better?", runs={"small": RUNS}, measur
 """
 
 
+WEIGHTS = '''
+"""Size. Does not show: much. Its control would be fresh weights."""
+import sys
+from workbench.measurement import Measurement
+
+CONTROLS = ()
+def why_not(subject): return None
+def measure(subject):
+    values = subject.encoder.norm(dim=1).numpy()
+    settings = {"model": subject.name}
+    return Measurement("Size", values, ("token",), {"token": range(len(values))}, "1", settings, caption="Size.")
+
+WEIGHTS = {"size": sys.modules[__name__]}
+'''
+
+MODEL = """
+import torch
+from torch import nn
+from workbench.models import ModuleKind, Parts
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn, self.norm, self.mlp = nn.MultiheadAttention(8, 2, batch_first=True), nn.RMSNorm(8), nn.Linear(8, 8)
+    def forward(self, x):
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        x = x + self.attn(x, x, x, attn_mask=later)[0]
+        return x + self.mlp(self.norm(x))
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.blocks = nn.Embedding(11, 8), nn.ModuleList([Block(), Block()])
+        self.norm, self.out = nn.RMSNorm(8), nn.Linear(8, 11)
+    def forward(self, x):
+        x = self.embed(x)
+        for block in self.blocks: x = block(x)
+        return self.out(self.norm(x))
+
+PARTS = Parts(embed="embed", blocks="blocks", attn="attn", mlp="mlp", final_norm="norm", unembed="out")
+MODELS = {"mine": ModuleKind(Model, PARTS)}
+"""
+
+
 KINDS = {"task": TASK, "variant": VARIANT, "objective": OBJECTIVE, "instrument": INSTRUMENT, "study": STUDY}
+KINDS |= {"instrument of weights": WEIGHTS, "model": MODEL}
 
 
 @pytest.mark.parametrize("text", KINDS.values(), ids=KINDS)
@@ -160,6 +205,16 @@ def test_a_part_that_keeps_its_contract_has_held_every_check(text: str, tmp_path
         (INSTRUMENT, '("untrained",)', '("shuffled",)', r"CONTROLS names \['shuffled'\]"),
         (INSTRUMENT, "dim=(1, 2)", "dim=(0, 2)", "12 examples were given, and"),
         (INSTRUMENT, ".norm(dim", ".mul_(2).norm(dim", "other numbers|changes the activations"),
+        (WEIGHTS, '("token",), {"token"', '("example",), {"example"', "of the weights alone, without it"),
+        (WEIGHTS, ".norm(dim=1)", ".add_(1).norm(dim=1)", "gave other numbers"),
+        (MODEL, ".triu(1)", ".triu(2)", "another last token changes the logits before it"),
+        (MODEL, 'mlp="mlp"', 'mlp="norm"', "block 0 is not its input with what attn and norm write added"),
+        (
+            MODEL,
+            "super().__init__()\n        self.embed",
+            "super().__init__(); torch.manual_seed(0)\n        self.embed",
+            "built from other draws it has the same weights",
+        ),
         (STUDY, '"one", "two")', '"one", "three")', "names the group 'three'; the runs of 'small' make: one; two"),
         (STUDY, '"chain-standard"', '"chain-standart"', "cannot be made"),
     ],

@@ -37,6 +37,7 @@ class Subject:
         generate: continues each prompt of a list greedily by so many tokens, as `Decoder.generate`; None where nothing
             can be decoded.
         no_pattern: why attention patterns cannot be seen; None where they can.
+        model: the bare model, for what looks at its weights; None where there are activations alone.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Subject:
     unembed_bias: Float[Tensor, " d_vocab"] | None = None
     generate: Callable[[Sequence[Tensor], int], Sequence[Tensor]] | None = None
     no_pattern: str | None = None
+    model: AnyModel | None = None
 
     @classmethod
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
@@ -63,6 +65,7 @@ class Subject:
             unembed_bias=None if bias is None else bias.detach(),
             generate=model.generate,
             no_pattern=model.facts.no_pattern if isinstance(model, OwnModel) else None,
+            model=model,
         )
 
     @property

@@ -104,9 +104,9 @@ def _compiled() -> str:
 
 
 def _instruments() -> str:
-    from workbench.instruments import INSTRUMENTS
+    from workbench.instruments import INSTRUMENTS, WEIGHTS
 
-    return "\n".join(_measured(name, instrument, instrument.measure) for name, instrument in INSTRUMENTS.items())
+    return "\n".join(_measured(name, one, one.measure) for name, one in {**INSTRUMENTS, **WEIGHTS}.items())
 
 
 def _mechanisms() -> str:

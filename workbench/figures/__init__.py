@@ -61,6 +61,7 @@ FIGURES: dict[str, Draw] = {
     "rollout": hop_ladder,
     "graph_measures": graph_measures,
     "head_roles": head_roles,
+    "basis_overlap": lambda runs, controls: [basis_overlap(runs)],
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.figures.curves import interval
 from workbench.figures.style import PALETTE, framed, thinned
 from workbench.measurement import Measurement
 
@@ -54,19 +55,22 @@ def basis_overlap(runs: Mapping[str, Measurement]) -> go.Figure:
     """Mean |cosine| within and across the bases, runs side by side, the last group what random directions have.
 
     Args:
-        runs: name -> `basis_overlap.basis_overlap(...)`.
+        runs: name -> `basis_overlap.measure(...)`, or its mean over seeds.
     """
     figure = go.Figure()
     for i, (name, m) in enumerate(runs.items()):
         figure.add_bar(
             x=list(m.coords["pair"]),
             y=m.values,
-            name=f"{name} (d_model {m.settings['d_model']})",
+            name=f"{name} (d_model {m.settings['d_model']})" if "d_model" in m.settings else name,
+            error_y=interval(m),
             marker={"color": PALETTE[i % len(PALETTE)]},
             text=[f"{value:.3f}" for value in m.values],
             textposition="outside",
             cliponaxis=False,
         )
-    subtitle = "mean |cosine| between the vectors of two tokens, every pair; no sampling, so no intervals"
+    over_seeds = any(m.low is not None for m in runs.values())
+    bars = "bars are 95 % intervals over seeds" if over_seeds else "no sampling, so no intervals"
+    subtitle = f"mean |cosine| between the vectors of two tokens, every pair; {bars}"
     framed(figure, "Overlap of the bases", subtitle)
     return figure.update_yaxes(title="mean |cosine|", rangemode="tozero").update_xaxes(title="pairs of vectors")

@@ -86,7 +86,7 @@ def measure_fresh(
     for draw, model in enumerate(fresh):
         seen = capture(model.hooked, model.subject, batch, names)
         for one in measures:
-            if draw >= one.n_draws:
+            if draw >= one.n_draws or (one.of_weights and draw in one.fresh_batches):
                 continue
             measured = one.measure(seen, of=draw)
             if one.read_at_head and "head" in measured.dims:

@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import INSTRUMENTS, Instrument
+from workbench.instruments import INSTRUMENTS, WEIGHTS, Instrument, WeightInstrument
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -36,7 +36,7 @@ class Measure:
     """One instrument or mechanism with its settings, and its measurements of every batch so far.
 
     Attributes:
-        name, thing: its entry in `INSTRUMENTS` or `MECHANISMS`.
+        name, thing: its entry in `INSTRUMENTS`, `WEIGHTS` or `MECHANISMS`.
         function: its `measure` or `score` with the settings given.
         controls: the names of the controls that are measured too.
         fitted: model -> settings fitted to it (a lens); None stands for the run's model, a number for a model with
@@ -50,7 +50,7 @@ class Measure:
     """
 
     name: str
-    thing: Instrument | Mechanism
+    thing: Instrument | WeightInstrument | Mechanism
     function: Callable[..., Measurement]
     controls: list[str]
     fitted: dict[int | None, dict[str, Any]] = field(default_factory=dict)
@@ -66,6 +66,15 @@ class Measure:
         if UNTRAINED not in self.controls:
             return 0
         return FITTED_DRAWS if hasattr(self.thing, "fit") else DRAWS
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether it looks at the weights alone: then once, and at no sequence."""
+        return self.name in WEIGHTS
+
+    def needs(self, subject: Subject) -> list[str]:
+        """The hook names to capture."""
+        return [] if self.of_weights else self.thing.needs(subject)  # type: ignore[union-attr]
 
     @property
     def read_at_head(self) -> bool:
@@ -84,7 +93,7 @@ class Measure:
 
     def measure(self, seen: Capture, of: int | None = None) -> Measurement:
         """The measurement of a capture; `of` says whose fitted settings to use."""
-        return self.function(seen, **self.fitted.get(of, {}))
+        return self.function(seen.subject if self.of_weights else seen, **self.fitted.get(of, {}))
 
     def keep(self, control: str, measured: Measurement, condition: dict[str, Any]) -> None:
         """Keep a control's measurement of a batch of one test condition."""
@@ -112,7 +121,7 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
     Raises:
         ValueError: if there is no such instrument or mechanism, or it has no such setting.
     """
-    everything: dict[str, Instrument | Mechanism] = {**INSTRUMENTS, **MECHANISMS}
+    everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
     for name in (*only, *settings):
         lookup(everything, name, "instrument or mechanism")
     n_hops = hops_measured(subject)
@@ -124,7 +133,7 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
         if reason is not None:
             left_out[name] = reason
             continue
-        function = thing.measure if name in INSTRUMENTS else thing.score  # type: ignore[union-attr]
+        function = thing.score if name in MECHANISMS else thing.measure  # type: ignore[union-attr]
         chosen = dict(settings.get(name, {}))
         known = settings_of(function)
         wrong = next((key for key in chosen if key not in known), None)

@@ -159,6 +159,8 @@ class Plan:
             if control.of_capture is not None and name in made
         }
         for one in self.measures:
+            if one.of_weights and one.batches:
+                continue
             one.batches.append(one.measure(seen))
             for control in one.controls:
                 if control in changed:
@@ -242,7 +244,7 @@ def hook_names(subject: Subject) -> list[str]:
 
 def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
     """The hook points that the measures need, and those of the example's projections."""
-    return sorted({*from_embedding(subject), *(name for one in measures for name in one.thing.needs(subject))})
+    return sorted({*from_embedding(subject), *(name for one in measures for name in one.needs(subject))})
 
 
 def test_batches(

@@ -13,15 +13,12 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.residual.projection import top_tokens
-from workbench.instruments.weights.basis_overlap import basis_overlap
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, counted
 from workbench.util.lookup import lookup
-
-MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
 
 
 @dataclass(frozen=True)
@@ -191,19 +188,11 @@ class Inspected:
         results = {name: replace(result, head=head) for name, result in self.results.items()}
         return replace(self, results=results, head=head)
 
-    @cached_property
-    def bases(self) -> Measurement | None:
-        """How far the two bases are from orthogonal; None for large vocabularies."""
-        subject = self.example.subject
-        return basis_overlap(subject) if len(subject.encoder) <= MOST_TOKENS else None
-
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""
         files: dict[str, Measurement] = {}
         for name, result in self.results.items():
             files |= files_of(name, result)
-        if self.bases is not None:
-            files["basis_overlap"] = self.bases
         if "projection" in self:
             files["example-projection"] = top_tokens(self.example)
         return files

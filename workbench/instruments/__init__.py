@@ -1,8 +1,8 @@
 """What can be measured on a capture. A new instrument is one file and one entry in `INSTRUMENTS`.
 
 Every instrument is a module of this package: `from workbench.instruments import entropy, path_mass`. Those that are not
-in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`, `lens_difference`, `basis_overlap`) answer a
-question about one input, two models or the weights, and are called by themselves.
+in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`, `lens_difference`) answer a question about one
+input or two models, and are called by themselves. Those in `WEIGHTS` look at the weights alone, without any input.
 """
 
 from __future__ import annotations
@@ -62,10 +62,24 @@ class Instrument(Protocol):
 
     @property
     def measure(self) -> Callable[..., Measurement]:
-        """`measure(capture, **settings)`: per-example results, with the last dim `example`.
+        """`measure(capture, **settings)`: per-example results, with the last dim `example`."""
 
-        What looks at the weights alone has no such dim: it is the same for every sequence, and has no interval.
-        """
+
+class WeightInstrument(Protocol):
+    """What an instrument of the weights alone offers: it sees no input, and its numbers have no interval."""
+
+    __doc__: str | None
+
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """`("untrained",)` where models with fresh weights are measured beside it, else `()`."""
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Why this cannot be measured on this model, in one line; None if it can."""
+
+    @property
+    def measure(self) -> Callable[..., Measurement]:
+        """`measure(subject, **settings)`: of the bases and of `subject.model`; no dim `example`."""
 
 
 INSTRUMENTS: dict[str, Instrument] = {
@@ -92,10 +106,14 @@ INSTRUMENTS: dict[str, Instrument] = {
     "head_roles": head_roles,
 }
 
+WEIGHTS: dict[str, WeightInstrument] = {"basis_overlap": basis_overlap}
+
 __all__ = [
     "INSTRUMENTS",
+    "WEIGHTS",
     "Instrument",
     "TunedLens",
+    "WeightInstrument",
     "accuracy",
     "anisotropy",
     "attention_graph",

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
-from workbench.instruments import INSTRUMENTS
+from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
@@ -54,12 +54,8 @@ def sections(inspected: Sequence[Inspected]) -> list[Section]:
     made = [section for name in INSTRUMENTS if (section := _measured(name, lines)) is not None and section.drawn]
     made += _mechanisms(lines)
     made += [_graph(one) for one in inspected if "gold_mass" in one and one.head is not None]
-    projected = [one for one in inspected if "projection" in one]
-    bases = {one.name: one.bases for one in projected if one.bases is not None}
-    if bases:
-        text = next(iter(bases.values())).caption
-        made.append(Section("How orthogonal the bases are", text, [figures.basis_overlap(bases)]))
-    return made + [_residual(one) for one in projected]
+    made += [section for name in WEIGHTS if (section := _measured(name, lines)) is not None and section.drawn]
+    return made + [_residual(one) for one in inspected if "projection" in one]
 
 
 def _residual(one: Inspected) -> Section:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import INSTRUMENTS
+from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
@@ -38,15 +38,20 @@ class Measure:
 
     @property
     def module(self) -> Any:
-        return INSTRUMENTS[self.name] if self.name in INSTRUMENTS else MECHANISMS[self.name]
+        return {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}[self.name]
 
     @property
     def is_mechanism(self) -> bool:
-        return self.name not in INSTRUMENTS
+        return self.name in MECHANISMS
+
+    @property
+    def of_weights(self) -> bool:
+        return self.name in WEIGHTS
 
     def of(self, found: Capture, **fitted: Any) -> Measurement:
         """What it measures on a capture."""
-        measured = (self.module.score if self.is_mechanism else self.module.measure)(found, **fitted)
+        given = found.subject if self.of_weights else found
+        measured = (self.module.score if self.is_mechanism else self.module.measure)(given, **fitted)
         require(isinstance(measured, Measurement), f"it returns a Measurement, not a {type(measured).__name__}")
         assert isinstance(measured, Measurement)
         return measured
@@ -69,7 +74,11 @@ class Measure:
         """A capture of what it needs, and what it has to fit first."""
         batch = run.task().sample(N, generator(0, "contract"))
         fitted = self.module.fit(run.model(), subject, 0) if hasattr(self.module, "fit") else {}
-        return capture(run.hooked(), subject, batch, self.module.needs(subject)), fitted
+        return capture(run.hooked(), subject, batch, self.needs(subject)), fitted
+
+    def needs(self, subject: Subject) -> list[str]:
+        """The hook names that it asks for: none where it looks at the weights alone."""
+        return [] if self.of_weights else self.module.needs(subject)
 
 
 @cache
@@ -92,7 +101,7 @@ def its_text_says_what_it_does_not_show(measure: Measure) -> None:
 
 def its_controls_exist(measure: Measure) -> None:
     """It names its controls, and all of them exist."""
-    require(measure.module.CONTROLS, f"CONTROLS names none; there is: {', '.join(CONTROLS)}")
+    require(measure.module.CONTROLS or measure.of_weights, f"CONTROLS names none; there is: {', '.join(CONTROLS)}")
     unknown = [name for name in measure.module.CONTROLS if name not in CONTROLS]
     require(not unknown, f"CONTROLS names {unknown}; there is: {', '.join(CONTROLS)}")
 
@@ -103,7 +112,11 @@ def each_example_is_measured(measure: Measure) -> None:
     for run, subject in measure.applies():
         found, fitted = measure.seen(run, subject)
         measured = measure.of(found, **fitted)
-        if "example" in measured.dims:  # else it looks at the weights alone
+        require(
+            ("example" in measured.dims) != measure.of_weights,
+            f"the dims are {measured.dims}: of sequences, with `example` last; of the weights alone, without it",
+        )
+        if not measure.of_weights:
             require(measured.dims[-1] == "example", f"`example` is the last dim, not one before: {measured.dims}")
             require(
                 measured.values.shape[-1] == N, f"{N} examples were given, and {measured.values.shape[-1]} measured"
@@ -119,7 +132,7 @@ def the_same_twice(measure: Measure) -> None:
     """The same capture gives the same numbers, and is left as it was."""
     for run, subject in measure.applies():
         found, fitted = measure.seen(run, subject)
-        before = {name: found[name].clone() for name in measure.module.needs(subject)}
+        before = {name: found[name].clone() for name in measure.needs(subject)}
         first, second = measure.of(found, **fitted).values, measure.of(found, **fitted).values
         require(np.array_equal(first, second, equal_nan=True), "measured twice, the same capture gave other numbers")
         changed = [name for name, values in before.items() if not torch.equal(found[name], values)]

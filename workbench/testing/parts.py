@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench import tasks
 from workbench.runs import Run
-from workbench.testing import attention, measures, objectives, questions
+from workbench.testing import attention, measures, modules, objectives, questions
 from workbench.testing import tasks as task_checks
 from workbench.testing.require import ContractError, NotTested
 from workbench.util.messages import brief
@@ -96,7 +96,7 @@ def _subjects(
     kind: str, name: str, settings: Sequence[dict[str, Any]] | None, runs: Runs | None
 ) -> Iterator[tuple[str, Any]]:
     """What the checks of a part take, each with its settings in words."""
-    if kind in ("instruments", "mechanisms"):
+    if CHECKS[kind] is measures.CHECKS:
         yield "", measures.of_runs(name, runs)
     elif kind in ("presets", "probes", "studies"):
         yield "", name
@@ -109,13 +109,16 @@ def _subjects(
 SUBJECTS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
     "tasks": lambda name, settings: tasks.make(name, **settings),
     "attention": attention.Variant,
+    "models": modules.Module,
     "objectives": objectives.Term,
 }
 CHECKS: dict[str, Sequence[Callable[[Any], None]]] = {
     "tasks": task_checks.CHECKS,
     "attention": attention.CHECKS,
+    "models": modules.CHECKS,
     "objectives": objectives.CHECKS,
     "instruments": measures.CHECKS,
+    "weights": measures.CHECKS,
     "mechanisms": measures.CHECKS,
     "presets": questions.PRESET_CHECKS,
     "probes": questions.PROBE_CHECKS,

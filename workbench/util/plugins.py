@@ -1,10 +1,10 @@
 """Plugins: parts of one's own, in a file or an installed package outside this repository.
 
 A plugin's file has the same dicts as the folders here, any of them: `TASKS`, `PRESETS`, `ATTENTION`, `MODELS`,
-`OBJECTIVES`, `INSTRUMENTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an entry point
-of a group such as `workbench.tasks`. Both are then in the dicts of this package, for every command, the processes that
-it starts, and the explorer. A plugin is code: it is loaded because its user names or installed it, never because a run
-asks for it.
+`OBJECTIVES`, `INSTRUMENTS`, `WEIGHTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an
+entry point of a group such as `workbench.tasks`. Both are then in the dicts of this package, for every command, the
+processes that it starts, and the explorer. A plugin is code: it is loaded because its user names or installed it, never
+because a run asks for it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ KINDS: dict[str, Kind] = {
     "models": Kind("model", "workbench.models", "MODELS", "workbench.models.own_model.ModuleKind"),
     "objectives": Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
     "instruments": Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
+    "weights": Kind("instrument of weights", "workbench.instruments", "WEIGHTS"),
     "mechanisms": Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
     "probes": Kind("probe preset", "workbench.probes.presets", "PRESETS", "workbench.probes.presets.Preset"),
     "studies": Kind("study", "workbench.studies", "STUDIES", "workbench.studies.study.Study"),

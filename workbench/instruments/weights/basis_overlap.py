@@ -21,8 +21,16 @@ from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.measurement import Measurement
 from workbench.util.memory import check_memory
 
+CONTROLS = ()  # random directions are beside it in every measurement
+MOST_TOKENS = 4096  # of larger vocabularies pairs of tokens are not looked at
 ROWS = 1024  # of a matrix of cosines at a time
 PAIRS = ("within encoder", "within decoder", "across, same token", "across, other tokens", "random directions")
+
+
+def why_not(subject: Subject) -> str | None:
+    """Pairs of tokens are looked at, which of large vocabularies are too many."""
+    n_tokens = len(subject.encoder)
+    return None if n_tokens <= MOST_TOKENS else f"a vocabulary of {n_tokens:,} tokens has too many pairs of them"
 
 
 def directions(vectors: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
@@ -37,7 +45,7 @@ def random_overlap(d: int) -> float:
 
 
 @torch.no_grad()
-def basis_overlap(subject: Subject) -> Measurement:
+def measure(subject: Subject) -> Measurement:
     """Mean |cosine| between basis vectors of different tokens, within a basis and across; dim `pair`.
 
     The entries: within the encoder basis, within the decoder basis, across the two for the same token and for different
