@@ -130,5 +130,5 @@ def test_no_cluster_at_an_address_is_one_line_soon_and_nothing_is_written(addres
 
 def test_without_ray_a_sweep_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match="`pip install ray`"):
+    with pytest.raises(ValueError, match=r"pip install 'interp-workbench\[ray\]'"):
         workbench.sweep(TWELVE, tmp_path / "out", ray="auto")

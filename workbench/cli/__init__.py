@@ -29,6 +29,7 @@ from workbench.cli import (
 from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error, warn
 from workbench.cli.parser import Parser
+from workbench.util.distribution import mixed_up
 from workbench.util.plugins import PluginChanged, load_plugins
 
 __all__ = ["COMMANDS", "main", "parse_fields"]
@@ -89,6 +90,8 @@ def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
 def _run(arguments: Sequence[str] | None) -> int:
     """Run one command, every error in one line; returns its exit code."""
     try:
+        if wrong := mixed_up():
+            raise ValueError(wrong)
         options, fields = make_parser().parse_known_args(arguments)
         if fields and not options.takes_fields:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")

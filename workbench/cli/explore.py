@@ -9,6 +9,7 @@ from pathlib import Path
 from workbench.cli.options import add_root, check_root
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
+from workbench.util.distribution import needs
 
 
 def add(commands: Commands, name: str) -> None:
@@ -28,6 +29,7 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
 
+    needs("streamlit", "the explorer")
     from workbench.app.server.serve import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take

@@ -10,6 +10,7 @@ import plotly.io
 
 from workbench.figures.for_paper import for_paper
 from workbench.report.sections import Section, slug
+from workbench.util.distribution import needs
 from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
@@ -23,6 +24,9 @@ def check_formats(wanted: Sequence[str]) -> None:
     unknown = next((name for name in wanted if name not in FORMATS), None)
     if unknown is not None:
         raise ValueError(f"a figure is not exported as {unknown!r}; there is: {', '.join(FORMATS)}")
+    drawn = [name for name in wanted if name != "html"]
+    if drawn:
+        needs("kaleido", f"a figure as {drawn[0]}")
 
 
 def write_figures(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib.metadata import version
 
 import pandas as pd
+import torch
 from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
@@ -15,6 +15,7 @@ from workbench.report.claims import Lines
 from workbench.report.comparisons import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section, slug
 from workbench.report.table import CLAIMS_HEADING, Row
+from workbench.util.distribution import version
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
@@ -41,7 +42,7 @@ def page(
         compared: the comparison of two runs, if there are two, and those of groups of seeds.
         made: how the numbers were made.
     """
-    made += f"; workbench {version('workbench')}, PyTorch {version('torch')}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    made += f"; workbench {version()}, PyTorch {torch.__version__}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     names = [one.name for one in inspected]
     parts = [
         *_found(found),

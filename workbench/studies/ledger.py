@@ -15,6 +15,7 @@ from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
 from workbench.studies.study import PAPER, SMALL, Study
+from workbench.util.distribution import needs
 from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
@@ -90,6 +91,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
+    needs("kaleido", "a picture of a figure")
     try:
         if figures:
             paths = [out / name for name in figures]

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from workbench.studies.contrasts import Outcome, Verdict
 from workbench.studies.stored import DIGITS, pack, unpack
 from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale, Study
 from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.util.distribution import version
 from workbench.util.settings import as_text, flat_config
 
 
@@ -98,7 +98,7 @@ class Result:
         made: dict[str, Any] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "commit": commit(),
-            "workbench": version("workbench"),
+            "workbench": version(),
         }
         if step_times:
             made |= {"cores": os.cpu_count(), "step_times": dict(step_times)}

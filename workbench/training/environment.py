@@ -6,22 +6,24 @@ import platform
 import resource
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import workbench
+from workbench.util.distribution import version
 
-PACKAGES = ("workbench", "torch", "transformer-lens", "numpy", "safetensors")
+PACKAGES = ("torch", "transformer-lens", "numpy", "safetensors")
 
 
 def environment(device: torch.device, processes: int) -> dict[str, Any]:
     """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), "workbench": version()}
+        | {name: version_of(name) for name in PACKAGES},
         "commit": commit(),
         "device": str(device),
         "device_name": name,

@@ -16,6 +16,7 @@ from typing import Any
 from workbench.runs import load_run, parse_config, states
 from workbench.training.sweeps.attempt import REPORTED, Ended, attempt
 from workbench.training.sweeps.jobs import Job
+from workbench.util.distribution import needs
 from workbench.util.files import new_folder
 from workbench.util.messages import brief
 from workbench.util.plugins import plugins_from, sources
@@ -34,10 +35,9 @@ class Cluster:
     here = False
 
     def __init__(self, address: str) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise ValueError("a sweep on a cluster needs Ray; `pip install ray` brings it") from None
+        needs("ray", "a sweep on a cluster")
+        import ray
+
         self.ray = ray
         self.ours = not ray.is_initialized()
         self.start_folder = tempfile.TemporaryDirectory()
