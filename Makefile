@@ -79,6 +79,7 @@ zoo: .venv/installed
 # Every notebook anew from its text source, with its outputs: about fifteen minutes.
 notebooks: .venv/installed
 	for source in notebooks/*.py; do $(BIN)/jupytext --to ipynb --execute $$source || exit; done
+	$(BIN)/python -m tests.notebook_pictures
 
 lab: .venv/installed
 	$(BIN)/jupyter lab notebooks

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import base64
+import io
 from pathlib import Path
 
 import jupytext
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from PIL import Image
+
+from tests.notebook_pictures import PNG, figures
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
@@ -27,6 +32,16 @@ def test_notebooks_show_their_output_and_no_error(source: Path) -> None:
     assert all(cell.execution_count for cell in cells)
     assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
     assert sum(len(cell.outputs) for cell in cells) >= len(cells) // 2
+
+
+@each_notebook
+def test_every_figure_has_a_picture_for_viewers_without_javascript(source: Path) -> None:
+    """As a repository's page is one: `make notebooks` draws it beside the figure."""
+    shown = list(figures(nbformat.read(source.with_suffix(".ipynb"), as_version=4)))
+    assert shown
+    for output in shown:
+        picture = Image.open(io.BytesIO(base64.b64decode(output.data[PNG]))).convert("RGB")
+        assert picture.width >= 900 and picture.getpixel((2, 2)) == (255, 255, 255), "dark text needs a light page"
 
 
 @each_notebook
