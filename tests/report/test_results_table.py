@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,17 @@ def test_signs_that_mean_something_to_latex_or_markdown_are_escaped() -> None:
     latex = as_latex(["name", "what", "n"], rows)
     assert r"a\_b \& 50 \% & $\gamma$ $<$ 1 & 1.5 \\" in latex and latex.startswith(r"\begin{tabular}{llr}")
     assert r"| x\|y | – | 2 |" in as_markdown(["name", "what", "n"], rows)
+
+
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="needs pdflatex: apt-get install texlive-latex-recommended"
+)
+def test_the_latex_table_compiles_whatever_names_hold(tmp_path: Path) -> None:
+    """A list first in a row, Greek, the delimiter's sign, and all that LaTeX takes for its own."""
+    rows = [["[2, 10]", "α β γ δ λ ω", "1.5"], ["a\\b ~ ^ {x} #1 $2 50 % & <y>", "⊥ ≥ ≤ × · − – → ∞ … é", "2"]]
+    table = as_latex(["task.lengths", "what_is it", "n"], rows)
+    page = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}\n{table}\n\\end{{document}}\n"
+    (tmp_path / "table.tex").write_text(page, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / "table.pdf").is_file(), done.stdout[-800:]

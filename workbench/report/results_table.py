@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -185,12 +186,23 @@ def _is_number(cell: str) -> bool:
     return cell.replace(".", "").replace("-", "").isdigit()
 
 
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+LATEX |= {"[": "{[}", "]": "{]}"}  # behind the end of a line, a bracket would be a length
+LATEX |= {"<": "$<$", ">": "$>$", "≤": r"$\leq$", "≥": r"$\geq$", "−": "$-$", "×": r"$\times$", "·": r"$\cdot$"}
+LATEX |= {"→": r"$\to$", "⊥": r"$\bot$", "∞": r"$\infty$", "√": r"$\surd$"}
+"""A sign -> what LaTeX writes for it."""
+
+
 def _escaped(cell: str) -> str:
-    """Text with LaTeX's own characters escaped."""
-    escapes = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    escapes |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    escapes |= {"–": "--", "<": "$<$", ">": "$>$", "γ": r"$\gamma$", "β": r"$\beta$"}
-    return "".join(escapes.get(sign, sign) for sign in cell)
+    """Text with the signs that LaTeX takes for its own, or has no letter for."""
+    return "".join(LATEX.get(sign) or _greek(sign) or sign for sign in cell)
+
+
+def _greek(sign: str) -> str | None:
+    """A small Greek letter as LaTeX writes it."""
+    _, _, letter = unicodedata.name(sign, "").partition("GREEK SMALL LETTER ")
+    return {"": None, "LAMDA": r"$\lambda$", "OMICRON": "$o$"}.get(letter, f"$\\{letter.lower()}$")
 
 
 FORMATS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
