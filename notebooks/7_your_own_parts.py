@@ -11,9 +11,9 @@
 # %% [markdown]
 # # How do I add my own task, attention variant and instrument?
 #
-# Each is one new file and one entry in a dict. This notebook adds one of each to a copy of the package, and touches
-# nothing else: then the command line lists them, trains the task with the attention, and measures with the
-# instrument; and the tests that every part must pass are run on them.
+# Each is a file of your own with one entry in a dict: a *plugin*. It can lie anywhere; this notebook writes three into
+# a new folder. The command line then lists them, trains the task with the attention, and measures with the instrument;
+# and the contract tests that every part must pass are run on them. Nothing in the installed package is touched.
 #
 # The three parts belong together. The task is *associative recall*: `c 4 a 0 b 4 d 9`, then the letters again, each
 # to be answered with its digit. It takes two steps: a digit has to find the letter *right before* it, then a letter
@@ -21,29 +21,14 @@
 # before. So the attention variant makes scores fall with distance, by a slope that each layer learns. The instrument
 # asks how far back each head looks.
 
-# %% [markdown]
-# ## A copy to work in
-#
-# You would edit your checkout. Here it is copied to a temporary folder, and the copy is what gets imported from now
-# on.
-
 # %%
-import importlib.util
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-root = Path(importlib.util.find_spec("workbench").origin).parents[1]
-copy = Path(tempfile.mkdtemp())
-for folder in ("workbench", "probes", "app", "tests"):
-    shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-shutil.copy(root / "pyproject.toml", copy)
-os.chdir(copy)
-os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-sys.path.insert(0, str(copy))
-python = sys.executable
+os.chdir(tempfile.mkdtemp())  # a new folder
+python = f"{sys.executable} -P"
 
 # %% [markdown]
 # ## The task: one file
@@ -68,7 +53,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.tasks.base import Batch, Task, Truth, Vocabulary
+from workbench.tasks import Batch, Task, Truth, Vocabulary
 
 
 class Recall(Task):
@@ -136,8 +121,11 @@ class Recall(Task):
         if not fits or sorted(asked.tolist()) != letters:
             raise ValueError(f"type {self.pairs} letters with a digit each, then the same letters, not {text!r}")
         return self._batch(tokens)
+
+
+TASKS = {"recall": Recall}
 '''
-print(Path("workbench/tasks/recall.py").write_text(source, encoding="utf-8"), "characters")
+print(Path("recall.py").write_text(source, encoding="utf-8"), "characters")
 
 # %% [markdown]
 # ## The attention variant: one file
@@ -192,8 +180,11 @@ class RecencyAttention(base.Attention):
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """The fast path: PyTorch's own attention, which takes the bias as its mask."""
         return F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(q, k))
+
+
+ATTENTION = {"recency": RecencyAttention}
 '''
-print(Path("workbench/models/attention/recency.py").write_text(source, encoding="utf-8"), "characters")
+print(Path("recency.py").write_text(source, encoding="utf-8"), "characters")
 
 # %% [markdown]
 # ## The instrument: one file
@@ -213,14 +204,14 @@ fresh weights (`untrained`), and attention drawn at random over earlier position
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import torch
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
 from workbench.measurement import Measurement
-
-__all__ = ["CONTROLS", "measure", "needs", "why_not"]
 
 CONTROLS = ("untrained", "random_graph")
 
@@ -255,53 +246,26 @@ def measure(capture: Capture, *, scored: bool = False) -> Measurement:
         settings={"model": capture.subject.name, "queries": "scored" if scored else "all"},
         caption="Mean number of positions between a query and what it attends to, whatever is read there.",
     )
+
+
+INSTRUMENTS = {"attention_distance": sys.modules[__name__]}  # the module with `measure`
 '''
-print(Path("workbench/instruments/attention/attention_distance.py").write_text(source, encoding="utf-8"), "characters")
+print(Path("attention_distance.py").write_text(source, encoding="utf-8"), "characters")
 
 # %% [markdown]
-# ## Three entries
+# ## Load them
 #
-# In each folder's `__init__.py`: an import, and an entry in the dict.
+# Every command takes `--plugin FILE`. What the environment variable `WORKBENCH_PLUGINS` lists, all commands load, and
+# so do the processes that they start. In Python it is one line.
 
 # %%
-edits = [
-    (
-        "workbench/tasks/__init__.py",
-        "from workbench.tasks.pointer_chain import PointerChain",
-        "from workbench.tasks.recall import Recall",
-    ),
-    ("workbench/tasks/__init__.py", '    "text": Text,', '    "recall": Recall,'),
-    (
-        "workbench/models/attention/__init__.py",
-        "from workbench.models.attention.chacal import ChacalAttention, chacal_attention",
-        "from workbench.models.attention.recency import RecencyAttention",
-    ),
-    (
-        "workbench/models/attention/__init__.py",
-        '    "tempered_chacal": TemperedChacalAttention,',
-        '    "recency": RecencyAttention,',
-    ),
-    ("workbench/instruments/__init__.py", "from workbench.instruments.attention import (", "    attention_distance,"),
-    (
-        "workbench/instruments/__init__.py",
-        '    "head_roles": head_roles,',
-        '    "attention_distance": attention_distance,',
-    ),
-]
-for file, line, below in edits:
-    text = Path(file).read_text(encoding="utf-8")
-    assert text.count(f"\n{line}\n") == 1, (file, line)
-    Path(file).write_text(text.replace(f"\n{line}\n", f"\n{line}\n{below}\n"), encoding="utf-8")
+import workbench
+
+files = ["recall.py", "recency.py", "attention_distance.py"]
+os.environ["WORKBENCH_PLUGINS"] = os.pathsep.join(files)
+workbench.load_plugins(files)
 
 # %% [markdown]
-# That is all. Beside the original, line by line:
-
-# %%
-# !diff -rU0 -x __pycache__ {root}/workbench workbench | grep -v "^diff" | sed "s#{root}#before#; s#\t.*##"
-
-# %% [markdown]
-# ## What is there now
-#
 # The command line knows all three, with their settings and the words of their files.
 
 # %%
@@ -311,14 +275,17 @@ for file, line, below in edits:
 # !{python} -m workbench data recall --count 1
 
 # %% [markdown]
-# The tests in which every task, variant and instrument is tried find them by themselves: among others, that fast and
-# explicit path agree with each other and with decoding, in values and gradients; that training and test share no
-# question; that what is sampled can be typed; that on models whose weights are worked out by hand the instrument
-# differs from its controls.
+# The checks that every task, variant and instrument of the package has to pass ship with it. Among others: that fast
+# and explicit path agree with each other and with decoding, in values and gradients; that training and test share no
+# question; that what is sampled can be typed; that the instrument says what it does not show. In a test file of one's
+# own it is one line, `test_my_parts = contract("recall.py")`. Here are those that were held:
 
 # %%
-# !{python} -m pytest tests/test_contracts.py tests/models/test_variant_contracts.py \
-#     tests/tasks/test_task_contracts.py --color=no -k "recall or recency or attention_distance or every_null" | tail -1
+from workbench.testing import check
+
+for file in files:
+    held = check(file)
+    print(f"{file}: {len(held)} checks held, such as: {held[-1].what}")
 
 # %% [markdown]
 # ## Train
@@ -358,7 +325,6 @@ table.round(3)
 # %%
 import plotly.io as pio
 
-import workbench
 from workbench import figures
 from workbench.inspection import inspect_run
 from workbench.instruments.attention import attention_graph
@@ -415,9 +381,9 @@ figures.attention_matrix(matrices, "pattern", attention_graph.gold_edges(seen.ex
 # %% [markdown]
 # ## Answer
 #
-# Write three files, make three entries (two lines each: an import and the entry), and the rest follows: the command
-# line lists, samples, trains and inspects the new parts, the instruments and figures that were there take the new
-# task's truth, and the contract tests try all three. The diff above is the whole change.
+# Write three files, name them once, and the rest follows: the command line lists, samples, trains and inspects the new
+# parts, the instruments and figures that were there take the new task's truth, and the contract tests try all three.
+# `workbench new task NAME` begins such a file for you, and so for the other kinds.
 #
 # As for the parts themselves: with recency in the first layer and no positional embeddings, most answers are right
 # after 500 steps, on each of three seeds; the same model with standard attention in both layers stays at what naming
