@@ -197,8 +197,8 @@ for kind, one in longer.items():
 # Does it help? After 300 steps not yet. Accuracy has the shape of the paper's: the lowest digit, and the highest given
 # those before it, are mostly right (the lowest but little more than half of the time in the one run of Seq-VCR with
 # pause tokens), the middle digits are not far from where the control with other examples' products is, with Seq-VCR and
-# pause tokens (one seed each) as without. Whole products are right a few times in a hundred at best, in all four kinds. The
-# paper reports 99 % and more on 4 and 5 digits with Seq-VCR and pause tokens, after 40 epochs on a pretrained GPT-2
+# pause tokens (one seed each) as without. Whole products are right a few times in a hundred at best, in all four kinds.
+# The paper reports 99 % and more on 4 and 5 digits with Seq-VCR and pause tokens, after 40 epochs on a pretrained GPT-2
 # with a batch of 32; 300 steps on two digits from scratch reach nothing of the kind, and say nothing against it. What
 # can be said is that the two losses differ in entropy here and not in the middle digits: the one is no stand-in for the
 # other. After 1,200 steps more products are right with Seq-VCR, in the one seed looked at, while entropy at the end of
