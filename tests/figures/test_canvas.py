@@ -189,3 +189,20 @@ def test_a_picture_stands_alone(sorted_one: Capture, tmp_path: Path) -> None:
     assert {part.tag for part in ET.fromstring(svg).iter()} <= {
         SVG + t for t in ("svg", "style", "g", "rect", "path", "text", "line")
     }
+
+
+def test_where_rows_do_not_sum_to_one_a_weight_is_called_a_weight(chased: Capture) -> None:
+    """As those of a sigmoid do not: 5 % of a row would say something else."""
+    name = "blocks.0.attn.hook_pattern"
+    halved = replace(chased, activations={**chased.activations, name: chased[name] / 2})
+    for seen, least, colour in (
+        (chased, "5% of a row", "share of the row"),
+        (halved, "a weight of 0.05", "weight (rows do not sum to 1)"),
+    ):
+        assert least in figures.canvas(seen, layer=0, head=0).subtitle
+        matrices = attention_graph.matrices(seen, 0, 0, 0)
+        assert f"arcs from {least}" in figures.attention_arcs(matrices).layout.title.subtitle.text.replace("<br>", " ")
+        assert figures.attention_matrix(matrices).data[0].colorbar.title.text == colour
+        assert figures.attention_difference(matrices, matrices).data[0].colorbar.title.text == colour
+    powers = attention_graph.matrices(halved, 0, 0, 0)
+    assert figures.attention_matrix(powers, "A²").data[0].colorbar.title.text == "share of the row"

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
-from workbench.instruments.attention.attention_graph import Edge
+from workbench.instruments.attention.attention_graph import Edge, rows_are_shares
 from workbench.measurement import Measurement
 
 ARC = np.linspace(0, np.pi, 25)
@@ -30,6 +30,16 @@ class Arcs:
     colour: str
     edges: list[tuple[int, int]]
     dash: str = "solid"
+
+
+def weight_in_words(matrix: np.ndarray) -> str:
+    """What an entry `[query, key]` of a matrix is: a share of its row, or a weight where rows do not sum to 1."""
+    return "share of the row" if rows_are_shares(matrix) else "weight (rows do not sum to 1)"
+
+
+def threshold_in_words(matrix: np.ndarray, threshold: float) -> str:
+    """The least weight that is drawn: `5% of a row`, or `a weight of 0.05` where rows do not sum to 1."""
+    return f"{threshold:.0%} of a row" if rows_are_shares(matrix) else f"a weight of {threshold:g}"
 
 
 def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequence[Edge] = ()) -> go.Figure:
@@ -52,7 +62,7 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
         z=part.values,
         zmin=0,
         colorscale=SHADES,
-        colorbar={"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        colorbar={"title": {"text": weight_in_words(part.values), "side": "right"}, "thickness": 12, "outlinewidth": 0},
         customdata=[[f"{query} reads {key}" for key in names] for query in names],
         hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
     )
@@ -113,7 +123,8 @@ def attention_arcs(
     names = list(part.coords["query"])
     weight = part.values if query is None else np.where(np.arange(len(names))[:, None] == query, part.values, 0.0)
     truth = {(q, k) for _, q, k in gold if query in (None, q)}
-    kinds, notes = _kinds_of_arcs(weight, truth, threshold, strongest)
+    least = threshold_in_words(part.values, threshold)
+    kinds, notes = _kinds_of_arcs(weight, truth, threshold, strongest, least)
     if not gold:
         kinds[0] = replace(kinds[0], label="attention")
     figure = go.Figure([trace for kind in kinds for trace in arcs(kind, weight, names)])
@@ -126,7 +137,7 @@ def attention_arcs(
 
 
 def _kinds_of_arcs(
-    weight: np.ndarray, truth: set[tuple[int, int]], threshold: float, strongest: int
+    weight: np.ndarray, truth: set[tuple[int, int]], threshold: float, strongest: int, least: str
 ) -> tuple[list[Arcs], list[str]]:
     """The arcs to draw, sorted by whether a gold edge is due there, and notes on what is left out."""
     asked = {query for query, _ in truth}
@@ -137,9 +148,9 @@ def _kinds_of_arcs(
         Arcs("query without a gold edge", GREY, [e for e in drawn if e[0] not in asked]),
         Arcs("wrong: not a gold edge", VERMILLION, [e for e in drawn if e[0] in asked and e not in truth]),
         Arcs("right: a gold edge", GREEN, [e for e in drawn if e in truth]),
-        Arcs(f"missing: gold, below {threshold:.0%}", PURPLE, missing[:strongest], "dot"),
+        Arcs(f"missing: gold, below {least}", PURPLE, missing[:strongest], "dot"),
     ]
-    notes = [f"arcs from {threshold:.0%} of a row"]
+    notes = [f"arcs from {least}"]
     if len(edges) > strongest:
         notes.append(f"the {strongest} strongest of {len(edges)} arcs")
     if len(missing) > strongest:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.capture import Capture
+from workbench.figures.attention import threshold_in_words
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.projection import normed
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
@@ -118,7 +119,8 @@ def canvas(
     left_out = page.attention(weight, edges)
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
-    notes = f"{seen.subject.name}; edges of at least {threshold:.0%} of their row{part_drawn(page.window, len(weight))}"
+    notes = f"{seen.subject.name}; edges of at least {threshold_in_words(weight, threshold)}"
+    notes += part_drawn(page.window, len(weight))
     notes += f"; {left_out} weaker or leaving edges are not drawn" if left_out else ""
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, notes, page.body(), page.width, page.height)

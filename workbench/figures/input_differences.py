@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.capture import Capture
+from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
 from workbench.figures.style import BLUE, GREY, ORANGE, faint, framed, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
@@ -50,7 +51,8 @@ def attention_difference(
     places = window(len(words), start)
     drawn = slice(places.start, places.stop)
     shown = words[drawn]
-    figure = _difference_map(parts[0].values[drawn, drawn], parts[1].values[drawn, drawn], shown)
+    what = weight_in_words(np.stack([part.values for part in parts]))
+    figure = _difference_map(parts[0].values[drawn, drawn], parts[1].values[drawn, drawn], shown, what)
     about = _colours_in_words(parts, names)
     if len(shown) < len(words):
         about += f"; positions {start} to {start + len(shown) - 1} of {len(words)}"
@@ -59,10 +61,10 @@ def attention_difference(
     return _token_axes(figure, shown)
 
 
-def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str]) -> go.Figure:
+def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str], what: str) -> go.Figure:
     """The second matrix less the first as a heat map; hovering shows both values."""
     most = float(np.abs(second - first).max()) or 1.0
-    bar = {"title": {"text": "share of the row", "side": "right"}, "tickformat": "+.2f"}
+    bar = {"title": {"text": what, "side": "right"}, "tickformat": "+.2f"}
     figure = go.Figure()
     return figure.add_heatmap(
         z=second - first,

@@ -60,6 +60,11 @@ def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batc
     return matrix / torch.where(total == 0, 1.0, total)
 
 
+def rows_are_shares(matrix: np.ndarray) -> bool:
+    """Whether each row `[…, query, key]` sums to 1, so that its weights are shares; those of a sigmoid need not."""
+    return bool(np.allclose(matrix.sum(-1), 1, atol=1e-3))
+
+
 def mass_on(
     matrix: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
 ) -> Float[Tensor, "head batch"]:
@@ -157,8 +162,8 @@ def matrices(capture: Capture, example: int, layer: int, head: int, n_hops: int 
     """One head's matrices on one example: the pattern, its powers up to `n_hops`, the resolvent.
 
     Dims `matrix` (`pattern`, `A²`, …, `resolvent`), `query`, `key`; over the example's real tokens, labelled
-    `position:word`. The resolvent's rows are scaled to sum to 1, and so are the pattern's before it is multiplied with
-    itself, where a variant's do not.
+    `position:word`. The pattern is as the variant has it: its rows need not sum to 1 (`rows_are_shares`). The rows of
+    the resolvent are scaled to sum to 1, and so are the pattern's before it is multiplied with itself.
 
     Raises:
         ValueError: if there is no such example, layer or head.
