@@ -76,10 +76,11 @@ def facts(opened: Opened) -> None:
     """What was trained, on what, and how well it does."""
     run, config = opened.run, opened.run.config
     steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
+    trained = f"{steps}, seed {config.seed}; " if config.steps else ""
     st.caption(
         f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
         f"{plain(attention(config))}; width {config.model.d_model}, {_heads(config.model.n_heads)}; "
-        f"{steps}, seed {config.seed}; {right(run, opened.step)}"
+        f"{trained}{right(run, opened.step)}"
     )
 
 

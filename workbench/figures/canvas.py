@@ -119,11 +119,14 @@ def canvas(
     left_out = page.attention(weight, edges)
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
-    notes = f"{seen.subject.name}; edges of at least {threshold_in_words(weight, threshold)}"
-    notes += part_drawn(page.window, len(weight))
-    notes += f"; {left_out} weaker or leaving edges are not drawn" if left_out else ""
+    edges_drawn = f"edges of at least {threshold_in_words(weight, threshold)}{part_drawn(page.window, len(weight))}"
+    notes = "; ".join([seen.subject.name, edges_drawn, *_not_drawn(left_out)])
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, notes, page.body(), page.width, page.height)
+
+
+def _not_drawn(edges: int) -> list[str]:
+    return [f"{edges} weaker or leaving edges are not drawn"] if edges else []
 
 
 def _attention(

@@ -57,7 +57,8 @@ def inspect_run(
 
     Args:
         run: the run.
-        n: sequences to draw for each of the task's test conditions; one that was drawn before is left out.
+        n: sequences to draw for each of the task's test conditions; one that was drawn before is left out. Of sequences
+            of one's own, as many as there are at most.
         seed: seed of those sequences, which are from the test side of the task's split.
         name: what to call the run; by default its folder's name.
         only: instruments and mechanisms to measure; by default all that apply.
@@ -74,6 +75,7 @@ def inspect_run(
     """
     task, name = run.task(), name or run.name
     conditions = list(task.conditions if conditions is None else conditions)
+    n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal)
     sample, batches = Sample(drawn=n * len(conditions)), list(test_batches(task, n, seed, conditions))
     n_fresh = sequences_for_fresh_models(batches)
@@ -205,18 +207,15 @@ def inspect_model(
         model: the module with a note of where its parts are; or a model that TransformerLens has bridged.
         on: what it is inspected on: a task whose vocabulary is the model's; or token sequences, `[n, pos]` or a list
             of `[pos]` (see `tasks.own_sequences`, which takes words and padding too).
-        n: sequences to draw for each of the task's test conditions; of sequences given, as many as there are at most.
-        seed, name, options: as in `inspect_run`.
+        n, seed, name, options: as in `inspect_run`.
 
     Raises:
         ValueError: if task and model do not fit, or as `inspect_run` does.
     """
     if not isinstance(model, OwnModel):
         model = BridgedModel(model)
-    task = task_of(on, model.config.d_vocab)
-    if isinstance(task, Sequences):
-        n = min(n, task.n_given)
-    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
+    run = hold(model, task_of(on, model.config.d_vocab), name)
+    return inspect_run(run, n=n, seed=seed, name=name, **options)
 
 
 def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:
