@@ -10,6 +10,7 @@ import pytest
 import workbench
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
+from workbench.report import inspect
 from workbench.report.comparisons import over_seeds
 from workbench.report.findings import MOST, NEED, findings
 from workbench.report.seed_groups import seed_groups
@@ -63,9 +64,33 @@ def test_of_two_groups_of_seeds_it_says_where_they_stand_in_how_many_a_claim_hol
             inspected.append(inspect_run(run, n=16, seed=0, only=only, causal=False, name=out.name))
     text = said(inspected)
     assert re.match(r"Of 2 configs, (chacal|standard).* gets most answers right \(.*fewest", text[0])
-    assert re.match(r"Chain following holds beyond its controls in \d of 2", text[1])
+    alone = r"\d of 6 runs( \(\d at every place where it is read\))?, each taken alone"
+    assert re.match(
+        rf"Chain following holds beyond its controls in {alone}, and over the seeds in \d of 2 conf", text[1]
+    )
     assert "difference" in text[2] and "p after Holm" in text[2].replace("smallest p after", "p after")
     assert text[-1].endswith("means and intervals are over 3 seeds of each config.")
+
+
+@pytest.mark.slow
+def test_the_report_of_a_sweep_says_on_its_first_screen_what_was_found(tmp_path: Path) -> None:
+    """Three variants, three depths, three seeds: no heading of 27 names, no table of 36 columns."""
+    runs = []
+    for attention in ("standard", "chacal", "tempered"):
+        for layers in (1, 2, 3):
+            for seed in range(3):
+                runs.append(tmp_path / f"{attention}-{layers}-seed={seed}")
+                model = {"d_model": 16, "n_heads": 2, "n_layers": layers, "attention": attention}
+                changes = {**SMALL, "model": model, "seed": seed}
+                workbench.train("chain-chacal", out=runs[-1], progress=False, **changes)
+    report = inspect(runs, n=8, only=["overall", "gold_mass"], out=tmp_path / "report")
+    page = report.html.read_text(encoding="utf-8")
+    assert "<h1>27 runs of 9 configs</h1>" in page
+    assert "Compared over seeds (8)</summary>" in page and "Attention on one sequence (9)</summary>" in page
+    assert page.count("<h2>Attention on one sequence") == 9
+    columns = page.split("<h2>Summary</h2>")[1].split("</tr>")[0].count("<th>") - 1
+    assert columns == 9, "of many runs the table has the means over seeds alone"
+    assert len(list((tmp_path / "report" / "data").iterdir())) >= 36, "the numbers of each run are in files"
 
 
 def test_where_nothing_was_measured_nothing_is_said() -> None:

@@ -19,7 +19,7 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
-from workbench.report.claims import by_verdict
+from workbench.report.claims import by_verdict, verdicts_of
 from workbench.report.comparisons import OverSeeds, surest
 from workbench.report.seed_groups import SeedGroup
 
@@ -193,10 +193,10 @@ def _of_many(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds]) -> I
         (best, most), (worst, least) = ordered[0], ordered[-1]
         text = f"Of {len(right)} {_kind(groups)}, {best.name} gets most "
         yield f"{text}answers right ({_share(most)}), {worst.name} fewest ({_share(least)})."
-    by_name = {name: [_claimed(one, name) for one in groups if name in one] for name in MECHANISMS}
-    for verdicts in by_name.values():
+    for name in MECHANISMS:
+        verdicts = [_claimed(one, name) for one in groups if name in one]
         if verdicts:
-            yield _in_how_many(verdicts, _kind(groups))
+            yield _in_how_many(verdicts, _kind(groups), _taken_alone(groups, name))
     yield from _clearest(differences)
 
 
@@ -204,16 +204,37 @@ def _kind(groups: Sequence[SeedGroup]) -> str:
     return "configs" if any(not one.alone for one in groups) else "runs"
 
 
-def _in_how_many(of_each: Sequence[Sequence[Claimed]], kind: str) -> str:
-    """In how many groups a claim holds at every place or at some, and in how many the answers need it there."""
-    beyond = [[claim.holds is Holds.BEYOND for claim in claims] for claims in of_each]
-    everywhere, somewhere = sum(map(all, beyond)), sum(map(any, beyond))
+def _taken_alone(groups: Sequence[SeedGroup], name: str) -> str:
+    """In how many single runs a claim holds, in words; nothing where every group is a single run.
+
+    Few seeds leave a wide interval, below which a control may lie although the claim holds in every one of them.
+    """
+    runs = [one for group in groups for one in group.members if name in one]
+    if len(runs) == len(groups):
+        return ""
+    return f"{_holding([verdicts_of(one, name) for one in runs], 'runs')}, each taken alone, and over the seeds in "
+
+
+def _in_how_many(of_each: Sequence[Sequence[Claimed]], kind: str, alone: str) -> str:
+    """In how many groups a claim holds at every place or at some, and in how many the answers need it there.
+
+    Args:
+        of_each: the verdicts of each group.
+        kind: what a group is.
+        alone: in how many single runs it holds, in words, if groups have several.
+    """
     needed = sum(any(claim.needed is Needed.AS_CLAIMED for claim in claims) for claims in of_each)
-    text = f"{of_each[0][0].result.mean.name} holds beyond its controls in {somewhere} of {len(of_each)} {kind}"
-    if everywhere != somewhere:
-        text += f" ({everywhere} at every place where it is read)"
     tested = any(claim.needed is not Needed.UNTESTED for claims in of_each for claim in claims)
+    text = f"{of_each[0][0].result.mean.name} holds beyond its controls in {alone}{_holding(of_each, kind)}"
     return f"{text}{f'; the answers need it in {needed}' if tested else ''}."
+
+
+def _holding(of_each: Sequence[Sequence[Claimed | Verdict]], kind: str) -> str:
+    """In how many runs or configs a claim holds at some place, and at every one: `5 of 9 configs (3 at every …)`."""
+    beyond = [[one.holds is Holds.BEYOND for one in verdicts] for verdicts in of_each]
+    everywhere, somewhere = sum(map(all, beyond)), sum(map(any, beyond))
+    text = f"{somewhere} of {len(of_each)} {kind}"
+    return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
 
 
 def _clearest(differences: Sequence[OverSeeds]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
+from itertools import groupby
 
 import pandas as pd
 import torch
@@ -14,12 +15,15 @@ from workbench.inspection import Inspected
 from workbench.report.claims import Lines
 from workbench.report.comparisons import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section, slug
+from workbench.report.seed_groups import seed_groups
 from workbench.report.table import CLAIMS_HEADING, Row
 from workbench.util.distribution import version
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
 MOST_OPEN = 3  # runs whose claims are unfolded
+MOST_NAMED = 3  # runs in the heading
+MOST_ALIKE = 2  # parts of one kind in the contents list, before they are folded into one entry
 
 
 def page(
@@ -53,10 +57,10 @@ def page(
     ]
     slugs = tell_apart([slug(title) for title, _ in parts], [])
     return _PAGE.format(
-        title=escape(" · ".join(names)),
+        title=escape(_title(inspected)),
         plotly=get_plotlyjs(),
         made=escape(made),
-        contents="".join(map(_entry, slugs, parts)),
+        contents=_contents(slugs, [title for title, _ in parts]),
         parts="\n".join(map(_part, slugs, parts)),
     )
 
@@ -65,8 +69,30 @@ Part = tuple[str, str]
 """A part of the page: its heading, and its HTML."""
 
 
-def _entry(at: str, part: Part) -> str:
-    return f'<li><a href="#{at}">{escape(part[0])}</a></li>'
+def _title(inspected: Sequence[Inspected]) -> str:
+    """The runs' names; of many, how many runs and configs there are."""
+    if len(inspected) <= MOST_NAMED:
+        return " · ".join(one.name for one in inspected)
+    n_configs = len(seed_groups(inspected))
+    return f"{len(inspected)} runs" + (f" of {n_configs} configs" if n_configs < len(inspected) else "")
+
+
+def _contents(slugs: Sequence[str], titles: Sequence[str]) -> str:
+    """The contents; parts in a row with titles that begin alike (`Compared over seeds: …`) are one folded entry."""
+    entries = []
+    for start, of_start in groupby(zip(slugs, titles, strict=True), key=lambda part: part[1].split(": ")[0]):
+        links = [(at, title) for at, title in of_start]
+        if len(links) > MOST_ALIKE:
+            inner = "".join(_entry(at, title.removeprefix(f"{start}: ")) for at, title in links)
+            folded = f"<details><summary>{escape(start)} ({len(links)})</summary><ol>{inner}</ol></details>"
+            entries.append(f"<li>{folded}</li>")
+        else:
+            entries += [_entry(at, title) for at, title in links]
+    return "".join(entries)
+
+
+def _entry(at: str, title: str) -> str:
+    return f'<li><a href="#{at}">{escape(title)}</a></li>'
 
 
 def _part(at: str, part: Part) -> str:
@@ -158,6 +184,8 @@ th:first-child {{ text-align: left; font-weight: 400; white-space: pre; position
 td {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
 summary {{ cursor: pointer; font-weight: 600; }} details {{ margin: .6rem 0; }}
 nav {{ font-size: .9rem; padding: 1rem 1.5rem 0; }}
+nav details {{ margin: 0; }} nav details ol {{ padding-left: .8rem; }}
+nav summary {{ font-weight: 400; color: #0072b2; }}
 nav ol {{ list-style: none; margin: 0; padding: 0; }} nav li {{ margin-bottom: .3rem; line-height: 1.3; }}
 nav a {{ color: #0072b2; text-decoration: none; }} nav a:hover {{ text-decoration: underline; }}
 @media (min-width: 1200px) {{

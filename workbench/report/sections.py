@@ -34,6 +34,9 @@ def slug(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"<[^>]*>", " ", words).lower()).strip("-")
 
 
+MOST_PICTURED = 6
+
+
 @dataclass(frozen=True)
 class Section:
     """A heading, a paragraph, and figures."""
@@ -49,13 +52,19 @@ class Section:
 
 
 def sections(inspected: Sequence[Inspected]) -> list[Section]:
-    """Every section: those of measures and claims first, then the pictures of single runs."""
+    """Every section: those of measures and claims first, then the pictures of single runs.
+
+    Of more than `MOST_PICTURED` runs, the first seed of each config is pictured.
+    """
     lines = seed_groups(inspected)
     made = [section for name in INSTRUMENTS if (section := _measured(name, lines)) is not None and section.drawn]
     made += _mechanisms(lines)
-    made += [_graph(one) for one in inspected if "gold_mass" in one and one.head is not None]
+    pictured = [
+        member for line in lines for member in (line.members if len(inspected) <= MOST_PICTURED else line.members[:1])
+    ]
+    made += [_graph(one) for one in pictured if "gold_mass" in one and one.head is not None]
     made += [section for name in WEIGHTS if (section := _measured(name, lines)) is not None and section.drawn]
-    return made + [_residual(one) for one in inspected if "projection" in one]
+    return made + [_residual(one) for one in pictured if "projection" in one]
 
 
 def _residual(one: Inspected) -> Section:

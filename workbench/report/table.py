@@ -67,11 +67,18 @@ def as_text(table: Table, width: int) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
+MOST_COLUMNS = 12  # of more runs, a table shows the means over seeds alone
+
+
 def all_columns(inspected: Sequence[Inspected]) -> list[Column]:
-    """Every run; several seeds of one config one after the other, and behind them their mean."""
+    """Every run; several seeds of one config one after the other, and behind them their mean.
+
+    Of more than `MOST_COLUMNS` runs the means alone, and runs that are the only seed of their config.
+    """
     columns: list[Column] = []
+    few = len(inspected) <= MOST_COLUMNS
     for one in seed_groups(inspected):
-        columns += one.members if one.alone else [*one.members, one]
+        columns += one.members if one.alone else [*(one.members if few else ()), one]
     return columns
 
 
