@@ -46,6 +46,15 @@ def test_the_hooked_module_computes_what_the_module_does_and_leaves_it_alone(kin
     assert torch.equal(logits_of(module(given)), before)
 
 
+def test_a_module_in_training_goes_on_training() -> None:
+    module = KINDS["encoder"].fresh({}, generator(1, "encoder")).train()
+    model = OwnModel(module, KINDS["encoder"].parts, CONTEXT)
+    assert all(part.training for part in module.modules()) and not model.training
+    with torch.no_grad():
+        module.output.weight.zero_()
+    assert model.unembedding.weight.abs().sum() > 0, "it is a copy"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_residual_is_the_sum_of_what_is_written_to_it(kind: str) -> None:
     seen = captured(made(kind), tokens())

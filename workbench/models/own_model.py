@@ -139,11 +139,11 @@ class Facts:
 
 
 class OwnModel(nn.Module):
-    """A module of one's own under the names that the rest of the library knows of a decoder.
+    """A module of one's own, as it is now, under the names that the rest of the library knows of a decoder.
 
     Args:
-        module: the module: int64 tokens `[batch, pos]` to logits `[batch, pos, d_vocab]`, or to a tuple of which they
-            are the first, or to an object with `.logits`.
+        module: the module, of which a copy is kept, so that it can go on training: int64 tokens `[batch, pos]` to
+            logits `[batch, pos, d_vocab]`, or to a tuple of which they are the first, or to an object with `.logits`.
         parts: where its parts are.
         n_ctx: the longest sequence that it takes, in tokens.
         name: of its kind.
@@ -165,7 +165,8 @@ class OwnModel(nn.Module):
         build: Callable[[torch.Generator], nn.Module] | None = None,
     ) -> None:
         super().__init__()
-        self.module, self.parts, self.build = module.eval(), parts, build
+        self.module, self.parts, self.build = copy.deepcopy(module), parts, build
+        self.eval()
         vocabulary = self._part("embed").weight
         if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
             raise ValueError(f"{parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
@@ -194,7 +195,7 @@ class OwnModel(nn.Module):
             return made.fresh(settings, draws)
 
         module = build(generator(0, "own model")) if module is None else module
-        return cls(module.eval(), made.parts, n_ctx, name=kind, settings=settings, build=build)
+        return cls(module, made.parts, n_ctx, name=kind, settings=settings, build=build)
 
     def fresh(self, draws: torch.Generator) -> OwnModel:
         """The same model with fresh weights.
@@ -202,7 +203,7 @@ class OwnModel(nn.Module):
         Raises:
             ValueError: if nothing builds one.
         """
-        module = self.fresh_module(draws).to(self.token_embedding.weight).eval()
+        module = self.fresh_module(draws).to(self.token_embedding.weight)
         settings, name = self.config.settings, self.config.module
         return OwnModel(module, self.parts, self.config.n_ctx, name=name, settings=settings, build=self.build)
 

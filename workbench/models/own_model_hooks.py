@@ -51,7 +51,7 @@ class HookedModule(HookedRootModule):
         self.hook_embed = HookPoint()
         self.blocks = nn.ModuleList(_BlockHooks() for _ in range(config.n_layers))
         self.ln_final, self.unembed = _OutHook(), _OutHook()
-        self.module = module.eval()
+        self.module = module
         self._wrap()
         self.setup()
 

@@ -38,10 +38,12 @@ def _is_there(library: str) -> bool:
 def mixed_up() -> str | None:
     """What to do if a stranger's distribution has put its files into our package's folder; None where none has."""
     try:
-        files = distribution(STRANGER).files or []
+        found, ours = distribution(STRANGER), distribution(DISTRIBUTION)
     except PackageNotFoundError:
         return None
-    if "workbench/__init__.py" not in map(str, files):
+    if found.metadata["Summary"] == ours.metadata["Summary"]:  # this project under the name that it once had
+        return None
+    if "workbench/__init__.py" not in map(str, found.files or []):
         return None
     return (
         f"another project, whose distribution is named {STRANGER}, is installed in the same place, and its files and "
