@@ -77,7 +77,7 @@ def inspect_run(
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal)
-    sample, batches = Sample(drawn=n * len(conditions)), list(test_batches(task, n, seed, conditions))
+    sample, batches = Sample(n * len(conditions), task.measured_on), list(test_batches(task, n, seed, conditions))
     n_fresh = sequences_for_fresh_models(batches)
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):

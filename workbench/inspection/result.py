@@ -111,15 +111,17 @@ def select_head(measured: Measurement, head: Head) -> Measurement:
 
 @dataclass
 class Sample:
-    """The held-out sequences that a run was measured on.
+    """The sequences that a run was measured on.
 
     Attributes:
         drawn: how many were drawn, some of them perhaps more than once.
+        kind: what they are: `held-out`, or `given` where nobody here knows what the model was trained on.
         conditions: the task's test condition of each example.
         tokens: the tokens of each example, without padding; no two examples of one condition ask the same question.
     """
 
     drawn: int
+    kind: str = "held-out"
     conditions: list[dict[str, Any]] = field(default_factory=list)
     tokens: list[Int[Tensor, " pos"]] = field(default_factory=list)
 

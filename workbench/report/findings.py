@@ -95,7 +95,7 @@ def _answers(one: SeedGroup) -> Iterator[str]:
         return
     shares = one["overall"].mean
     position, sequence = (shares.select(unit=unit) for unit in ("position", "sequence"))
-    text = f"{one.name} gets {_share(position)} of its held-out answers right"
+    text = f"{one.name} gets {_share(position)} of its {one.members[0].sample.kind} answers right"
     if not np.isclose(position.values, sequence.values):
         text += f", and {_share(sequence)} of whole sequences"
     worst = _worst_group(one)
@@ -256,9 +256,10 @@ def _clearest(differences: Sequence[OverSeeds]) -> Iterator[str]:
 
 def _how_sure(groups: Sequence[SeedGroup]) -> str:
     """What the numbers are over, and so what they cannot say."""
-    n = dict.fromkeys(member.sample.in_words for one in groups for member in one.members)
+    samples = [member.sample for one in groups for member in one.members]
+    n = dict.fromkeys(f"{sample.in_words} {sample.kind}" for sample in samples)
     seeds = {len(one.members) for one in groups}
-    text = f"Measured on {' or '.join(n)} held-out sequences"
+    text = f"Measured on {' or '.join(n)} sequences"
     if seeds == {1}:
         return f"{text}; each run is one seed: intervals are over sequences, and say nothing of other seeds."
     few, many = min(seeds), max(seeds)

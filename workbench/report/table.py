@@ -91,7 +91,8 @@ def rows(columns: Sequence[Column]) -> list[Row]:
 
     add("model", _shape)
     add("trained for", _trained)
-    add("held-out sequences", _sequences)
+    kinds = dict.fromkeys(member.sample.kind for one in columns for member in members_of(one))
+    add(f"{' or '.join(kinds)} sequences", _sequences)
     _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:

@@ -45,6 +45,8 @@ class Task(Checked, ABC):
     """The labels of the truth whose values are token ids."""
     in_perplexity: ClassVar[bool] = False
     """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
+    measured_on: ClassVar[str] = "held-out"
+    """What the sequences of the test split are: `held-out`, or `given` where nobody here knows what was trained on."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that hold a file's path on this machine, or a list of them (see `tasks.files_of`)."""
 

@@ -42,6 +42,7 @@ class Sequences(Task):
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
     files: ClassVar[tuple[str, ...]] = ("path",)
+    measured_on: ClassVar[str] = "given"
 
     path: str = Field(description="a file that `Sequences.save` wrote")
 
