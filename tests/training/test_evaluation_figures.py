@@ -19,6 +19,7 @@ from workbench.runs.config import parse_conditions
 from workbench.tasks import Batch, Task, make
 from workbench.tasks.answers import Answers
 from workbench.training import preset_config, train_seeds
+from workbench.training.data import training_batches
 from workbench.training.early_stopping import stop_event
 from workbench.training.evaluation import Evaluation
 
@@ -332,3 +333,23 @@ def test_a_stack_of_seeds_logs_the_same_figures_and_the_next_token_loss_beside_t
     for metrics in (logged, single):
         assert metrics["loss"].values == pytest.approx((metrics["next_token"] + metrics["seq_vcr"]).values, rel=1e-5)
     assert logged["test_loss"].dropna().iloc[-1] == pytest.approx(single["test_loss"].dropna().iloc[-1], rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [None, 24, 2000])
+def test_questions_trained_on_are_evaluated_where_that_is_asked_for(size: int | None) -> None:
+    changes = {**SORT, "eval_training": True, "train_size": size, "eval_size": 1500, "steps": 9}
+    config = preset_config("sort-standard", changes)
+    task = config.make_task()
+    evaluation = Evaluation(task, config)
+    trained = evaluation.training
+    assert trained is not None and not task.is_test(trained.tokens).any()
+    if size is not None:  # half of it is the hint's
+        assert len(trained) == min(1500, size // 2)
+        visited = [batch for batches in training_batches(task, config) for batch in batches if batch.head == "main"]
+        seen, known = ({task.question(row) for batch in some for row in batch.tokens} for some in (visited, [trained]))
+        assert seen <= known and (seen == known) == (size == 24)
+    by_heart = Oracle(task, lambda tokens: task.is_test(tokens)[:, None].expand_as(tokens))
+    found = evaluation(by_heart, CPU)
+    assert found["accuracy/training"] == 1 and found["accuracy"] == 0
+    assert found["test_loss/training"] < 1e-5 < found["test_loss"]
+    assert "accuracy/training" not in evaluated(by_heart, "sort-standard", task=SORT["task"])

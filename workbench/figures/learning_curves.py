@@ -14,17 +14,20 @@ from workbench.measurement import Measurement
 
 Curves = Mapping[str, Measurement]
 ROWS = {
-    "right answers": ("accuracy", "whole_answer", "exact_match"),
-    "next-token loss": ("next_token", "test_loss"),
+    "right answers": ("accuracy", "accuracy/training", "whole_answer", "exact_match"),
+    "next-token loss": ("next_token", "test_loss", "test_loss/training"),
     "loss, all objectives": ("loss",),
     "perplexity": ("perplexity",),
 }
 """Row of the figure, from above -> the curves in it."""
+ON_TRAINING = ("accuracy/training", "test_loss/training")
+TRAINING = ("-open", ", dotted: questions trained on")
 MARKS = {
     "accuracy": ("", ""),
     "whole_answer": ("-open", ", open: whole answers"),
     "exact_match": ("-open-dot", ", with a dot: decoded"),
     "test_loss": ("", ""),
+    **dict.fromkeys(ON_TRAINING, TRAINING),
     "perplexity": ("", ""),
 }
 """Curves of evaluations, which have a mark at each -> what the mark's form has, and words for it where they differ."""
@@ -82,7 +85,7 @@ def _shown(curves: Curves) -> dict[str, Measurement]:
 def _subtitle(shown: Mapping[str, Curves]) -> str:
     """What was logged of what, and of curves that share a row which is which."""
     drawn = {name for curves in shown.values() for name in curves}
-    forms = "".join(words for name, (_, words) in MARKS.items() if name in drawn)
+    forms = "".join(dict.fromkeys(words for name, (_, words) in MARKS.items() if name in drawn))
     return f"as logged; joined marks: held-out sequences{forms}; plain lines: single training batches"
 
 
@@ -113,7 +116,7 @@ def _line(curve: Measurement, what: str, name: str, number: int, log: bool) -> g
         legendgroup=name,
         mode="lines+markers" if evaluated else "lines",
         line={"color": PALETTE[number % len(PALETTE)], "width": 2.5 if what in ("accuracy", "perplexity") else 1.5}
-        | {"dash": DASHES[number // len(PALETTE) % len(DASHES)]},
+        | {"dash": "dot" if what in ON_TRAINING else DASHES[number // len(PALETTE) % len(DASHES)]},
         marker={"symbol": symbol, "size": 7},
         customdata=steps,
         hovertemplate=f"{curve.name}, step %{{customdata:,}}: {values}",

@@ -57,7 +57,8 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
     """The curves that were logged while a run trained, each with the single dim `step`; those that were logged at all.
 
     On held-out sequences: `accuracy` and `whole_answer`, `test_loss`, of text `perplexity`, which is its exponential,
-    of answers that were decoded `exact_match`. Of the training batches: `loss`, the sum of the run's objectives, and
+    of answers that were decoded `exact_match`. On questions of the training side, with `eval_training`:
+    `accuracy/training` and `test_loss/training`. Of the training batches: `loss`, the sum of the run's objectives, and
     `next_token`, the one that runs with different objectives have in common; in a run with no other objective the two
     are the same. Nothing for a model that was not trained.
 
@@ -97,13 +98,16 @@ def _about(config: RunConfig, alone: bool) -> dict[str, Logged]:
     """Every curve that a run can have, in order; `alone` says that its only objective is the next-token loss."""
     held_out = f"On the same {config.eval_size:,} held-out sequences drawn, each time."
     decoded = f"Of {config.eval_decoded:,} held-out questions, answered by greedy decoding."
+    training = f"On the same sequences of the training side each time, up to {config.eval_size:,}."
     return {
         "accuracy": Logged("Accuracy", "share", held_out),
+        "accuracy/training": Logged("Accuracy on training questions", "share", training),
         "whole_answer": Logged("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
         "exact_match": Logged("Exact match of decoded answers", "share", decoded),
         "loss": Logged("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
         NEXT_TOKEN: Logged("Next-token loss", "nats", "Of one batch."),
         "test_loss": Logged("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
+        "test_loss/training": Logged("Loss on training questions", "nats", f"{training} The next-token loss alone."),
         "perplexity": Logged("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
     }
 

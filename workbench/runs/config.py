@@ -89,6 +89,9 @@ class RunConfig(Checked):
     eval_every: int = Field(200, ge=1, description="steps between evaluations on held-out sequences")
     eval_size: int = Field(512, ge=1, description="held-out sequences per evaluation")
     eval_conditions: bool = Field(False, description="evaluate each of the task's test conditions (lengths) too")
+    eval_training: bool = Field(
+        False, description="evaluate on questions of the training side too, those of the training set if it is finite"
+    )
     test_conditions: tuple[dict[str, StrictInt | StrictStr], ...] = Field(
         (), description="other test conditions to evaluate, such as 'length=20,repeats=4 length=20,repeats=2'"
     )

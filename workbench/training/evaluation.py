@@ -1,4 +1,8 @@
-"""Evaluation during training: right answers and loss on held-out sequences, by condition and hint; decoded answers."""
+"""Evaluation during training: right answers and loss on held-out sequences, by condition and hint; decoded answers.
+
+Asked for, also on questions that are trained on: the gap tells a model that has learned them by heart from one that
+has not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from workbench.runs import RunConfig
 from workbench.runs.config import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
-from workbench.training.data import held_out
+from workbench.training.data import held_out, trained_on
 from workbench.util.seeds import generator
 
 AT_ONCE = 128  # sequences in a forward pass
@@ -39,10 +43,11 @@ class Evaluation:
         edit_distance           with `eval_decoded`: mean edit distance of these answers, in tokens
 
     Each but those of groups also for every test condition, as `NAME/test CONDITION`, and all that is not decoded for
-    every hint, as `NAME/HINT`.
+    every hint, as `NAME/HINT`, and with `eval_training` for questions of the training side, as `NAME/training`.
 
     Attributes:
         held_out: the sequences of each output head.
+        training: sequences of the training side, with `eval_training`.
         conditions: those of each test condition: the task's with `eval_conditions`, and `test_conditions`.
         answers: the questions that are decoded, by what their figures' names end in.
     """
@@ -51,6 +56,7 @@ class Evaluation:
         """Raises ValueError if answers are to be decoded (`eval_decoded`) that do not continue their questions."""
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
+        self.training = trained_on(task, config) if config.eval_training else None
         self.conditions: dict[str, Batch] = {}
         for condition in (*(task.conditions if config.eval_conditions else ()), *config.test_conditions):
             name = condition_in_words(condition)
@@ -70,6 +76,8 @@ class Evaluation:
             figures |= self._predicted(
                 model, batch, device, "" if head == "main" else f"/{head}", by_group=head == "main"
             )
+        if self.training is not None:
+            figures |= self._predicted(model, self.training, device, "/training")
         for name, batch in self.conditions.items():
             figures |= self._predicted(model, batch, device, f"/test {name}")
         for ending, answers in self.answers.items():

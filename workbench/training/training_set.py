@@ -79,6 +79,11 @@ class TrainingSet:
         draws = generator(self.seed, "train set", block, *purpose(self.head))
         return task.sample(BLOCK, draws, split="train", head=self.head)[: self._length(block)]
 
+    def first(self, task: Task, n: int) -> Batch:
+        """The first n sequences in the order in which they are drawn; all if there are fewer."""
+        blocks = range(-(-min(n, self.size) // BLOCK))
+        return Batch.cat([self.draw(task, block) for block in blocks], task.pad)[:n]
+
     def _length(self, block: int) -> int:
         return min(BLOCK, self.size - block * BLOCK)
 
