@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -53,6 +54,35 @@ def test_a_module_in_training_goes_on_training() -> None:
     with torch.no_grad():
         module.output.weight.zero_()
     assert model.unembedding.weight.abs().sum() > 0, "it is a copy"
+
+
+@torch.no_grad()
+def test_two_threads_at_once_see_all_of_pytorchs_own_layers() -> None:
+    """The one that ends first must not let the other skip submodules; afterwards PyTorch's switch is as it was."""
+    inside, ended = {"first": Event(), "last": Event()}, Event()
+    seen: dict[str, set[str]] = {"first": set(), "last": set()}
+
+    def run(who: str, awaited: Event) -> None:
+        hooked, names = made("encoder").hooked(), seen[who]
+
+        def wait(x: Tensor, hook: Any) -> None:
+            inside[who].set()
+            assert awaited.wait(30)
+
+        watch = [(name, lambda x, hook: names.add(hook.name)) for name in hooked.hook_dict]
+        with torch.no_grad(), hooked.hooks(fwd_hooks=[("hook_embed", wait), *watch]):
+            hooked(tokens())
+
+    first = Thread(target=run, args=("first", inside["last"]))
+    last = Thread(target=run, args=("last", ended))
+    first.start()
+    assert inside["first"].wait(30)
+    last.start()
+    first.join()
+    ended.set()
+    last.join()
+    assert seen["first"] == seen["last"] and "blocks.1.attn.hook_pattern" in seen["last"]
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 @pytest.mark.parametrize("kind", KINDS)

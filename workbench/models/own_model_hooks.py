@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,32 @@ from transformer_lens.hook_points import HookPoint
 from workbench.models.own_model import Facts, OwnModelConfig, Parts, logits_of, part
 
 SOFTMAX = (torch.softmax, torch.nn.functional.softmax, Tensor.softmax)
+
+
+class _EverySubmodule:
+    """While any thread is inside, PyTorch's encoder layers run their submodules, which they skip in evaluation.
+
+    The switch is one for the process: whoever comes first turns it, whoever leaves last turns it back.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.fast = Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.fast = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                torch.backends.mha.set_fastpath_enabled(self.fast)
+
+
+_EVERY_SUBMODULE = _EverySubmodule()
 
 
 class HookedModule(HookedRootModule):
@@ -68,13 +95,8 @@ class HookedModule(HookedRootModule):
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos class"]:
         """Logits of every position."""
-        # PyTorch's own encoder layers otherwise skip their submodules in evaluation.
-        fast = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
+        with _EVERY_SUBMODULE:
             return logits_of(self.module(tokens))
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
 
     def hooks(self, fwd_hooks: Sequence[tuple[Any, Any]] = (), **options: Any) -> AbstractContextManager[Any]:  # type: ignore[override]
         """TransformerLens's `hooks`: these functions see, and may change, what passes their hook points."""
