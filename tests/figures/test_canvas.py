@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import workbench
 from workbench import figures
-from workbench.capture import Capture
+from workbench.capture import LOGITS, Capture
 from workbench.figures.canvas import kinds_of_edges
 from workbench.figures.drawing import Drawing
-from workbench.figures.token_page import WIDEST, answer_rows, label_rows
+from workbench.figures.token_page import WIDEST, answer_rows, confidence_row, label_rows
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.runs.compiled import compile_run
@@ -38,6 +39,10 @@ def chased(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 def parts(drawing: Drawing, attribute: str) -> list[ET.Element]:
     return [part for part in ET.fromstring(drawing.svg()).iter() if attribute in part.attrib]
+
+
+def with_logits(seen: Capture, logits: torch.Tensor) -> Capture:
+    return replace(seen, activations={**seen.activations, LOGITS: logits})
 
 
 GOLD = [(1, 1, 0), (1, 2, 1), (2, 2, 0), (1, 3, 2)]
@@ -118,6 +123,35 @@ def test_answers_are_those_of_the_model_and_marked_as_they_are_scored(sorted_one
     for i, asked in enumerate(batch.loss_mask[0].tolist()):
         assert said.right[i] == (right[i] == 1 if asked else None)
         assert wanted.words[i] == (task.words(batch.targets[0])[i] if asked else "")
+
+
+def test_below_each_answer_is_how_likely_the_right_one_is(sorted_one: Capture) -> None:
+    scored = sorted_one.batch.loss_mask[0]
+    row = confidence_row(sorted_one)
+    assert [bool(word) for word in row.words] == scored.tolist()
+    right = sorted_one.logits[0].double().softmax(-1).gather(-1, sorted_one.batch.targets[0][:, None])[:, 0]
+    position = int(scored.nonzero()[0])
+    assert row.words[position].strip("<>") in {f"{100 * right[position]:.0f}", "99", "1"}
+    tips = [part.get("data-tip", "") for part in parts(figures.canvas(sorted_one, layer=0, head=0), "data-tip")]
+    likeliest = [tip for tip in tips if tip.startswith("p(right)")]
+    assert len(likeliest) == int(scored.sum()) and all(tip.count("%") == 6 for tip in likeliest)
+
+    certain = torch.full_like(sorted_one.logits, -50.0)
+    certain[0, :, 2] = 0.0
+    row = confidence_row(with_logits(sorted_one, certain))
+    assert [word for word in row.words if word] == [
+        "100" if target == 2 else "0" for target in sorted_one.batch.targets[0][scored].tolist()
+    ]
+
+
+def test_of_a_set_it_is_how_likely_any_of_its_tokens_is(chased: Capture) -> None:
+    task = make("pointer_chain", n=32, k=4, reading="chain")
+    batch = task.parse(" ".join(chased.subject.task.words(chased.batch.tokens[0])))
+    seen = replace(chased, batch=batch, subject=replace(chased.subject, task=task))
+    even = confidence_row(with_logits(seen, torch.zeros_like(seen.logits)))
+    sizes, classes = batch.targets[0].sum(-1), seen.logits.shape[-1]
+    shown = [word for word, asked in zip(even.words, batch.loss_mask[0], strict=True) if asked]
+    assert shown == [f"{100 * int(size) / classes:.0f}" for size in sizes[batch.loss_mask[0]]]
 
 
 def test_labels_that_are_tokens_are_words_and_the_others_numbers(sorted_one: Capture) -> None:

@@ -13,7 +13,17 @@ from workbench.figures.attention import threshold_in_words
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.projection import normed
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
-from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, label_rows, part_drawn, window
+from workbench.figures.token_page import (
+    GUTTER,
+    LINE,
+    Row,
+    TokenPage,
+    answer_rows,
+    confidence_row,
+    label_rows,
+    part_drawn,
+    window,
+)
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
@@ -100,7 +110,8 @@ def canvas(
 
     From top to bottom: the truth's edges (of one hop; of the query in focus further hops too), the tokens, the truth's
     labels, attention's edges by kind (`KINDS`; those that leave the positions drawn are counted in the subtitle), the
-    residual's top token at every layer (underlined where it is right), the model's answers and the right ones.
+    residual's top token at every layer (underlined where it is right), the model's answers, how likely it finds the
+    right ones, and these.
 
     Args:
         seen: with the patterns, the residual and the logits (`workbench.see`).
@@ -154,7 +165,7 @@ def _draw_residual(page: _Page, seen: Capture, example: int, basis: str) -> None
     table = projection.top_tokens(seen, example=example, top=1, points=points).select(basis=basis, rank=1)
     answers = answer_rows(seen, example)
     page.residual(table, answers[-1] if len(answers) == 2 else None)
-    page.rows(answers)
+    page.rows([answers[0], confidence_row(seen, example), *answers[1:]])
 
 
 class _Page(TokenPage):

@@ -16,6 +16,7 @@ from workbench.util.ties import named
 GUTTER = 118  # pixels for the names of the rows
 ARCS = 92  # pixels for the arcs on either side of the tokens
 LINE = 17  # height of a row of labels, in pixels
+LIKELIEST = 5  # tokens that hovering over an answer names
 WIDEST = 128  # positions drawn at once
 WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
 
@@ -45,12 +46,16 @@ class Row:
         words: at each position; empty where there is none.
         right: whether each word is a right answer; None where it is no answer.
         framed: positions that are marked by a thick frame.
+        tips: what hovering over each word adds; none where this is empty.
+        small: written small and grey, as what is beside the point.
     """
 
     name: str
     words: Sequence[str]
     right: Sequence[bool | None]
     framed: Container[int] = ()
+    tips: Sequence[str] = ()
+    small: bool = False
 
 
 def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
@@ -67,9 +72,39 @@ def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
         return [Row("found of the set", in_percent, right)]
     answers, wanted = named(seen.logits[example], task.words), task.words(batch.targets[example])
     blank = [None] * len(scored)
+    said = [word if asked else "" for word, asked in zip(answers, scored, strict=True)]
     return [
-        Row("model says", [word if asked else "" for word, asked in zip(answers, scored, strict=True)], right),
+        Row("model says", said, right, tips=_likeliest(seen, example)),
         Row("right answer", [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
+    ]
+
+
+def confidence_row(seen: Capture, example: int = 0) -> Row:
+    """The probability of the right answer at each position that is scored, in per cent; of a set, of all its tokens."""
+    batch, targets = seen.batch, seen.batch.targets[example]
+    probability = seen.logits[example].double().softmax(-1)
+    if targets.ndim == 2:
+        of_right = (probability * targets).sum(-1)
+    else:
+        of_right = probability.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
+    shown = zip(of_right.tolist(), batch.loss_mask[example].tolist(), strict=True)
+    words = [_per_cent(share) if asked else "" for share, asked in shown]
+    return Row("p(right), %", words, [None] * len(words), tips=_likeliest(seen, example), small=True)
+
+
+def _per_cent(share: float) -> str:
+    """In whole per cent, but never 100 or 0 for what is not."""
+    whole = f"{100 * share:.0f}"
+    return ">99" if whole == "100" and share < 0.9995 else "<1" if whole == "0" and share > 0.0005 else whole
+
+
+def _likeliest(seen: Capture, example: int) -> list[str]:
+    """The five likeliest tokens at each position, with their probabilities."""
+    task = seen.subject.task
+    top = seen.logits[example].double().softmax(-1).topk(min(LIKELIEST, seen.logits.shape[-1]))
+    return [
+        ", ".join(f"{word} {share:.1%}" for word, share in zip(task.words(ids), shares.tolist(), strict=True))
+        for ids, shares in zip(top.indices, top.values, strict=True)
     ]
 
 
@@ -153,22 +188,34 @@ class TokenPage:
             y = self.height + LINE / 2
             self.name(row.name, y)
             for i in self.window:
-                word, right = row.words[i], row.right[i]
+                word = row.words[i]
                 if not word:
                     continue
-                if right is not None:
-                    colour = GREEN if right else VERMILLION
-                    edge: dict[str, Any] = {"x": self.x(i) - self.column / 2 + 1, "width": self.column - 2, "rx": 3}
-                    tip = f"{row.name} at {self.at(i)}: {word}, {'right' if right else 'wrong'}"
-                    box: dict[str, Any] = {"y": y - LINE / 2, "height": LINE - 1, "fill": colour, "fill_opacity": 0.22}
-                    dashes = None if right or i in row.framed else "3 2"
-                    mark: dict[str, Any] = {"stroke": colour, "stroke_dasharray": dashes, "data_tip": tip}
-                    if i in row.framed:
-                        mark |= {"stroke": ORANGE, "stroke_width": 2.5}
-                    self.parts.append(element("rect", **edge, **box, **mark))
-                self.parts.append(self.word(word, i, y, size=11, class_="quiet" if quiet else None))
+                if row.right[i] is not None or row.tips:
+                    self.parts.append(self._behind(row, i, y))
+                size, style = (9.5, "quiet") if row.small else (11, "quiet" if quiet else None)
+                self.parts.append(self.word(word, i, y, size=size, class_=style))
             self.height += LINE + (0 if quiet else 2)
         self.height += 4
+
+    def _behind(self, row: Row, i: int, y: float) -> str:
+        """The box behind a word: of an answer in the colour of right or wrong; with what hovering says."""
+        right, framed = row.right[i], i in row.framed
+        tip = f"{row.name} at {self.at(i)}: {row.words[i]}"
+        if right is not None:
+            tip += ", right" if right else ", wrong"
+        if row.tips:
+            tip += f"; likeliest: {row.tips[i]}"
+        box: dict[str, Any] = {"x": self.x(i) - self.column / 2 + 1, "width": self.column - 2, "rx": 3}
+        box |= {"y": y - LINE / 2, "height": LINE - 1, "data_tip": tip}
+        if right is None:
+            return element("rect", **box, fill_opacity=0)
+        colour = GREEN if right else VERMILLION
+        box |= {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
+        box["stroke_dasharray"] = None if right or framed else "3 2"
+        if framed:
+            box |= {"stroke": ORANGE, "stroke_width": 2.5}
+        return element("rect", **box)
 
     def arc(self, q: int, k: int, base: float, down: int, **style: Any) -> None:
         """Half an ellipse from the key to the query, higher the further apart they are."""
