@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -9,19 +11,21 @@ import streamlit as st
 from workbench.app import state
 from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.values import forget_other_run
+from workbench.app.fields.values import forget_other_run, put
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
 from workbench.inspection import over_training
-from workbench.inspection.examples import WHICH, example
+from workbench.inspection.examples import SEARCHED, WHICH, example, next_wrong
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
+LAST_INPUT = 10**6
+RANDOM = 10_000  # a random input's number is below this, so that it can be told and typed
 END = "the end"
 SAMPLED, TYPED = "Sample", "Type"
 INPUTS = {SAMPLED: "Held-out input", TYPED: "Own input"}
@@ -134,10 +138,42 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
 
 def _sampled(opened: Opened) -> Symbol:
     left, right = st.columns(2)
-    number = fields.number("Input number", 0, 10**6, "sample", 0, left, help=SAMPLE_HELP)
-    which = choose("Inputs", list(WHICH), "which", "any", WHICH.__getitem__, right)
-    task = code.task(opened)
-    return code.call(example, code.model(opened), task, number, which=which, **_condition(opened.subject.task))
+    number = fields.number("Input number", 0, LAST_INPUT, "sample", 0, left, help=SAMPLE_HELP)
+    which = choose("Which inputs", list(WHICH), "which", "any", WHICH.__getitem__, right)
+    steps = st.container(horizontal=True, gap="small", key="steps")
+    condition = _condition(opened.subject.task)
+    _steps(opened, number, condition, steps, which == "any")
+    return code.call(example, code.model(opened), code.task(opened), number, which=which, **condition)
+
+
+def _steps(opened: Opened, number: int, condition: dict[str, Any], place: Any, any_input: bool) -> None:
+    """Buttons that go to another input: the one before, the one after, any, and the next that is answered wrongly."""
+
+    def another() -> int:
+        return int(secrets.randbelow(RANDOM))
+
+    def wrong() -> int | None:
+        return next_wrong(opened.model, opened.subject.task, number, **condition)
+
+    goes: list[tuple[str, str, str, Callable[[], int | None], bool]] = [
+        ("previous", "chevron_left", "Previous input", lambda: number - 1, number == 0),
+        ("next", "chevron_right", "Next input", lambda: number + 1, number == LAST_INPUT),
+        ("random", "casino", "A random input", another, not any_input),
+        ("wrong", "error", f"Next input with a wrong answer, of {SEARCHED}", wrong, not any_input),
+    ]
+    for key, icon, help, to, disabled in goes:
+        place.button(
+            "", icon=f":material/{icon}:", key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to,)
+        )
+
+
+def _go(to: Callable[[], int | None]) -> None:
+    """Go to the input of this number, if there is one."""
+    number = to()
+    if number is None:
+        st.toast(f"None of the next {SEARCHED} inputs has a wrong answer.", icon=":material/check:")
+    else:
+        put("sample", number)
 
 
 def _condition(task: Task) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 
 from workbench.measurement import Measurement
-from workbench.measurement.places import point_name
+from workbench.measurement.places import at_point, point_name
 from workbench.probes.baselines_and_controls import TRAINED
 from workbench.probes.causal_verdict import Conclusion, Use
 from workbench.probes.decoding_verdict import Judgement, Worth, judge
@@ -68,7 +68,7 @@ class Finding:
     def in_words(self) -> str:
         """The verdict, the probe and the causal tests, in a few lines."""
         where = self.label.replace("_", " ") + (f" at {self.place}" if self.place else "")
-        first = f" from {point_name(self.point)}" if self.point else ""
+        first = f", first {at_point(self.point)}" if self.point else ""
         return "\n    ".join([f"{where}: {self.verdict()}{first}", str(self.judged), *self._tested()])
 
     def _tested(self) -> list[str]:

@@ -16,7 +16,7 @@ belongs_to_run("focus")
 
 def choose_focus(n_pos: int, place: Any) -> int | None:
     """A field for the token whose edges alone are drawn."""
-    return position_in("Edges read by position", n_pos, "focus", None, place)
+    return position_in("Only edges of token", n_pos, "focus", None, place)
 
 
 def focus_on(position: int | None, now: int | None) -> None:

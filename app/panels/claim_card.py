@@ -16,7 +16,7 @@ from workbench.inspection.result import select_head
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
-from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.mechanisms.verdict import Holds
 
 
@@ -68,17 +68,6 @@ def cards(look: Look, names: list[str], found: Inspected) -> None:
             _card(look, name, found)
 
 
-def title(name: str) -> str:
-    """The name of a claim: its docstring up to the colon."""
-    return (MECHANISMS[name].__doc__ or name).split(":", 1)[0]
-
-
-def sentence(name: str) -> str:
-    """What is claimed: the rest of the docstring's first line, after the colon."""
-    claimed = (MECHANISMS[name].__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
-    return plain(capitalised(claimed))
-
-
 def _card(look: Look, name: str, found: Inspected) -> None:
     result = found[name].at_head()
     here = _here((*look.key, name), look, name)
@@ -106,7 +95,7 @@ def _card(look: Look, name: str, found: Inspected) -> None:
             st.markdown(f"**{title(name)}**", width="content")
             for verdict in (beyond, here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
-        st.markdown(sentence(name))
+        st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))
 
 

@@ -14,7 +14,7 @@ from workbench.app.fields.heads import choose_head, choose_matrix
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
-from workbench.app.panels import code
+from workbench.app.panels import code, how_it_works
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
@@ -25,8 +25,8 @@ SAYS = (
     "a token, or move with the arrow keys. A click on an edge cuts that edge, in the panel below. Each cell shows the "
     "top token of the residual there, darker where it is larger: the one whose vector has the largest inner product "
     "with it (encoder basis: rows of W_E; decoder basis: columns of W_U, after the final norm), underlined in green "
-    "where it is the right answer; mid: after attention, post: after the MLP. That a head looks somewhere, or that a "
-    "token is on top, does not show that the model uses it. Each answer is computed with the true tokens before it."
+    "where it is the right answer. That a head looks somewhere, or that a token is on top, does not show that the "
+    "model uses it. Each answer is computed with the true tokens before it."
 )
 
 
@@ -63,10 +63,12 @@ def choose_settings(look: Look) -> dict[str, Any]:
         "head": head,
         "which": which,
         "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", third),
-        "threshold": fields.slide("Edges from", 0.01, 0.5, "threshold", 0.05, 0.01, fourth),
+        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, fourth, format="percent"),
         "query": canvases.choose_focus(n_pos, fifth),
         "start": first_drawn(n_pos),
     }
 
 
-canvas(current(attention=True))
+look = current(attention=True)
+how_it_works.show(look)
+canvas(look)

@@ -84,7 +84,7 @@ def canvases(sides: Sides) -> None:
         with which_at:
             which = choose_matrix(first, second)
         basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
-        threshold = fields.slide("Edges from", 0.01, 0.5, "threshold", 0.05, 0.01, from_at)
+        threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
         sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
         query = choose_focus(min(sizes), st.columns([1, 3])[0])
         start = first_drawn(max(sizes))

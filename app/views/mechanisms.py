@@ -10,13 +10,12 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
+from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_head
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import claim_card, code
-from workbench.app.panels.claim_card import title
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import panel
@@ -27,7 +26,7 @@ from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.places import point_name
-from workbench.mechanisms import MECHANISMS
+from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.runs import Run
 
 SEED = 0
@@ -252,7 +251,7 @@ def page(look: Look) -> None:
     with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
         for name, why in reasons.items():
             if why is not None:
-                st.markdown(f"**{title(name)}**: {claim_card.sentence(name)} :gray[{plain(why)}]")
+                st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
     try_an_edit(look)
 
 

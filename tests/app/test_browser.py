@@ -40,7 +40,7 @@ def test_from_opening_the_page_to_reading_what_a_cell_projects_on(browser: Any, 
     words = projection.sequence(seen, 0)
     at = words.index("⊥")
     page.locator(f'[data-cell="1,{at}"]').click()
-    expect(page.locator(f'svg[aria-label="Tokens at position {at}:⊥, 0 · mid"]')).to_be_visible()
+    expect(page.locator(f'svg[aria-label="Tokens at position {at}:⊥, after attention 0"]')).to_be_visible()
     minimum = min(words[:at], key=int)
     assert page.locator(f"{BARS} .token-decoder").first.text_content() == minimum  # the largest on top
     assert page.locator('[data-testid="stException"]').count() == 0
@@ -50,15 +50,15 @@ def test_arrow_keys_walk_over_the_cells(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/residual?run=sorter&how=Type&input=5+3+9")
     page.locator('[data-cell="1,3"]').first.click()
     settle(page)
-    assert "position 3:⊥, 0 · mid" in bars_title(page)
+    assert "position 3:⊥, after attention 0" in bars_title(page)
     page.locator("svg[tabindex]").first.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowDown")
     settle(page)
-    assert "position 2:9, 0 · post" in bars_title(page)
+    assert "position 2:9, after MLP 0" in bars_title(page)
     page.keyboard.press("ArrowDown")  # the picture has been drawn anew and still has the keys
     settle(page)
-    assert "position 2:9, 1 · mid" in bars_title(page)
+    assert "position 2:9, after attention 1" in bars_title(page)
 
 
 def test_a_link_opens_the_same_view_in_a_fresh_browser(browser: Any, address: str) -> None:

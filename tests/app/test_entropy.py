@@ -140,7 +140,7 @@ def test_training_is_what_a_timeline_of_the_same_sequences_finds(explorer: AppTe
     how["settings"] = {"entropy": {"alpha": 2.0}}
     history = follow(inspect_run(run, causal=False, **how), **how).measured["entropy"]  # type: ignore[arg-type]
     after = history.select(layer="blocks.0.hook_resid_post").values
-    assert line(charts(explorer)[-1], "0 · post") == pytest.approx(list(after))
+    assert line(charts(explorer)[-1], "after MLP 0") == pytest.approx(list(after))
     explorer.segmented_control(key="entropy_along").set_value("the layers").run()
     assert not explorer.exception and "Matrix entropy by layer over training: chain-chacal" in titles(explorer)
 

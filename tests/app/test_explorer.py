@@ -87,7 +87,7 @@ def test_the_url_brings_back_run_input_head_and_cell(explorer: AppTest) -> None:
     seen = workbench.see(run, run.task().parse("7 2 7"))
     cell = ("blocks.0.hook_resid_mid", 3)
     assert figures.canvas(seen, layer=1, head=0, query=4, cell=cell).svg() in drawings(explorer)
-    assert drawing_titles(explorer)[1] == "Tokens at position 3:⊥, 0 · mid"
+    assert drawing_titles(explorer)[1] == "Tokens at position 3:⊥, after attention 0"
 
 
 @pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "", "\x00", "sort-tempered/../chaser"])

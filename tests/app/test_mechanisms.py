@@ -119,7 +119,7 @@ def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTe
 
 
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
-    support.page(explorer, "mechanisms", run="sort-tempered", claim="Copy", claim_point="1 · post")
+    support.page(explorer, "mechanisms", run="sort-tempered", claim="Copy", claim_point="after MLP 1")
     found = inspect_run(
         workbench.load_run(run_root / "sort-tempered"), n=28, seed=0, only=["copy"], nulls=("mismatched",), causal=False
     )

@@ -248,7 +248,7 @@ CHANGES: list[tuple[str, Callable[[Page], None]]] = [
     ("a short input", lambda page: fill(page, "Length", "2")),
     ("another task", lambda page: choose(page, "Run", "chain-chacal")),
     ("the checkpoint before", lambda page: step_back(page)),
-    ("hard inputs", lambda page: choose(page, "Inputs", "hardest first, by the loss")),
+    ("hard inputs", lambda page: choose(page, "Which inputs", "hardest first, by the loss")),
 ]
 
 

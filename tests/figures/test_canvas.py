@@ -93,7 +93,7 @@ def test_cells_hold_the_top_tokens_of_the_basis(sorted_one: Capture) -> None:
 def test_the_sorter_reads_the_minimum_at_the_delimiter_after_its_first_attention(sorted_one: Capture) -> None:
     cells = parts(figures.canvas(sorted_one, layer=0, head=0), "data-cell")
     tip = next(c.attrib["data-tip"] for c in cells if c.attrib["data-cell"] == "1,4")
-    assert tip.startswith("0 · mid at 4:⊥: 3 (")
+    assert tip.startswith("after attention 0 at 4:⊥: 3 (")
 
 
 def test_every_edge_drawn_carries_its_weight(chased: Capture) -> None:

@@ -32,9 +32,12 @@ def test_both_sides_are_drawn_over_their_difference() -> None:
     apart = difference(first, second, same_examples=False)
     figure = figures.with_difference({"A": first.mean(), "B": second.mean()}, apart)
     one, other, below = figure.data
-    assert list(one.x) == ["embedding", "0 · mid", "0 · post", "1 · mid"] and list(other.x) == ["embedding", "0 · mid"]
+    assert list(one.x) == ["embedding", "after attention 0", "after MLP 0", "after attention 1"] and list(other.x) == [
+        "embedding",
+        "after attention 0",
+    ]
     assert one.y == pytest.approx(first.mean().values) and below.y == pytest.approx(apart.values)
-    assert list(below.x) == ["embedding", "0 · mid"] and below.xaxis == "x2"
+    assert list(below.x) == ["embedding", "after attention 0"] and below.xaxis == "x2"
     assert list(below.marker.symbol) == ["diamond-open", "diamond"]  # the second alone is surely not 0
     assert figure.layout.shapes[0].y0 == 0 and figure.layout.shapes[0].yref == "y2"
     assert "B minus A, not paired" in figure.layout.title.subtitle.text
@@ -78,7 +81,7 @@ def test_a_lens_between_two_is_drawn_by_point_with_its_interval() -> None:
     settings = {"model": "a and b", "how": "kl"}
     m = Measurement("Lens", values, ("point", "example"), coords, "nats", settings).mean()
     figure = figures.lens_difference_by_layer(m)
-    assert list(figure.data[0].x) == ["embedding", "0 · mid", "0 · post", "1 · mid"]
+    assert list(figure.data[0].x) == ["embedding", "after attention 0", "after MLP 0", "after attention 1"]
     assert figure.data[0].y == pytest.approx(m.values) and "a and b" in figure.layout.title.subtitle.text
 
 
@@ -96,7 +99,7 @@ def test_the_cells_whose_token_differs_are_halved_and_no_others(two: tuple[Captu
     drawing = figures.residual_difference(*two)
     was = projection.top_tokens(two[0], points=["blocks.1.hook_resid_post"]).select(basis="decoder", rank=1).labels
     assert was is not None and was[0, 2] != "7"
-    assert drawing.body.count(f"1 · post at 2:3: {was[0, 2]} in A, 7 in B") == 2  # two halves
+    assert drawing.body.count(f"after MLP 1 at 2:3: {was[0, 2]} in A, 7 in B") == 2  # two halves
     assert drawing.body.count(" in both") == 5 * 9 - 1 and "1 of 45 cells differ" in drawing.subtitle
     assert "A: model says" in drawing.body and "right answer" in drawing.body
     nothing = figures.residual_difference(two[0], two[0], names=("one", "other"))

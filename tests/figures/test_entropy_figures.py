@@ -13,7 +13,7 @@ from workbench import figures
 from workbench.measurement import Measurement, by_group
 
 POINTS = ["blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"]
-NAMES = ("embedding", "0 · mid", "0 · post")
+NAMES = ("embedding", "after attention 0", "after MLP 0")
 LINEAR = {"alpha": 1.0, "centre": False, "unit_rows": False, "kernel": "linear", "bandwidth": None, "positions": "all"}
 
 
@@ -77,8 +77,8 @@ def test_distributions_hold_every_example_at_its_layer() -> None:
     (figure,) = figures.distributions_by_layer({"a": own}, {"a": {"untrained": control}})
     assert figure.layout.yaxis.categoryarray == NAMES
     drawn = {(trace.name, trace.y[0]): list(trace.x) for trace in figure.data}
-    assert drawn["a", "0 · mid"] == [value for i, value in enumerate(own.values[1]) if i != 3]
-    assert drawn["a, untrained models", "0 · post"] == list(control.values[2])
+    assert drawn["a", "after attention 0"] == [value for i, value in enumerate(own.values[1]) if i != 3]
+    assert drawn["a, untrained models", "after MLP 0"] == list(control.values[2])
     assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, untrained models"]
 
 
@@ -120,7 +120,7 @@ def test_training_is_drawn_over_steps_and_over_layers() -> None:
     m = over_steps(steps)
     by_step, by_layer = figures.by_layer_over_training({"a": m}, {})
     lines = {trace.name: trace for trace in by_step.data if trace.name}
-    assert set(lines) == set(NAMES) and lines["0 · post"].y == pytest.approx(m.values[:, 2])
+    assert set(lines) == set(NAMES) and lines["after MLP 0"].y == pytest.approx(m.values[:, 2])
     profiles = [trace.name for trace in by_layer.data]
     assert len(profiles) == 8 and (profiles[0], profiles[-1]) == ("step 0", "step 256")
     assert by_layer.data[-1].y == pytest.approx(m.values[-1]) and tuple(by_layer.data[0].x) == NAMES

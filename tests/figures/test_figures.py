@@ -93,7 +93,7 @@ def test_accuracy_draws_every_run_with_its_interval() -> None:
 
 def test_entropy_orders_layers_and_states_its_settings() -> None:
     figure = figures.entropy({"shallow": by_layer(1, np.inf), "deep": by_layer(2, np.inf)})
-    wanted = ("embedding", "0 · mid", "0 · post", "1 · mid", "1 · post")
+    wanted = ("embedding", "after attention 0", "after MLP 0", "after attention 1", "after MLP 1")
     assert figure.layout.xaxis.categoryarray == wanted
     assert "α = ∞, centred, rows not normalised" in figure.layout.title.subtitle.text
     assert figure.layout.yaxis.title.text == "matrix entropy (nats)"
@@ -130,7 +130,7 @@ def test_projection_bars_show_both_bases_of_one_cell() -> None:
     widths = [float(bar["width"]) for bar in bars]
     assert widths[0] / widths[1] == pytest.approx(14 / 13, abs=0.01)
     assert widths[2] / widths[3] == pytest.approx(2, abs=0.01)
-    assert drawing.title.startswith("Tokens at position") and drawing.title.endswith("0 · post")
+    assert drawing.title.startswith("Tokens at position") and drawing.title.endswith("after MLP 0")
 
 
 def test_bars_of_negative_values_point_the_other_way() -> None:

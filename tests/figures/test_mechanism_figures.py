@@ -52,7 +52,7 @@ def test_rates_by_length_stand_beside_their_runs_controls(by_length: go.Figure) 
 
 def test_rates_say_where_they_were_read_and_over_how_many(by_length: go.Figure) -> None:
     said = by_length.layout.title.subtitle.text
-    assert "at 0 · mid; decoder basis" in said and "20 sequences at each length" in said
+    assert "after attention 0; decoder basis" in said and "20 sequences at each length" in said
     assert by_length.layout.xaxis.title.text == "length" and by_length.layout.yaxis.tickformat == ".0%"
 
 
@@ -63,7 +63,7 @@ def test_a_claim_read_in_several_places_has_a_figure_for_each() -> None:
     copy = Measurement("Copy", dims=("length", "point"), coords=place.coords, units="share", **columns)
     first, second = figures.mechanism_rates({"a": copy}, {})
     assert list(first.data[0].y) == [1, 1, 1] and list(second.data[0].y) == [0, 0.5, 0]
-    assert "at 0 · attention's write" in second.layout.title.subtitle.text
+    assert "at attention 0's write" in second.layout.title.subtitle.text
 
 
 def test_causal_tests_show_every_edit_of_every_mechanism_once_for_each_run() -> None:

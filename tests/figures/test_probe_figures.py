@@ -37,7 +37,7 @@ def test_a_card_has_a_bar_for_each_condition_with_its_interval_and_number() -> N
     assert figures.probe_card(found).layout.title.text == "Logistic probe for root"
     subtitle = figures.probe_card(found).layout.title.subtitle.text
     assert subtitle == (
-        "chain, 0 · mid, every labelled position; logistic; means over 40 sequences; bars are 95 % intervals"
+        "chain, after attention 0, every labelled position; logistic; means over 40 sequences; bars are 95 % intervals"
     )
 
 
@@ -63,7 +63,7 @@ def test_by_layer_has_a_line_for_each_condition_over_the_points() -> None:
     found = layers()
     figure = figures.probe_by_layer(found)
     assert [line.name for line in figure.data] == list(CONDITIONS)
-    assert list(figure.data[0].x) == ["embedding", "0 · mid"]
+    assert list(figure.data[0].x) == ["embedding", "after attention 0"]
     assert figure.data[2].y == pytest.approx(found.select(condition="current token").values)
     assert len({line.line.dash for line in figure.data}) == len(CONDITIONS)
     assert figure.layout.title.subtitle.text.startswith("chain, every labelled position")
@@ -79,7 +79,7 @@ def test_runs_have_a_line_each_and_their_baseline_in_the_same_colour() -> None:
 def test_a_map_has_a_cell_for_each_point_and_place_or_label(dim: str, names: list[str]) -> None:
     found = Measurement.stack([layers()] * 3, dim, names)
     (heat,) = figures.probe_map(found).data
-    assert np.shape(heat.z) == (2, 3) and list(heat.y) == ["embedding", "0 · mid"]
+    assert np.shape(heat.z) == (2, 3) and list(heat.y) == ["embedding", "after attention 0"]
     assert list(heat.x) == [name.replace("_", " ") for name in names]
     assert "current token" in heat.customdata[0][0] and heat.text[0][0] == f"{heat.z[0][0]:.0%}"
 
@@ -97,7 +97,7 @@ def test_a_causal_test_has_every_edit_and_outcome_that_there_is() -> None:
     figure = figures.probe_use(effect)
     assert [trace.name for trace in figure.data] == ["answers changed", "probability moved"]
     assert list(figure.layout.yaxis.ticktext) == coords["edit"]
-    assert "erase at labelled, 0 · mid, 3 directions" in figure.layout.title.subtitle.text
+    assert "erase at labelled, after attention 0, 3 directions" in figure.layout.title.subtitle.text
 
 
 def test_a_learning_curve_says_what_a_label_costs() -> None:

@@ -12,7 +12,8 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
 from workbench.report import inspect
 from workbench.report.comparisons import over_seeds
-from workbench.report.findings import MOST, NEED, findings
+from workbench.report.findings import MOST, findings
+from workbench.report.how_it_works import NEED
 from workbench.report.seed_groups import seed_groups
 from workbench.runs.compiled import compile_run
 
@@ -35,10 +36,10 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
     text = said([sorter])
     assert 3 <= len(text) <= MOST and all(sentence.endswith(".") for sentence in text)
     assert text[0].startswith("sorter gets 100% [") and text[0].endswith("of its held-out answers right.")
-    (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter")]
-    assert "holds in 100% of cases, where its strongest control reaches" in minimum
+    (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter: at the ")]
+    assert "It holds in 100% of cases, under its strongest control (" in minimum
     (verdict,) = verdicts_on(sorter, "minimum")
-    assert verdict.tested is not None and f"; {NEED[verdict.needed]}: edited" in minimum
+    assert verdict.tested is not None and f". {NEED[verdict.needed]}: edited" in minimum
     assert f"{verdict.tested.changed:.0%} of right answers change, elsewhere {verdict.tested.elsewhere:.0%}." in minimum
     assert text[-1].startswith("Measured on ") and "say nothing of other seeds" in text[-1]
 
@@ -47,7 +48,7 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
 def test_of_a_model_that_knows_nothing_it_says_no_claim_holds(tmp_path: Path) -> None:
     run = workbench.train("sort-standard", out=tmp_path / "fresh", progress=False, steps=0, eval_size=16)
     text = " ".join(said([inspect_run(run, n=32, seed=0)]))
-    assert "the answers need it:" not in text and "where its strongest control" not in text
+    assert "The answers need it:" not in text and ", under its strongest control" not in text
     assert "no more often than under a control, which tells nothing" in text
 
 

@@ -39,7 +39,7 @@ def test_summary_shows_both_runs_with_accuracy_by_depth_entropy_and_gold_mass(si
         "accuracy, per position",
         "  depth 7",
         "  embedding",
-        "  0 · post",
+        "  after MLP 0",
         "resolvent's mass on gold paths, best head",
     ):
         assert re.search(rf"^{row} .*\d", text, re.M), row

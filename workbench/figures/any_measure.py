@@ -131,7 +131,7 @@ def split(m: Measurement, along: str) -> dict[str, Measurement]:
 
 
 def place_name(dim: str, label: Any) -> str:
-    """`layer 0`, `0 · mid`, or a label that speaks for itself."""
+    """`layer 0`, `after attention 0`, or a label that speaks for itself."""
     if isinstance(label, str):
         return point_name(label)
     return f"{dim} {label}"

@@ -28,6 +28,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
+from workbench.tasks import correct
 
 CELL = 24  # height of a row of the residual, in pixels
 STRONGEST = 160  # arcs drawn at most, of each kind
@@ -60,11 +61,11 @@ class EdgeStyle:
 
 
 KINDS: dict[Kind, EdgeStyle] = {
-    "right": EdgeStyle("right", "a gold edge", GREEN),
+    "right": EdgeStyle("correct", "the edge the task needs here", GREEN),
     "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
-    "wrong": EdgeStyle("wrong", "not a gold edge", VERMILLION, "3 2"),
-    "idle": EdgeStyle("not scored", "its query has no gold edge", GREY),
-    "missing": EdgeStyle("missing", "a gold edge, below the threshold", PURPLE, "1 4"),
+    "wrong": EdgeStyle("wrong", "not an edge of the task", VERMILLION, "3 2"),
+    "idle": EdgeStyle("other", "the task needs no edge of its query", GREY),
+    "missing": EdgeStyle("missing", "an edge the task needs, too weak to be drawn", PURPLE, "1 4"),
 }
 """Kind of edge -> how it is drawn."""
 
@@ -109,7 +110,8 @@ def canvas(
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
 
     From top to bottom: the truth's edges (of one hop; of the query in focus further hops too), the tokens, the truth's
-    labels, attention's edges by kind (`KINDS`; those that leave the positions drawn are counted in the subtitle), the
+    labels, attention's edges by kind (`KINDS`; those of queries of which the task needs no edge show in focus alone,
+    those that leave the positions drawn are counted in the subtitle), the
     residual's top token at every layer (underlined where it is right), the model's answers, how likely it finds the
     right ones, and these.
 
@@ -126,6 +128,7 @@ def canvas(
     """
     weight, gold, edges = _attention(seen, example, (layer, head), which, threshold)
     page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
+    page.focus = _first_wrong(seen, example)
     _draw_input(page, seen, example, gold)
     left_out = page.attention(weight, edges)
     _draw_residual(page, seen, example, basis)
@@ -134,6 +137,13 @@ def canvas(
     notes = "; ".join([seen.subject.name, edges_drawn, *_not_drawn(left_out)])
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, notes, page.body(), page.width, page.height)
+
+
+def _first_wrong(seen: Capture, example: int) -> int | None:
+    """The first position whose answer is wrong, if any is."""
+    batch = seen.batch
+    wrong = (correct(seen.logits, batch)[example] < 1) & batch.loss_mask[example]
+    return int(wrong.nonzero()[0]) if wrong.any() else None
 
 
 def _not_drawn(edges: int) -> list[str]:
@@ -176,6 +186,7 @@ class _Page(TokenPage):
     ) -> None:
         super().__init__(words, window, () if query is None else (query,))
         self.query, self.cell = query, cell
+        self.idle_in_focus_alone = False
         self.truth_legend: list[tuple[str, str, str | None]] = []
 
     def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
@@ -223,8 +234,10 @@ class _Page(TokenPage):
         base, largest, left_out = self.height, float(weight.max()) or 1.0, 0
         every = [(1, q, k) for members in edges.values() for q, k in members if self.holds(q, k)]
         self.name("attention", base + 14, "from the key that is read to the query that reads it")
+        self.idle_in_focus_alone = self.query is None and any(edges[kind] for kind in KINDS if kind != "idle")
         for kind in ("idle", "missing", "wrong", "shortcut", "right"):
             style = KINDS[kind]  # type: ignore[index]
+            far = " far" if kind == "idle" and self.idle_in_focus_alone else ""
             focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]  # type: ignore[index]
             drawn = focus[:STRONGEST]
             left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)  # type: ignore[index]
@@ -235,11 +248,11 @@ class _Page(TokenPage):
                     k,
                     base,
                     1,
-                    class_="edge attention",
+                    class_=f"edge attention{far}",
                     stroke=style.colour,
                     stroke_width=1.2 if kind == "missing" else 0.7 + 3.3 * share / largest,
                     stroke_dasharray=style.dash,
-                    opacity=0.45 if kind == "idle" else 0.85,
+                    opacity=None if far else 0.45 if kind == "idle" else 0.85,
                     data_edge=f"{q},{k}",
                     data_tip=f"{self.at(q)} reads {self.at(k)}: {share:.3f} — {style.name}",
                 )
@@ -286,6 +299,8 @@ class _Page(TokenPage):
         style, n = KINDS[kind], f"{len(members)}"
         if self.query is not None:
             n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
+        elif kind == "idle" and self.idle_in_focus_alone:
+            n += ", shown for a token in focus"
         return (f"{style.label} ({n})" if members else ""), style.colour, style.dash
 
     def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:

@@ -92,7 +92,7 @@ def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
 def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
     if dim != "layer":
         return figure.update_xaxes(title=dim, **({"tickvals": list(labels)} if len(labels) <= 32 else {}))
-    title = "residual: layer · point (mid: after attention, post: after the MLP)"
+    title = "point of the residual"
     names = [point_name(label) for label in labels]
     return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 

@@ -13,7 +13,7 @@ from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import short
-from workbench.measurement.places import place_in_words, point_name
+from workbench.measurement.places import at_point, place_in_words
 
 STRONGEST = "the one that is hardest to exceed at each place, by its interval, named beside its bar"
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
@@ -150,5 +150,9 @@ def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol:
 def _where(m: Measurement) -> list[str]:
     """Where and in which basis a claim was read, in words."""
     given = {name: m.settings.get(name) for name in ("layer", "head", "point", "basis")}
-    words = {"layer": "layer {}", "head": "head {}", "point": "at {}", "basis": "{} basis"}
-    return [words[name].format(point_name(value)) for name, value in given.items() if value is not None]
+    words = {"layer": "layer {}", "head": "head {}", "point": "{}", "basis": "{} basis"}
+    return [
+        words[name].format(at_point(value) if name == "point" else value)
+        for name, value in given.items()
+        if value is not None
+    ]

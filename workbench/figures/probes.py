@@ -31,7 +31,7 @@ COLOURS = (BLUE, PURPLE, ORANGE, VERMILLION, GREEN, GREY, SKY)
 HATCHES = ("", ".", "/", "|", "-", "x", "\\")
 LINES = ("solid", "dot", "dash", "6px,2px,2px,2px", "dashdot", "longdash", "longdashdot")
 MARKS = (*SYMBOLS, "star")
-LAYERS = "residual: layer · point (mid: after attention, post: after the MLP)"
+LAYERS = "point of the residual"
 
 
 def probe_card(measured: Measurement) -> go.Figure:

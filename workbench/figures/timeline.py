@@ -75,7 +75,7 @@ def lines(measured: Measurement, alone: str) -> dict[str, Measurement]:
 
 
 def _in_words(dim: str, label: Any) -> str:
-    """One dim of a place: `0 · mid` for a hook point, `per position` for a unit, otherwise dim and label."""
+    """One dim of a place: `after attention 0` for a hook point, `per position` for a unit, otherwise dim and label."""
     if dim == "unit":
         return f"per {label}"
     return point_name(label) if dim in ("layer", "point") and isinstance(label, str) else f"{dim} {label}"

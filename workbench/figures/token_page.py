@@ -136,6 +136,7 @@ class TokenPage:
         self.column = max(23, min(40, 780 // len(window))) if longest <= 2 else 30 if longest <= 4 else 42
         self.width = GUTTER + self.column * len(window) + 14
         self.height = 8
+        self.focus: int | None = None  # the position that is scrolled to where there is no room for all
         self.parts: list[str] = []
         self.names: list[str] = []
 
@@ -167,6 +168,7 @@ class TokenPage:
                 fill=SKY if chosen else GREY,
                 fill_opacity=0.45 if chosen else 0.14,
                 data_token=i,
+                data_focus="" if i == self.focus else None,
                 data_tip=f"position {i}: {self.words[i]}",
                 class_="token",
             )

@@ -17,7 +17,7 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.measurement.places import point_name
+from workbench.measurement.places import at_point
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import LEAST_LOST, NeededHeads, where_in_words
 from workbench.mechanisms.verdict import Needed, Verdict, strongest_control, verdicts
@@ -227,13 +227,13 @@ def _changed(test: Measurement) -> np.ndarray:
 
 
 def places_in_words(group: Sequence[Verdict]) -> str:
-    """`hops 1 to 7` or `at 0 · mid, 1 · post`; empty where the claim's rate has no dim for places."""
+    """`hops 1 to 7` or `after attention 0, after MLP 1`; empty where the claim's rate has no dim for places."""
     if not group[0].place:
         return ""
     (dim,) = group[0].place
     labels = [one.place[dim] for one in group]
     if dim == "point":
-        return f"at {', '.join(map(point_name, labels))}"
+        return ", ".join(map(at_point, labels))
     if len(labels) == 1:
         return f"{dim} {labels[0]}"
     if labels == list(range(labels[0], labels[0] + len(labels))):

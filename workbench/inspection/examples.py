@@ -14,6 +14,7 @@ from workbench.tasks import Batch, Task, correct, counted, once_each
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
+SEARCHED = 256  # inputs among which the next wrong answer is looked for
 POOL = 64  # inputs drawn, among the distinct ones of which the hard ones are looked for
 
 WHICH = {
@@ -23,6 +24,28 @@ WHICH = {
     "easiest": "easiest first, by the loss",
 }
 """A choice of inputs -> its words."""
+
+
+@torch.no_grad()
+def next_wrong(model: AnyModel, task: Task, number: int, *, step: int = 1, **condition: Any) -> int | None:
+    """The number of the next input with a wrong answer, of those that `example` gives under `any`.
+
+    Args:
+        model, task, condition: as for `example`.
+        number: where to begin; this one itself is passed over.
+        step: 1 to look forward, -1 to look back.
+
+    Returns None if none of the next `SEARCHED` has one.
+    """
+    numbers = [n for n in (number + step * i for i in range(1, SEARCHED + 1)) if n >= 0]
+    for start in range(0, len(numbers), POOL):
+        some = numbers[start : start + POOL]
+        batch = Batch.cat([example(model, task, n, **condition) for n in some], task.pad)
+        answers = task.answer_alone(batch)
+        wrong = ((correct(model.eval()(batch.tokens), answers) < 1) & answers.loss_mask).any(-1)
+        if wrong.any():
+            return some[int(wrong.nonzero()[0])]
+    return None
 
 
 @torch.no_grad()

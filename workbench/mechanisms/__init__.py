@@ -73,4 +73,15 @@ MECHANISMS: dict[str, Mechanism] = {
     "carry": carry,
 }
 
-__all__ = ["MECHANISMS", "Mechanism"]
+
+def title(name: str) -> str:
+    """The name of a claim: its docstring up to the colon."""
+    return (MECHANISMS[name].__doc__ or name).split(":", 1)[0]
+
+
+def sentence(name: str) -> str:
+    """What is claimed: the rest of the docstring's first line, after the colon."""
+    return (MECHANISMS[name].__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
+
+
+__all__ = ["MECHANISMS", "Mechanism", "sentence", "title"]

@@ -7,54 +7,16 @@ tell nothing, and how sure one may be. Of many runs it says where they stand and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from workbench.inspection import Result
-from workbench.inspection.claims import edited_in, places_in_words
-from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED
-from workbench.measurement.controls.words import in_words
-from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
-from workbench.report.claims import by_verdict, verdicts_of
+from workbench.report.claims import verdicts_of
 from workbench.report.comparisons import OverSeeds, surest
+from workbench.report.how_it_works import Claimed, claims_of, how_it_works, share
 from workbench.report.seed_groups import SeedGroup
 
 MOST = 7  # sentences
-MOST_CLAIMS = 3  # that are told one by one; the others are counted
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
-
-
-@dataclass(frozen=True)
-class Claimed:
-    """The places at which a claim has the same verdict.
-
-    Attributes:
-        result: of the claim.
-        verdicts: those of the places.
-        everywhere: whether these are all places where it is read.
-    """
-
-    result: Result
-    verdicts: Sequence[Verdict]
-    everywhere: bool
-
-    @property
-    def holds(self) -> Holds:
-        return self.verdicts[0].holds
-
-    @property
-    def needed(self) -> Needed:
-        return self.verdicts[0].needed
-
-    @property
-    def name(self) -> str:
-        """The claim, with the places if they are not all where it is read."""
-        places = "" if self.everywhere else places_in_words(self.verdicts)
-        return " ".join(filter(None, (self.result.mean.name, places)))
 
 
 def findings(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds] = ()) -> list[str]:
@@ -67,122 +29,11 @@ def findings(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds] = ())
     measured = [one for one in groups if one.results]
     if not measured:
         return []
-    sentences = [*_of_one(measured[0])] if len(measured) == 1 else [*_of_many(measured, differences)]
-    return [*sentences[: MOST - 1], _how_sure(measured)]
-
-
-def _of_one(one: SeedGroup) -> Iterator[str]:
-    """Of a single run, or of several seeds of one config."""
-    yield from _answers(one)
-    claimed = [claim for name in MECHANISMS if name in one for claim in _claimed(one, name)]
-    claimed.sort(key=_weight)
-    telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
-    told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
-    yield from map(_claim, told)
-    if rest:
-        yield f"Beyond their controls hold also: {_listed([claim.name for claim in rest])}."
-    nothing = [claim.name for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
-    if nothing:
-        yield f"{_listed(nothing)}: no more often than under a control, which tells nothing."
-    if not told:
-        yield from _gold(one)
-    yield from _entropy(one)
-
-
-def _answers(one: SeedGroup) -> Iterator[str]:
-    """What it gets right, and the group of answers in which it is worst."""
-    if "overall" not in one:
-        return
-    shares = one["overall"].mean
-    position, sequence = (shares.select(unit=unit) for unit in ("position", "sequence"))
-    text = f"{one.name} gets {_share(position)} of its {one.members[0].sample.kind} answers right"
-    if not np.isclose(position.values, sequence.values):
-        text += f", and {_share(sequence)} of whole sequences"
-    worst = _worst_group(one)
-    yield f"{text}{f'; least right at {worst}' if worst else ''}."
-
-
-def _worst_group(one: SeedGroup) -> str | None:
-    """The group of answers that is least right, where its interval lies below that of the best group."""
-    by_group = one["accuracy"].mean if "accuracy" in one else None
-    if by_group is None or len(by_group.dims) != 1 or np.isnan(by_group.values).all():
-        return None
-    (dim,) = by_group.dims
-    labels = by_group.coords[dim]
-    worst, best = (
-        by_group.select(**{dim: labels[int(pick(by_group.values))]}) for pick in (np.nanargmin, np.nanargmax)
-    )
-    apart = worst.high is not None and best.low is not None and float(worst.high) < float(best.low)
-    return f"{dim} {labels[int(np.nanargmin(by_group.values))]} ({_share(worst)})" if apart else None
-
-
-def _claimed(one: SeedGroup, name: str) -> list[Claimed]:
-    """A claim, the places with the same verdict together."""
-    alike = by_verdict(one, name)
-    return [Claimed(one[name], verdicts, len(alike) == 1) for verdicts in alike]
-
-
-def _weight(claim: Claimed) -> tuple[bool, bool, float]:
-    """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
-    rates = [verdict.rate for verdict in claim.verdicts if not np.isnan(verdict.rate)]
-    return claim.needed is not Needed.AS_CLAIMED, claim.holds is not Holds.BEYOND, -max(rates, default=0.0)
-
-
-NEED: dict[Needed, str] = {
-    Needed.AS_CLAIMED: "the answers need it",
-    Needed.LOST: "the answers need it, though they do not change as claimed",
-    Needed.NOT_NEEDED: "the answers do not need it",
-    Needed.AS_ANY: "that answers need it cannot be told, since the same edit does as much in models that know nothing",
-    Needed.NOT_TOLD: "whether the answers need it is not settled",
-    Needed.TOO_FEW: "whether the answers need it cannot be told from so few right answers",
-}
-
-
-def _claim(claim: Claimed) -> str:
-    """One claim with its strongest control and its causal test."""
-    text = f"{claim.name} holds in {_range([one.rate for one in claim.verdicts])} of cases"
-    controls = [one.strongest for one in claim.verdicts if one.strongest]
-    beyond = claim.holds is Holds.BEYOND
-    if controls:
-        names = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
-        reached = _range([one.value for one in controls])
-        text += f", where its strongest control reaches {reached} ({names})" if beyond else ""
-        text += "" if beyond else f", no more often than under its strongest control ({names}, {reached})"
-    if claim.needed not in NEED:
-        return f"{text}."
-    tests = [one.tested for one in claim.verdicts if one.tested]
-    text += f"; {'' if beyond else 'but '}{NEED[claim.needed]}"
-    if tests:
-        where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
-        elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
-        text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
-        text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
-    return f"{text}."
-
-
-def _gold(one: SeedGroup) -> Iterator[str]:
-    """How much of its mass the head in focus lays on the task's true edges."""
-    if "gold_mass" not in one or any(member.head is None for member in one.members):
-        return
-    result = one["gold_mass"].at_head()
-    heads = ", ".join("{}.{}".format(*member.head) for member in one.members if member.head)
-    text = f"Of its attention head {heads} lays {_share(result.mean)} on the task's true edges"
-    if "mismatched" in result.controls:
-        text += f", and {_share(result.controls['mismatched'].mean)} on those of other examples"
-    yield f"{text}."
-
-
-def _entropy(one: SeedGroup) -> Iterator[str]:
-    """Where along the layers representations collapse most, beside untrained models."""
-    if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
-        return
-    mean = one["entropy"].mean
-    least = mean.coords["layer"][int(np.nanargmin(mean.values))]
-    text = f"Matrix entropy is least at {point_name(least)} ({float(mean.select(layer=least).values):.2f} {mean.units}"
-    control = one["entropy"].controls.get(UNTRAINED)
-    if control is not None and least in control.mean.coords["layer"]:
-        text += f"; untrained models {float(control.mean.select(layer=least).values):.2f}"
-    yield f"{text})."
+    if len(measured) == 1:
+        sentences = [statement.text for statement in how_it_works(measured[0])]
+    else:
+        sentences = [*_of_many(measured, differences)]
+    return [*sentences[: MOST - 1], how_sure(measured)]
 
 
 def _of_many(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds]) -> Iterator[str]:
@@ -192,9 +43,9 @@ def _of_many(groups: Sequence[SeedGroup], differences: Sequence[OverSeeds]) -> I
         ordered = sorted(right, key=lambda pair: -float(pair[1].values))
         (best, most), (worst, least) = ordered[0], ordered[-1]
         text = f"Of {len(right)} {_kind(groups)}, {best.name} gets most "
-        yield f"{text}answers right ({_share(most)}), {worst.name} fewest ({_share(least)})."
+        yield f"{text}answers right ({share(most)}), {worst.name} fewest ({share(least)})."
     for name in MECHANISMS:
-        verdicts = [_claimed(one, name) for one in groups if name in one]
+        verdicts = [claims_of(one, name) for one in groups if name in one]
         if verdicts:
             yield _in_how_many(verdicts, _kind(groups), _taken_alone(groups, name))
     yield from _clearest(differences)
@@ -254,7 +105,7 @@ def _clearest(differences: Sequence[OverSeeds]) -> Iterator[str]:
     )
 
 
-def _how_sure(groups: Sequence[SeedGroup]) -> str:
+def how_sure(groups: Sequence[SeedGroup]) -> str:
     """What the numbers are over, and so what they cannot say."""
     samples = [member.sample for one in groups for member in one.members]
     n = dict.fromkeys(f"{sample.in_words} {sample.kind}" for sample in samples)
@@ -264,30 +115,3 @@ def _how_sure(groups: Sequence[SeedGroup]) -> str:
         return f"{text}; each run is one seed: intervals are over sequences, and say nothing of other seeds."
     few, many = min(seeds), max(seeds)
     return f"{text}; means and intervals are over {few if few == many else f'{few} to {many}'} seeds of each config."
-
-
-def _share(m: Measurement) -> str:
-    """A share in per cent, with its interval."""
-    if np.isnan(m.values):
-        return "none"
-    text = f"{_tenths(float(m.values))}%"
-    if m.low is None or m.high is None or np.isnan(m.low):
-        return text
-    return f"{text} [{_tenths(float(m.low))}, {_tenths(float(m.high))}]"
-
-
-def _tenths(share: float) -> str:
-    return f"{100 * share:.1f}".removesuffix(".0")
-
-
-def _range(shares: Sequence[float]) -> str:
-    """`98%`, or `12 to 98%`."""
-    there = [100 * share for share in shares if not np.isnan(share)]
-    if not there:
-        return "none"
-    ends = list(dict.fromkeys(f"{end:.0f}" for end in (min(there), max(there))))
-    return f"{' to '.join(ends)}%"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

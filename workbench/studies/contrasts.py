@@ -96,7 +96,7 @@ class Higher:
 
     @property
     def _other(self) -> str:
-        return self.than if self.than_at is None else f"{self.than} at {place_in_words(self.than_at)}"
+        return self.than if self.than_at is None else f"{self.than}, {place_in_words(self.than_at)}"
 
     def ask(self, means: Means) -> Outcome:
         ours = _number(means, self.group, self.quantity, self.at)

@@ -1,0 +1,58 @@
+"""Measurements that take seconds, made beside the page, so that it is there before they are; one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+MOST = 64  # results that are kept
+
+
+@dataclass(frozen=True)
+class Job:
+    """A measurement that was asked for.
+
+    Attributes:
+        future: its result, or the error that it ended with.
+        asked: when, on the clock of `time.monotonic`.
+    """
+
+    future: Future[Any]
+    asked: float = field(default_factory=monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was asked for."""
+        return monotonic() - self.asked
+
+
+_jobs: dict[Hashable, Job] = {}
+_lock = Lock()
+_one = ThreadPoolExecutor(1, "measuring")
+
+
+def job(key: Hashable) -> Job | None:
+    """What was asked for under this key, if anything was."""
+    with _lock:
+        return _jobs.get(key)
+
+
+def ask(key: Hashable, measure: Callable[[], Any]) -> Job:
+    """Have something measured, once for each key; what waits for its turn gives way to it.
+
+    Whoever asks for something new looks at that now; what was asked for before and has not begun is begun when it is
+    asked for again.
+    """
+    with _lock:
+        if key in _jobs:
+            return _jobs[key]
+        for other in [other for other, waiting in _jobs.items() if waiting.future.cancel()]:
+            del _jobs[other]
+        while len(_jobs) >= MOST:
+            del _jobs[next(iter(_jobs))]
+        _jobs[key] = Job(_one.submit(measure))
+        return _jobs[key]

@@ -1,0 +1,246 @@
+"""How one model works, in a few statements made from its measurements: what it gets right, what it reads and holds,
+what its answers need; and what a model that knows nothing fulfils too, which tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from workbench.inspection import Result
+from workbench.inspection.claims import edited_in, places_in_words
+from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.words import in_words
+from workbench.measurement.places import at_point
+from workbench.mechanisms import MECHANISMS, sentence
+from workbench.mechanisms.verdict import Holds, Needed, Verdict
+from workbench.report.claims import by_verdict
+from workbench.report.seed_groups import SeedGroup
+
+MOST_CLAIMS = 3  # that are told one by one; the others are counted
+
+Chip = Literal["answers", "reads", "holds", "needed", "tells nothing", "collapse"]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence about how a model works.
+
+    Attributes:
+        text: the sentence.
+        chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
+        claim: the mechanism that it is about, if it is about one.
+    """
+
+    text: str
+    chips: tuple[Chip, ...]
+    claim: str | None = None
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The places at which a claim has the same verdict.
+
+    Attributes:
+        claim: the mechanism.
+        result: of it.
+        verdicts: those of the places.
+        everywhere: whether these are all places where it is read.
+    """
+
+    claim: str
+    result: Result
+    verdicts: Sequence[Verdict]
+    everywhere: bool
+
+    @property
+    def holds(self) -> Holds:
+        return self.verdicts[0].holds
+
+    @property
+    def needed(self) -> Needed:
+        return self.verdicts[0].needed
+
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        """Claims about single heads are about what these read, the others about what the residual holds."""
+        chips: list[Chip] = []
+        if self.holds is Holds.BEYOND:
+            chips.append("reads" if self.result.of_every_head else "holds")
+        if self.needed in (Needed.AS_CLAIMED, Needed.LOST):
+            chips.append("needed")
+        return (*chips,)
+
+    @property
+    def name(self) -> str:
+        """The claim, with the places if they are not all where it is read."""
+        places = "" if self.everywhere else places_in_words(self.verdicts)
+        return " ".join(filter(None, (self.result.mean.name, places)))
+
+
+def how_it_works(one: SeedGroup) -> Iterator[Statement]:
+    """What can be said of a single run, or of several seeds of one config, the most telling first."""
+    yield from _answers(one)
+    claimed = [claim for name in MECHANISMS if name in one for claim in claims_of(one, name)]
+    claimed.sort(key=_weight)
+    telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
+    told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
+    for claim in told:
+        yield Statement(_claim(claim), claim.chips, claim.claim)
+    if rest:
+        yield Statement(f"Beyond their controls hold also: {listed([claim.name for claim in rest])}.", ("holds",))
+    nothing = [claim.name for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
+    if nothing:
+        text = f"{listed(nothing)}: no more often than under a control, which tells nothing."
+        yield Statement(text, ("tells nothing",))
+    if not told:
+        yield from _gold(one)
+    yield from _entropy(one)
+
+
+def _answers(one: SeedGroup) -> Iterator[Statement]:
+    """What it gets right, and the group of answers in which it is worst."""
+    if "overall" not in one:
+        return
+    shares = one["overall"].mean
+    position, sequence = (shares.select(unit=unit) for unit in ("position", "sequence"))
+    text = f"{one.name} gets {share(position)} of its {one.members[0].sample.kind} answers right"
+    if not np.isclose(position.values, sequence.values):
+        text += f", and {share(sequence)} of whole sequences"
+    worst = _worst_group(one)
+    yield Statement(f"{text}{f'; least right at {worst}' if worst else ''}.", ("answers",))
+
+
+def _worst_group(one: SeedGroup) -> str | None:
+    """The group of answers that is least right, where its interval lies below that of the best group."""
+    by_group = one["accuracy"].mean if "accuracy" in one else None
+    if by_group is None or len(by_group.dims) != 1 or np.isnan(by_group.values).all():
+        return None
+    (dim,) = by_group.dims
+    labels = by_group.coords[dim]
+    worst, best = (
+        by_group.select(**{dim: labels[int(pick(by_group.values))]}) for pick in (np.nanargmin, np.nanargmax)
+    )
+    apart = worst.high is not None and best.low is not None and float(worst.high) < float(best.low)
+    return f"{dim} {labels[int(np.nanargmin(by_group.values))]} ({share(worst)})" if apart else None
+
+
+def claims_of(one: SeedGroup, name: str) -> list[Claimed]:
+    """A claim, the places with the same verdict together."""
+    alike = by_verdict(one, name)
+    return [Claimed(name, one[name], verdicts, len(alike) == 1) for verdicts in alike]
+
+
+def _weight(claim: Claimed) -> tuple[bool, bool, float]:
+    """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
+    rates = [verdict.rate for verdict in claim.verdicts if not np.isnan(verdict.rate)]
+    return claim.needed is not Needed.AS_CLAIMED, claim.holds is not Holds.BEYOND, -max(rates, default=0.0)
+
+
+NEED: dict[Needed, str] = {
+    Needed.AS_CLAIMED: "The answers need it",
+    Needed.LOST: "The answers need it, though they do not change as claimed",
+    Needed.NOT_NEEDED: "The answers do not need it",
+    Needed.AS_ANY: "That answers need it cannot be told, since the same edit does as much in models that know nothing",
+    Needed.NOT_TOLD: "Whether the answers need it is not settled",
+    Needed.TOO_FEW: "Whether the answers need it cannot be told from so few right answers",
+}
+
+
+def _claim(claim: Claimed) -> str:
+    """One claim: what it says, how often it holds, and what an edit of what it is about does."""
+    needs = _needs(claim)
+    return " ".join([f"{claim.name}: {sentence(claim.claim)}", f"{_holds(claim)}.", *([f"{needs}."] if needs else [])])
+
+
+def _holds(claim: Claimed) -> str:
+    """How often a claim holds, beside its strongest control."""
+    text = f"It holds in {_range([one.rate for one in claim.verdicts])} of cases"
+    controls = [one.strongest for one in claim.verdicts if one.strongest]
+    if not controls:
+        return text
+    names = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
+    reached = _range([one.value for one in controls])
+    if claim.holds is Holds.BEYOND:
+        return f"{text}, under its strongest control ({names}) in {reached}"
+    return f"{text}, no more often than under its strongest control ({names}: {reached})"
+
+
+def _needs(claim: Claimed) -> str | None:
+    """Whether answers need what is claimed, with what its edit does and what the same edit does elsewhere."""
+    if claim.needed not in NEED:
+        return None
+    text = NEED[claim.needed]
+    if claim.holds is not Holds.BEYOND:
+        text = f"But {text[0].lower()}{text[1:]}"
+    tests = [one.tested for one in claim.verdicts if one.tested]
+    if not tests:
+        return text
+    where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
+    elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
+    text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
+    return f"{text}, elsewhere {_range(elsewhere)}" if elsewhere else text
+
+
+def _gold(one: SeedGroup) -> Iterator[Statement]:
+    """How much of its mass the head in focus lays on the task's true edges."""
+    if "gold_mass" not in one or any(member.head is None for member in one.members):
+        return
+    result = one["gold_mass"].at_head()
+    heads = ", ".join("{}.{}".format(*member.head) for member in one.members if member.head)
+    text = f"Of its attention head {heads} lays {share(result.mean)} on the task's true edges"
+    tells = True
+    if "mismatched" in result.controls:
+        control = result.controls["mismatched"].mean
+        text += f", and {share(control)} on those of other examples"
+        tells = _above(result.mean, control)
+    yield Statement(f"{text}{'' if tells else ', which tells nothing'}.", ("reads" if tells else "tells nothing",))
+
+
+def _above(measured: Measurement, control: Measurement) -> bool:
+    """Whether the interval of one lies above that of the other."""
+    return measured.low is not None and control.high is not None and float(measured.low) > float(control.high)
+
+
+def _entropy(one: SeedGroup) -> Iterator[Statement]:
+    """Where along the layers representations collapse most, beside untrained models."""
+    if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
+        return
+    mean = one["entropy"].mean
+    least = mean.coords["layer"][int(np.nanargmin(mean.values))]
+    text = f"Matrix entropy is least {at_point(least)} ({float(mean.select(layer=least).values):.2f} {mean.units}"
+    control = one["entropy"].controls.get(UNTRAINED)
+    if control is not None and least in control.mean.coords["layer"]:
+        text += f"; untrained models {float(control.mean.select(layer=least).values):.2f}"
+    yield Statement(f"{text}).", ("collapse",))
+
+
+def share(m: Measurement) -> str:
+    """A share in per cent, with its interval."""
+    if np.isnan(m.values):
+        return "none"
+    text = f"{_tenths(float(m.values))}%"
+    if m.low is None or m.high is None or np.isnan(m.low):
+        return text
+    return f"{text} [{_tenths(float(m.low))}, {_tenths(float(m.high))}]"
+
+
+def _tenths(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def _range(shares: Sequence[float]) -> str:
+    """`98%`, or `12 to 98%`."""
+    there = [100 * share for share in shares if not np.isnan(share)]
+    if not there:
+        return "none"
+    ends = list(dict.fromkeys(f"{end:.0f}" for end in (min(there), max(there))))
+    return f"{' to '.join(ends)}%"
+
+
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
