@@ -234,7 +234,7 @@ def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "title"), [([0, 1], "layer"), (["blocks.0.hook_resid_mid", "x"], "residual: layer · point")]
+    ("layers", "title"), [([0, 1], "layer"), (["blocks.0.hook_resid_mid", "x"], "point of the residual")]
 )
 def test_the_axis_of_any_measure_says_points_only_where_there_are_points(layers: list, title: str) -> None:
     m = table("Made", np.ones((2, 2, 3)), {"layer": layers, "head": range(2), "example": range(3)}).mean()

@@ -145,7 +145,7 @@ def tick_labels(line: Measurement) -> list[Any]:
 def axis_title(m: Measurement, dim: str) -> str:
     """The dim, or where its labels are hook points, what they are points of."""
     points = dim in ("layer", "point") and all(isinstance(label, str) for label in m.coords[dim])
-    return "residual: layer · point" if points else dim
+    return "point of the residual" if points else dim
 
 
 def scaled(figure: go.Figure, m: Measurement) -> go.Figure:

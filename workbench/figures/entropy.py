@@ -82,7 +82,7 @@ def distributions_by_layer(runs: Runs, controls: Controls, marks: Runs | None = 
     figure.update_layout(violinmode="overlay", margin={"t": TOP, "l": 96})
     figure.update_xaxes(title=axis_title(first))
     in_order_of_layers = {"type": "category", "categoryorder": "array", "categoryarray": layers}
-    return [figure.update_yaxes(title="residual: layer · point", showgrid=True, **in_order_of_layers)]
+    return [figure.update_yaxes(title="point of the residual", showgrid=True, **in_order_of_layers)]
 
 
 def _add_densities(figure: go.Figure, line: Drawn) -> None:

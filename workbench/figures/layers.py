@@ -141,4 +141,4 @@ def _over_points(figure: go.Figure, measured: Sequence[Measurement]) -> go.Figur
     """The axis of residual points, those of the deepest model in order."""
     names = ordered_union([[point_name(point) for point in m.coords["point"]] for m in measured])
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names, tickangle=-45 * (len(names) > 6))
-    return figure.update_xaxes(title="residual: layer · point")
+    return figure.update_xaxes(title="point of the residual")

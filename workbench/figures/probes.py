@@ -157,7 +157,9 @@ def probe_map(measured: Measurement) -> go.Figure:
     framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
     figure.update_xaxes(title=title, type="category", showgrid=False)
-    figure.update_yaxes(title="layer · point", type="category", autorange="reversed", showgrid=False, automargin=True)
+    figure.update_yaxes(
+        title="point of the residual", type="category", autorange="reversed", showgrid=False, automargin=True
+    )
     return figure
 
 

@@ -65,7 +65,7 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
     framed(figure, title, subtitle, height=190 + 34 * len(points), legend=False)
     figure.update_xaxes(title="position:token", showgrid=False, tickangle=-90, **thinned(positions, 64))
     figure.update_xaxes(range=[-0.5, len(positions) - 0.5])
-    figure.update_yaxes(title="layer · point", showgrid=False, automargin=True, range=[-0.5, len(points) - 0.5])
+    figure.update_yaxes(title="point of the residual", showgrid=False, automargin=True, range=[-0.5, len(points) - 0.5])
     return figure.update_yaxes(tickvals=list(range(len(points))), ticktext=[point_name(point) for point in points])
 
 

@@ -44,7 +44,7 @@ def token_trajectory(measurement: Measurement) -> go.Figure:
     subtitle = f"{m.settings['model']}, position {where} of {len(words)}{normed(m)}"
     framed(figure, f"{m.name}: {words[where]} at position {where}", subtitle, height=440)
     figure.update_layout(margin={"t": 112})
-    figure.update_xaxes(title="layer · point", type="category")
+    figure.update_xaxes(title="point of the residual", type="category")
     figure.update_yaxes(title=m.units, col=1)
     if m.units == "rank":
         ticks = [rank * 10**k for k in range(6) for rank in (1, 2, 5)]

@@ -138,7 +138,7 @@ def _axis(figure: go.Figure, sides: list[Measurement]) -> go.Figure:
         title = first.dims[0]
     else:
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=labels)
-        title = "residual: layer · point" if _in_order(first) else ""
+        title = "point of the residual" if _in_order(first) else ""
     lowest = list(figure.select_xaxes())[-1]
     lowest.update(title=title)
     return figure
