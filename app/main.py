@@ -10,7 +10,7 @@ import streamlit as st
 
 from workbench.app import refresh, sidebar, state
 from workbench.app.fields import url
-from workbench.app.panels import evidence
+from workbench.app.panels import evidence, questions
 from workbench.app.views import PAGES
 
 STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))
@@ -35,6 +35,7 @@ def main() -> None:
                 sidebar.show(runs)
                 evidence.show()
                 sidebar.glossary()
+        questions.show(name)
         script.run()
         on_page = state.on_page() if PAGES[name].needs_run else runs
         refresh.when_training(on_page.values(), perf_counter() - began)

@@ -10,6 +10,7 @@ import streamlit as st
 from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.panels.held_out import SEED, n_each
+from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
 from workbench.inspection import inspect_run
 from workbench.mechanisms import MECHANISMS
@@ -51,7 +52,7 @@ def show(look: Look) -> None:
     """The statements; until they are measured, that they are being measured."""
     opened = look.opened
     with st.container(border=True, key="panel-how"):
-        st.subheader("How it works", anchor=False)
+        st.subheader(numbered("How it works"), anchor=False)
         job = background.job(opened.key)
         if job is None or not job.future.done():
             _measuring(opened)

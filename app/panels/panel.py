@@ -17,6 +17,7 @@ from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.evidence import Figure, Pinned, pin
+from workbench.app.panels.questions import numbered
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
 
@@ -99,7 +100,7 @@ def panel(title: str, key: str) -> Iterator[Panel]:
     """A bordered place for one figure. Its `key` names the files that are downloaded from it."""
     with st.container(border=True, key=f"panel-{key}"):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.subheader(title, anchor=False)
+            st.subheader(numbered(title), anchor=False)
             menu = st.popover("", icon=":material/more_vert:", help="Code, numbers and files; pin as evidence")
         yield Panel(title, key, menu)
 

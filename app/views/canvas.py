@@ -14,7 +14,7 @@ from workbench.app.fields.heads import choose_head, choose_matrix
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
-from workbench.app.panels import code, how_it_works
+from workbench.app.panels import code, how_it_works, questions
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
@@ -38,7 +38,7 @@ def canvas(look: Look) -> None:
         point, position = cells.chosen(look)
         layer, head = settings["layer"], settings["head"]
         p.show(
-            code.call(figures.canvas, code.seen(look), **settings, cell=(point, position)),
+            code.call(figures.canvas, code.seen(look), **settings, cell=(point, position), **noted()),
             canvases.numbers(look, layer, head, settings["which"]),
             SAYS,
             place=picture,
@@ -48,6 +48,11 @@ def canvas(look: Look) -> None:
         )
     cells.tokens(look, point, position)
     try_an_edit(look)
+
+
+def noted() -> dict[str, Any]:
+    """The numbers of the notes on this page, as an argument of `figures.canvas`; nothing where there are none."""
+    return {"notes": questions.numbers()} if questions.numbers() else {}
 
 
 def choose_settings(look: Look) -> dict[str, Any]:

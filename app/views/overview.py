@@ -16,7 +16,7 @@ from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
-from workbench.app.panels import code, demo_form
+from workbench.app.panels import cards, code, demo_form, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
@@ -41,22 +41,34 @@ def overview() -> None:
     if not rows:
         welcome()
     else:
-        if state.shows_zoo():
-            st.info(
-                "These runs came with the workbench: there is none of your own in this folder yet. "
-                "Train one below, or on the command line, and it is shown in their place.",
-                icon=":material/pets:",
-            )
+        begin([run for run in runs if run.name in {row["name"] for row in rows}])
         table(rows, {run.name: run for run in runs})
     if damaged:
         st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
     demo_form.show(state.root())
 
 
+WHAT_THIS_IS = (
+    "Here you look into small transformers trained on tasks whose answers and algorithms are known: at their "
+    "attention, at their residual stream, and at how both developed in training.  \n"
+)
+
+
+def begin(runs: list[Run]) -> None:
+    """What this is, questions to begin with, and the runs as cards."""
+    zoo = (
+        "These runs came with the workbench: there is none of your own in this folder yet. Train one below, or on the "
+        "command line, and it is shown in their place."
+    )
+    st.markdown(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
+    with st.container(horizontal=True, key="questions"):
+        questions.links(runs)
+    cards.show(runs)
+
+
 def welcome() -> None:
     st.markdown(
-        "Here you look into small transformers trained on tasks whose answers and algorithms are known: at their "
-        "attention, at their residual stream, and at how both developed in training.  \n"
+        f"{WHAT_THIS_IS}"
         "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
         "command line."
     )

@@ -14,6 +14,7 @@ from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
 from workbench.app.config_in_words import plain
+from workbench.inspection.examples import next_wrong
 
 
 def words(explorer: AppTest) -> list[str]:
@@ -28,7 +29,7 @@ def words(explorer: AppTest) -> list[str]:
 def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(explorer: AppTest, run: str) -> None:
     page(explorer, "canvas", run=run)
     assert not explorer.error
-    assert [s.value for s in explorer.subheader] == ["Canvas", "Tokens behind the cell", "Try an edit"]
+    assert [s.value for s in explorer.subheader] == ["How it works", "Canvas", "Tokens behind the cell", "Try an edit"]
     assert check_code(explorer) == 3
     explorer.switch_page("views/residual.py").run()
     assert not explorer.exception and not explorer.error
@@ -199,3 +200,24 @@ def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(exp
             exec(compile(cell.source, "<cell>", "exec"), {})
     explorer.button(key="unpin-0").click().run()
     assert len(explorer.session_state["evidence"]) == 1
+
+
+def test_the_stepper_goes_to_another_input_and_to_the_next_wrong_answer(explorer: AppTest, run_root: Path) -> None:
+    page(explorer, "canvas", run="sort-tempered")
+    first = words(explorer)
+    assert explorer.button(key="step-previous").disabled
+    explorer.button(key="step-next").click().run()
+    assert explorer.number_input(key="sample").value == 1 and words(explorer) != first
+    explorer.button(key="step-previous").click().run()
+    assert explorer.number_input(key="sample").value == 0 and words(explorer) == first
+    explorer.button(key="step-random").click().run()
+    assert explorer.number_input(key="sample").value != 0 and explorer.query_params["sample"] != ["0"]
+    explorer.number_input(key="sample").set_value(7).run()
+    explorer.button(key="step-wrong").click().run()
+    run = workbench.load_run(run_root / "sort-tempered")
+    assert explorer.number_input(key="sample").value == next_wrong(run.model(), run.task(), 7)
+    page(explorer, "canvas", run="sorter", sample="3")
+    explorer.button(key="step-wrong").click().run()
+    assert explorer.number_input(key="sample").value == 3 and "has a wrong answer" in explorer.toast[0].value
+    explorer.selectbox(key="which").set_value("hardest").run()
+    assert explorer.button(key="step-wrong").disabled and explorer.button(key="step-random").disabled

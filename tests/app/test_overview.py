@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -13,9 +14,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, page, titles
+from tests.app.support import charts, check_code, drawings, page, titles
 from workbench.app import state
 from workbench.app.panels import demo_form
+from workbench.app.panels.questions import NUMBERS, QUESTIONS
 from workbench.app.server import demo
 from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import load_run
@@ -43,9 +45,60 @@ def test_an_empty_folder_shows_the_zoo_and_opens_its_first_run(tmp_path: Path, m
     assert set(names(explorer)) == {path.name for path in state.ZOO.iterdir()}
 
 
-def links(explorer: AppTest) -> dict[str, dict[str, list[str]]]:
+def every_link(explorer: AppTest) -> dict[str, dict[str, list[str]]]:
     """The page's links: what they say -> the parameters they go with."""
     return {link.proto.label: parse_qs(link.proto.query_string) for link in explorer.get("page_link")}
+
+
+def links(explorer: AppTest) -> dict[str, dict[str, list[str]]]:
+    """Those below the table, without cards and questions."""
+    asked = {question.asks for question in QUESTIONS.values()}
+    return {
+        label: query
+        for label, query in every_link(explorer).items()
+        if not label.startswith("**") and label not in asked
+    }
+
+
+def test_the_first_page_has_a_card_for_every_task_and_questions_to_begin_with(explorer: AppTest) -> None:
+    page(explorer, "")
+    cards = {query["run"][0] for label, query in every_link(explorer).items() if label.startswith("**")}
+    tasks = {explorer.dataframe[0].value.set_index("name").loc[name, "task"] for name in cards}
+    assert tasks == set(explorer.dataframe[0].value["task"]) and len(explorer.get("image")) == len(cards)
+    said = " ".join(caption.value for caption in explorer.caption)
+    assert "accuracy" in said and "not trained here" in said
+
+
+def test_a_question_opens_a_run_that_answers_it_and_numbers_what_to_look_at(explorer: AppTest) -> None:
+    page(explorer, "")
+    query = {name: values[0] for name, values in every_link(explorer)[QUESTIONS["pointers"].asks].items()}
+    assert query["run"] == "chain-chacal" and query["question"] == "pointers"
+    page(explorer, "canvas", **query)
+    assert explorer.subheader[0].value == QUESTIONS["pointers"].asks
+    assert "⑤ How it works" in [one.value for one in explorer.subheader]
+    (canvas, *_) = drawings(explorer)
+    for number, note in zip("①②③④", QUESTIONS["pointers"].notes, strict=False):
+        assert f"{number} {escape(note.at)}" in canvas
+    assert check_code(explorer) == 3
+    explorer.button(key="question-close").click().run()
+    assert "question" not in explorer.query_params and "①" not in drawings(explorer)[0]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_note_is_about_something_on_its_page(explorer: AppTest, run_root: Path, name: str) -> None:
+    question = QUESTIONS[name]
+    run = question.run_of([load_run(path) for path in sorted(run_root.iterdir())])
+    assert run is not None
+    page(explorer, question.page, run=run.name, question=name, **question.fields)
+    there = " ".join([*drawings(explorer), *(one.value for one in explorer.subheader)])
+    for number, note in zip(NUMBERS, question.notes, strict=False):
+        assert f"{number} {escape(note.at)}" in there or f"{number} {note.at}" in there
+
+
+def test_a_question_that_no_run_can_answer_says_so(run_root: Path) -> None:
+    sorter = load_run(run_root / "sort-tempered")
+    assert QUESTIONS["pointers"].run_of([sorter]) is None and QUESTIONS["delimiter"].run_of([sorter]) is sorter
+    assert QUESTIONS["pointers"].run_of([]) is None
 
 
 def names(explorer: AppTest) -> list[str]:
@@ -62,7 +115,7 @@ def test_every_run_is_in_the_table_with_what_it_is_and_what_came_of_it(explorer:
     assert (row["shape"], row["steps"], row["status"], row["seed"]) == ("1 × 64", 300, "finished", 0)
     assert row["accuracy"] == pytest.approx(curve[-1], abs=1e-3) and list(row["history"]) == curve.tolist()
     assert table.loc["multiply-seqvcr", "objective"] == "next token + seq vcr"
-    assert table.loc["sorter", "status"] == "compiled"
+    assert table.loc["sorter", "status"] == "not trained here"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +166,7 @@ def test_runs_that_are_not_there_cannot_be_chosen_by_the_url(explorer: AppTest) 
 def test_a_number_without_end_in_a_link_is_let_go_and_a_typed_text_is_kept(explorer: AppTest) -> None:
     page(explorer, "canvas", run="sort-tempered", sample="1e400", position="-inf")
     assert not explorer.error and explorer.number_input(key="sample").value == 0
-    assert explorer.subheader[0].value == "Canvas"
+    assert explorer.subheader[1].value == "Canvas"
     explorer.switch_page("views/overview.py").run()
     explorer.text_input(key="filter").set_value("inf").run()
     explorer.run()
@@ -157,7 +210,7 @@ def test_a_folder_without_runs_shows_those_that_came_along(
     monkeypatch.setattr(state, "ZOO", run_root)
     page(empty, "")
     assert sorted(names(empty)) == sorted(path.name for path in run_root.iterdir())
-    assert "came with the workbench" in empty.info[0].value
+    assert "came with the workbench" in empty.markdown[0].value
     page(empty, "canvas", run="chain-chacal")
     assert not empty.exception and not empty.error
     shutil.copytree(run_root / "sorter", tmp_path / "mine")

@@ -116,6 +116,46 @@ def test_in_focus_a_token_has_its_own_edges_alone_and_its_whole_chain(chased: Ca
     assert {int(e.attrib["data-k"]) for e in seen if e.attrib["data-q"] == str(query)} == chain
 
 
+def test_edges_that_the_task_does_not_ask_for_show_in_focus_alone(sorted_one: Capture) -> None:
+    """The delimiter's query and the answers' have gold edges, the questions' tokens have none."""
+
+    def shown(drawing: Drawing) -> set[int]:
+        near = [e for e in parts(drawing, "data-edge") if "far" not in e.attrib["class"].split()]
+        return {int(e.attrib["data-edge"].split(",")[0]) for e in near}
+
+    drawing = figures.canvas(sorted_one, layer=0, head=0, threshold=0.01)
+    asked = {q for _, q, k in attention_graph.gold_edges(sorted_one, 0) if q != k}
+    every = {int(e.attrib["data-edge"].split(",")[0]) for e in parts(drawing, "data-edge")}
+    assert shown(drawing) <= asked < every and "shown for a token in focus" in drawing.svg()
+    (query, *_) = sorted(every - asked)
+    assert shown(figures.canvas(sorted_one, layer=0, head=0, threshold=0.01, query=query)) == {query}
+
+
+def test_it_is_scrolled_to_the_first_wrong_answer(sorted_one: Capture) -> None:
+    assert not parts(figures.canvas(sorted_one, layer=0, head=0), "data-focus")
+    scored = sorted_one.batch.loss_mask[0].nonzero()[:, 0].tolist()
+    logits = sorted_one.logits.clone()
+    logits[0, scored[2]] *= -1
+    (focus,) = parts(figures.canvas(with_logits(sorted_one, logits), layer=0, head=0), "data-focus")
+    assert focus.attrib["data-token"] == str(scored[2])
+
+
+def test_a_row_has_the_number_of_the_note_about_it(sorted_one: Capture) -> None:
+    drawing = figures.canvas(sorted_one, layer=0, head=0, notes={"after attention 1": "②", "no such row": "③"})
+    assert "② after attention 1" in drawing.svg() and "③" not in drawing.svg()
+
+
+def test_a_thumbnail_has_the_tokens_and_the_strong_edges_of_one_head(sorted_one: Capture) -> None:
+    weight = attention_graph.matrices(sorted_one, 0, 1, 1).select(matrix="pattern").values
+    drawing = figures.thumbnail(sorted_one, layer=1, head=1)
+    ET.fromstring(drawing.svg())
+    strong = [(q, k) for q, k in np.argwhere(weight >= 0.1) if q != k]
+    assert drawing.svg().count("<path") == len(strong) > 3
+    assert drawing.svg().count("<text") == weight.shape[0]
+    with pytest.raises(ValueError, match=r"blocks\.5"):
+        figures.thumbnail(sorted_one, layer=5, head=0)
+
+
 def test_answers_are_those_of_the_model_and_marked_as_they_are_scored(sorted_one: Capture) -> None:
     said, wanted = answer_rows(sorted_one)
     task, batch = sorted_one.subject.task, sorted_one.batch

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import workbench
-from workbench.inspection.examples import POOL, WHICH, example
+from workbench.inspection.examples import POOL, SEARCHED, WHICH, example, next_wrong
 from workbench.models.compiled import sorter
 from workbench.objectives.next_token import next_token
 from workbench.tasks import Task, correct, make
@@ -97,3 +97,34 @@ def test_what_cannot_be_met_is_said_in_one_line(
     with pytest.raises(ValueError, match=message) as error:
         example(model, task, **arguments)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
+
+
+def test_the_next_wrong_one_is_the_first_after_it_that_is_wrong(task: Task, model: workbench.Decoder) -> None:
+    """On either side of a number, by answering every input on the way."""
+
+    class Half(torch.nn.Module):
+        """Right throughout on inputs that begin with a small number, wrong on the others."""
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            following = torch.nn.functional.one_hot(tokens.roll(-1, 1), len(task.vocabulary)).float()
+            return torch.where((tokens[:, :1] <= 5)[..., None], following, -following)
+
+    half = Half()
+    wrong = [
+        n for n in range(40) if bool(((correct(half((b := example(half, task, n)).tokens), b) < 1) & b.loss_mask).any())
+    ]
+    assert 3 < len(wrong) < 37
+    for number in range(30):
+        assert next_wrong(half, task, number) == min(n for n in wrong if n > number)
+        assert next_wrong(half, task, number, step=-1) == max((n for n in wrong if n < number), default=None)
+
+
+def test_where_no_answer_is_wrong_there_is_no_next_one(task: Task) -> None:
+    looked: list[int] = []
+
+    class Right(torch.nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            looked.append(len(tokens))
+            return torch.nn.functional.one_hot(tokens.roll(-1, 1), len(task.vocabulary)).float()
+
+    assert next_wrong(Right(), task, 5, length=3) is None and sum(looked) == SEARCHED

@@ -37,6 +37,7 @@ from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_b
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.runs_and_controls import Controls, Runs
+from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
@@ -136,6 +137,7 @@ __all__ = [
     "shade_steps",
     "side_by_side",
     "spectrum",
+    "thumbnail",
     "timeline",
     "token_trajectory",
     "with_difference",

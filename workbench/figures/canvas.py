@@ -106,6 +106,7 @@ def canvas(
     start: int = 0,
     query: int | None = None,
     cell: tuple[str, int] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> Drawing:
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
 
@@ -122,21 +123,22 @@ def canvas(
         basis: of the residual's top tokens: `encoder` or `decoder`.
         start: the first position drawn; at most `WIDEST` are.
         query, cell: the position in focus, whose edges alone are drawn; the (hook name, position) that is marked.
+        notes: name of a row -> what stands before it, such as the number of a note about it.
 
     Raises:
         ValueError: if there is no such example, layer, head, matrix, basis or position.
     """
     weight, gold, edges = _attention(seen, example, (layer, head), which, threshold)
     page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
-    page.focus = _first_wrong(seen, example)
+    page.focus, page.notes = _first_wrong(seen, example), notes or {}
     _draw_input(page, seen, example, gold)
     left_out = page.attention(weight, edges)
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
     edges_drawn = f"edges of at least {threshold_in_words(weight, threshold)}{part_drawn(page.window, len(weight))}"
-    notes = "; ".join([seen.subject.name, edges_drawn, *_not_drawn(left_out)])
+    subtitle = "; ".join([seen.subject.name, edges_drawn, *_not_drawn(left_out)])
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
-    return Drawing(title, notes, page.body(), page.width, page.height)
+    return Drawing(title, subtitle, page.body(), page.width, page.height)
 
 
 def _first_wrong(seen: Capture, example: int) -> int | None:

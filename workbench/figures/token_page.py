@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +137,7 @@ class TokenPage:
         self.width = GUTTER + self.column * len(window) + 14
         self.height = 8
         self.focus: int | None = None  # the position that is scrolled to where there is no room for all
+        self.notes: Mapping[str, str] = {}  # row -> the number of a note about it
         self.parts: list[str] = []
         self.names: list[str] = []
 
@@ -150,8 +151,11 @@ class TokenPage:
         return "".join(self.parts) + element("g", back + "".join(self.names), class_="gutter")
 
     def name(self, words: str, y: float, tip: str | None = None) -> None:
-        style = {"text_anchor": "end", "class_": "quiet", "data_tip": tip}
-        self.names.append(text(words, GUTTER - 12, y, 11, **style))
+        style: dict[str, Any] = {"text_anchor": "end", "class_": "quiet", "data_tip": tip}
+        if words in self.notes:
+            words, style = f"{self.notes[words]} {words}", style | {"class_": None, "font_weight": 600}
+        size = min(11, round((GUTTER - 14) / (0.62 * len(words)), 1))  # such that a long one is not cut
+        self.names.append(text(words, GUTTER - 12, y, size, **style))
 
     def tokens(self) -> None:
         y = self.height + 13

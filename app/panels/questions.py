@@ -1,0 +1,183 @@
+"""Questions to begin with: each opens a page with a run that answers it, and numbers what to look at there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from workbench.app.config_in_words import plain
+from workbench.app.fields.values import keep, listed
+from workbench.runs import Run
+
+KEY = "question"  # in the URL
+NUMBERS = "①②③④⑤"
+NOTED = "notes_on_page"  # in the session
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing to look at.
+
+    Attributes:
+        at: the row of the drawing, or the title of the panel, that has the note's number.
+        says: what to see there.
+    """
+
+    at: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that a page answers.
+
+    Attributes:
+        asks: the question.
+        page: the script of the page, without its ending.
+        fits: how well a run can answer it; 0 if it cannot.
+        fields: what the page's fields hold.
+        notes: what to look at, in order.
+    """
+
+    asks: str
+    page: str
+    fits: Callable[[Run], int]
+    fields: dict[str, str]
+    notes: tuple[Note, ...]
+
+    def run_of(self, runs: Sequence[Run]) -> Run | None:
+        """The run that answers it best, the first of equals; None if none can."""
+        best = max(runs, key=self.fits, default=None)
+        return best if best is not None and self.fits(best) else None
+
+
+def _one_layer_of_pointers(run: Run) -> int:
+    config = run.config
+    if config.task.get("name") != "pointer_chain" or not _of_decoder(run):
+        return 0
+    return int(any(layer["variant"].startswith("chacal") for layer in config.model.attention)) * (
+        3 - min(2, config.model.n_layers)
+    )
+
+
+def _sorter(run: Run) -> int:
+    if run.config.task.get("name") != "sorting" or not _of_decoder(run) or run.config.model.n_layers < 2:
+        return 0
+    return 2 if run.config.steps else 1  # a trained one before one whose weights were written
+
+
+def _deep(run: Run) -> int:
+    if not _of_decoder(run) or run.config.model.n_layers < 2 or not run.config.steps:
+        return 0
+    return 2 if "seq_vcr" not in run.config.objectives and run.config.task.get("name") == "multiplication" else 1
+
+
+def _of_decoder(run: Run) -> bool:
+    return hasattr(run.config.model, "attention")
+
+
+QUESTIONS: dict[str, Question] = {
+    "pointers": Question(
+        "How does one layer follow seven pointers?",
+        "canvas",
+        _one_layer_of_pointers,
+        {"sample": "0", "focus": "31"},
+        (
+            Note(
+                "task's truth",
+                "The chain that the last token is the end of: each token points at its parent, and "
+                "the answer is the token at the root.",
+            ),
+            Note("attention", "The same token reads its parent alone, one hop away. A click on the edge cuts it."),
+            Note(
+                "after attention 0",
+                "Yet behind this one layer the root is already on top: ChaCAL sums the paths of "
+                "every length, so the parent's parents arrive in the same step. The page Hops draws them.",
+            ),
+            Note("model says", "The answer, green where it is right, and how likely the model finds the right one."),
+            Note("How it works", "What was measured over many inputs, beside models that know nothing."),
+        ),
+    ),
+    "delimiter": Question(
+        "What does the delimiter know?",
+        "canvas",
+        _sorter,
+        {"sample": "0"},
+        (
+            Note("token", "The numbers to sort, then the delimiter ⊥, then the sorted numbers one by one."),
+            Note(
+                "after attention 0",
+                "Look below the ⊥: the paper on task hinting finds the smallest number there "
+                "after the first attention. Is it on top in this model, or does it come later?",
+            ),
+            Note("model says", "Below ⊥ stands the first answer, the smallest number."),
+            Note("How it works", "How often the minimum is read at the delimiter, and whether the answers need it."),
+        ),
+    ),
+    "collapse": Question(
+        "Why do deep layers collapse?",
+        "entropy",
+        _deep,
+        {},
+        (
+            Note(
+                "This input beside the mean",
+                "Matrix entropy says how many directions the representations use: where it "
+                "falls, positions become alike, and what was told apart before cannot be any more. Dashed: untrained "
+                "models, the same measure without learning.",
+            ),
+            Note("Distribution over held-out sequences", "Whether it falls in every sequence or in some."),
+            Note(
+                "Over training",
+                "When it fell. Compare with a run that was trained with Seq-VCR, whose loss keeps "
+                "variance up: choose both in the panel of several runs.",
+            ),
+        ),
+    ),
+}
+"""Name in the URL -> the question."""
+
+
+def links(runs: Sequence[Run]) -> None:
+    """A link for each question that a run can answer, and what to train for the others."""
+    for name, question in QUESTIONS.items():
+        run = question.run_of(runs)
+        if run is None:
+            st.caption(f"{question.asks} No run here can answer it.")
+            continue
+        query = {"run": run.name, KEY: name, **question.fields}
+        st.page_link(f"views/{question.page}.py", label=question.asks, icon=":material/help:", query_params=query)
+
+
+def show(page: str) -> None:
+    """The notes of the question that brought us to this page, if one did; it stays in the URL until it is closed."""
+    names = [name for name in listed(KEY)[0] if name in QUESTIONS and QUESTIONS[name].page == page]
+    keep(KEY, names[:1])
+    st.session_state[NOTED] = {}
+    if not names:
+        return
+    question = QUESTIONS[names[0]]
+    st.session_state[NOTED] = {note.at: n for n, note in zip(NUMBERS, question.notes, strict=False)}
+    with st.container(border=True, key="panel-question"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(question.asks, anchor=False)
+            st.button("Close", icon=":material/close:", key="question-close", on_click=_close)
+        for number, note in zip(NUMBERS, question.notes, strict=False):
+            st.markdown(f"{number} **{plain(note.at)}**: {plain(note.says)}")
+
+
+def _close() -> None:
+    keep(KEY, [])
+
+
+def numbers() -> dict[str, str]:
+    """Row of a drawing, or title of a panel -> the number of the note about it, on this page."""
+    noted: dict[str, str] = st.session_state.get(NOTED, {})
+    return noted
+
+
+def numbered(title: str) -> str:
+    """The title of a panel, after the number of the note about it if there is one."""
+    return " ".join(filter(None, (numbers().get(title), title)))

@@ -1,0 +1,76 @@
+"""What was found of a run, above its canvas: measured beside the page, one run at a time, and said with its chips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.app.support import page
+from workbench.app import state
+from workbench.app.panels import background, how_it_works
+from workbench.report.how_it_works import Statement
+from workbench.runs import load_run
+
+
+def said(explorer: AppTest) -> str:
+    return "\n".join([*(one.value for one in explorer.markdown), *(one.value for one in explorer.caption)])
+
+
+def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
+    explorer: AppTest, run_root: Path
+) -> None:
+    page(explorer, "canvas", run="turned")
+    assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "How it works"
+    opened = state.opened(load_run(run_root / "turned"))
+    found = [
+        Statement("turned gets 99% of its held-out answers right.", ("answers",)),
+        Statement("Minimum at the delimiter: it is <b>there</b>. It holds.", ("holds", "needed"), "minimum"),
+    ]
+    background.ask(opened.key, lambda: (found, "Measured on 4.")).future.result(30)
+    page(explorer, "canvas", run="turned")
+    assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
+    assert "**Minimum at the delimiter**: it is \\<b\\>there" in said(explorer)
+    links = [(link.proto.label, link.proto.query_string) for link in explorer.get("page_link")]
+    assert links == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
+
+
+def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Path) -> None:
+    def fails() -> None:
+        raise ValueError("these weights are not finite")
+
+    opened = state.opened(load_run(run_root / "chaser"))
+    background.ask(opened.key, fails).future.exception(30)
+    page(explorer, "canvas", run="chaser")
+    assert [error.value.replace("\\", "") for error in explorer.error] == [
+        "This cannot be measured: these weights are not finite"
+    ]
+
+
+@pytest.mark.slow
+def test_what_is_said_is_what_an_inspection_of_the_same_sequences_finds(run_root: Path) -> None:
+    statements, sure = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")))
+    chain, *_ = [statement for statement in statements if statement.claim == "chain_following"]
+    assert chain.text.startswith("Chain following") and "reads" in chain.chips
+    assert statements[0].text.startswith("chain-chacal gets ") and sure.startswith("Measured on 128 ")
+
+
+def test_what_waits_gives_way_to_what_is_asked_for_now_and_nothing_is_measured_twice() -> None:
+    goes, begun = Event(), Event()
+
+    def slow() -> str:
+        begun.set()
+        assert goes.wait(30)
+        return "first"
+
+    keys = [("test of the queue", i) for i in range(3)]
+    first = background.ask(keys[0], slow)
+    assert begun.wait(30)
+    waiting = background.ask(keys[1], lambda: "second")
+    now = background.ask(keys[2], lambda: "third")
+    assert background.ask(keys[0], lambda: "again") is first and background.job(keys[1]) is None
+    goes.set()
+    assert (first.future.result(30), now.future.result(30)) == ("first", "third") and waiting.future.cancelled()
+    assert background.ask(keys[1], lambda: "second, asked for again").future.result(30) == "second, asked for again"
