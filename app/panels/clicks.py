@@ -1,7 +1,7 @@
 """Clicks on a drawing: its cells, tokens and edges, and the arrow keys, each lead to a callback of the page.
 
 On the canvas a click on a cell moves the cell in focus (`panels.cell.move`), a click on a token draws its edges alone
-(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`fields.edit.from_click`).
+(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.cut_by_click`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
-from workbench.interventions import Edit, Edited, Head
+from workbench.interventions import CutEdge, Edit, Edited, Head
 
 SAYS = (
     "The model runs once more with the edit made inside it; everything after the edit is computed anew. Orange frame: "
@@ -48,6 +48,34 @@ def try_an_edit(look: Look) -> None:
             SAYS,
             token=lambda position: edits.move(look, edit, position),
         )
+
+
+CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked last
+
+
+def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
+    """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
+    edits.from_click(layer, head, query, key)
+    st.session_state[CLICKED] = (look.key, CutEdge(query, key, layer, head))
+
+
+def answer_to_click(look: Look) -> None:
+    """One line that says what the cut of the clicked edge does; nothing where none of this input was clicked."""
+    before, edit = st.session_state.get(CLICKED, (None, None))
+    if before != look.key or edit is None:
+        return
+    tried: Edited = code.value_of(_tried(look, edit))
+    with st.container(key="clicked"):
+        says, undo = st.columns([7, 1], vertical_alignment="center")
+        cut = f"Cut {edit.query} → {edit.key} (layer {edit.layer}, head {edit.head})"
+        st.markdown(
+            f":material/content_cut: **{cut}**: {plain(tried.verdict())}. :gray[Details below.]", width="content"
+        )
+        st.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
+
+
+def _undo() -> None:
+    st.session_state.pop(CLICKED, None)
 
 
 def _one_click_edits(look: Look, head: Head) -> None:

@@ -38,6 +38,7 @@ class Panel:
         *,
         widest: bool = True,
         place: Any = st,
+        under: Any = None,
         **clicks: Any,
     ) -> None:
         """Draw a figure with its caption, and fill the menu.
@@ -48,6 +49,7 @@ class Panel:
             says: the caption: what the figure shows, and what it does not show.
             widest: stretch the figure to the page.
             place: where the figure goes; by default below what is there.
+            under: where the caption goes; by default below the figure.
             clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`).
         """
         drawn: Figure = code.value_of(figure)
@@ -62,7 +64,7 @@ class Panel:
                 width="stretch" if widest else "content",
                 config={"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": self.key}},
             )
-        place.caption(says)
+        (place if under is None else under).caption(says)
         with self.menu:
             self._take_away(drawn, code.value_of(dict(numbers)), code.lines(figure), says)
 

@@ -9,13 +9,12 @@ import streamlit as st
 from workbench import figures
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.edit import from_click
 from workbench.app.fields.heads import choose_head, choose_matrix
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
-from workbench.app.panels.edit import try_an_edit
+from workbench.app.panels.edit import answer_to_click, cut_by_click, try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.instruments.residual import projection
@@ -34,7 +33,7 @@ SAYS = (
 def canvas(look: Look) -> None:
     with panel("Canvas", "canvas") as p:
         settings = choose_settings(look)
-        picture = st.container()
+        picture, answer, caption = st.container(), st.container(), st.container()
         point, position = cells.chosen(look)
         layer, head = settings["layer"], settings["head"]
         p.show(
@@ -42,10 +41,13 @@ def canvas(look: Look) -> None:
             canvases.numbers(look, layer, head, settings["which"]),
             SAYS,
             place=picture,
+            under=caption,
             cell=cells.move,
             token=lambda position: canvases.focus_on(position, settings["query"]),
-            edge=lambda query, key: from_click(layer, head, query, key),
+            edge=lambda query, key: cut_by_click(look, layer, head, query, key),
         )
+        with answer:
+            answer_to_click(look)
     cells.tokens(look, point, position)
     try_an_edit(look)
 

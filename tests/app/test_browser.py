@@ -103,6 +103,14 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     text = str(page.locator('[class*="st-key-panel-edit"]').inner_text())
     changed = next(line for line in text.splitlines() if "answers change" in line)
     assert not changed.startswith("None") and f"position {query} says" in changed
+    line = page.locator(".st-key-clicked")
+    expect(line).to_contain_text(f"Cut {query} → {key} (layer 0, head 0)")
+    expect(line).to_contain_text(changed.split("; ")[0], ignore_case=True)
+    drawing, below = page.locator('svg[role="img"]').first.bounding_box(), line.bounding_box()
+    assert 0 < below["y"] - (drawing["y"] + drawing["height"]) < 60, "it stands right under the drawing"
+    line.get_by_role("button").click()
+    settle(page)
+    expect(line).to_have_count(0)
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
