@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import streamlit as st
 
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
-from workbench.app.state import Look
+from workbench.app.state import Look, Opened
+from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
+from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
+from workbench.measurement import Measurement
 
 belongs_to_run("head", "matrix")
 
 
+SEED = 0  # of the sequences that heads are chosen on: those of a report
+NUMBERS = 2**24  # in one layer's patterns of them, at most
+
+
 def choose_head(look: Look, label: str = "Head", key: str = "head") -> Head:
-    """A field for the layer and head, which starts at the head with the most mass on this input's gold paths."""
+    """A field for the layer and head, which starts at the best one."""
     heads = heads_by_name(look)
     best = best_head(look)
     return heads[choose(label, list(heads), key, name_of(best), lambda name: "layer {}, head {}".format(*heads[name]))]
 
 
 def best_head(look: Look) -> Head:
-    """The head with the most mass on this input's gold paths; the first head if the input has no gold paths."""
-    return _best_head(look.key, look)
+    """The head with the most mass on gold paths, on other sequences than any page shows; else the first one."""
+    scores = head_scores(look)
+    if scores is None or np.isnan(scores.values).all():
+        return 0, 0
+    layer, head = divmod(int(np.nanargmax(scores.values)), scores.values.shape[1])
+    return layer, head
+
+
+def head_scores(look: Look) -> Measurement | None:
+    """The share of each head's mass on gold paths, over many sequences: dims `layer`, `head`; None without a graph."""
+    return _head_scores(look.opened.key, look.opened)
 
 
 def chosen_head(look: Look) -> Head:
@@ -34,11 +53,19 @@ def chosen_head(look: Look) -> Head:
     return heads_by_name(look).get(name) or best_head(look)
 
 
-@st.cache_data(show_spinner=False, max_entries=200)
-def _best_head(key: tuple[object, ...], _look: Look) -> Head:
-    if not len(_look.seen.truth.edges):
-        return 0, 0
-    return attention_graph.best_head(attention_graph.measure(_look.seen))
+@st.cache_data(show_spinner="Looking for the head that the task's edges are read by …", max_entries=64)
+def _head_scores(key: tuple[object, ...], _opened: Opened) -> Measurement | None:
+    subject = _opened.subject
+    names = attention_graph.needs(subject)
+    data = data_to_choose_heads_on(subject, names, SEED)
+    if data is None:
+        return None
+    n_heads = _opened.run.config.model.n_heads
+    data = data[: max(4, NUMBERS // (n_heads * data.tokens.shape[1] ** 2))]
+    with _opened.lock:
+        masses = attention_graph.measure(capture(_opened.hooked, subject, data, names))
+    scores = masses.select(matrix="resolvent").mean("example")
+    return replace(scores, name="on the task's edges", units="share of the mass")
 
 
 def heads_by_name(look: Look) -> dict[str, Head]:

@@ -5,6 +5,8 @@ The panel is a fragment: if a click in another fragment is to redraw it, it is c
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from workbench import figures, interventions
@@ -59,19 +61,23 @@ def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> Non
     st.session_state[CLICKED] = (look.key, CutEdge(query, key, layer, head))
 
 
-def answer_to_click(look: Look) -> None:
-    """One line that says what the cut of the clicked edge does; nothing where none of this input was clicked."""
+def answer_to_click(look: Look, place: Any) -> None:
+    """One line that says what the cut of the clicked edge does; nothing where none of this input was clicked.
+
+    Args:
+        look: the run and the input.
+        place: an `st.empty`, in which the line replaces what was there.
+    """
     before, edit = st.session_state.get(CLICKED, (None, None))
     if before != look.key or edit is None:
+        place.empty()
         return
     tried: Edited = code.value_of(_tried(look, edit))
-    with st.container(key="clicked"):
+    with place.container(key="clicked"):
         says, undo = st.columns([7, 1], vertical_alignment="center")
         cut = f"Cut {edit.query} → {edit.key} (layer {edit.layer}, head {edit.head})"
-        st.markdown(
-            f":material/content_cut: **{cut}**: {plain(tried.verdict())}. :gray[Details below.]", width="content"
-        )
-        st.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
+        says.markdown(f":material/content_cut: **{cut}**: {plain(tried.verdict())}. :gray[Details below.]")
+        undo.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
 
 
 def _undo() -> None:

@@ -7,17 +7,21 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, choose_matrix
+from workbench.app.fields.heads import choose_head, choose_matrix, head_scores, heads_by_name
+from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
+from workbench.app.panels.clicks import clickable
 from workbench.app.panels.edit import answer_to_click, cut_by_click, try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.instruments.residual import projection
+from workbench.interventions import Head
 
 SAYS = (
     "Hover a token to see which positions it reads (below) and which are its true ancestors (above). Click a cell or "
@@ -33,7 +37,8 @@ SAYS = (
 def canvas(look: Look) -> None:
     with panel("Canvas", "canvas") as p:
         settings = choose_settings(look)
-        picture, answer, caption = st.container(), st.container(), st.container()
+        every_head(look, (settings["layer"], settings["head"]))
+        picture, answer, caption = st.container(), st.empty(), st.container()
         point, position = cells.chosen(look)
         layer, head = settings["layer"], settings["head"]
         p.show(
@@ -46,10 +51,23 @@ def canvas(look: Look) -> None:
             token=lambda position: canvases.focus_on(position, settings["query"]),
             edge=lambda query, key: cut_by_click(look, layer, head, query, key),
         )
-        with answer:
-            answer_to_click(look)
+        answer_to_click(look, answer)
     cells.tokens(look, point, position)
     try_an_edit(look)
+
+
+def every_head(look: Look, chosen: Head) -> None:
+    """All heads as small patterns, of which a click chooses one; nothing where there is one alone."""
+    if len(heads_by_name(look)) < 2:
+        return
+    grid = figures.head_grid(look.seen, scores=head_scores(look), chosen=chosen)
+
+    def choose(layer: str, head: int) -> None:
+        if f"{layer}.{head}" in heads_by_name(look):
+            put("head", f"{layer}.{head}")
+
+    st.caption(f"Every head: {plain(grid.subtitle)}. Click one; at first it is the best.")
+    clickable(grid, "heads-drawing", cell=choose)
 
 
 def noted() -> dict[str, Any]:

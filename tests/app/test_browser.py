@@ -91,6 +91,16 @@ def test_hovering_a_token_shows_what_it_reads(browser: Any, address: str) -> Non
     expect(page.locator(".tip").first).to_contain_text("position 20")
 
 
+def test_a_click_on_a_small_pattern_chooses_its_head_and_the_arrow_keys_go_on(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=multiply-seqvcr")
+    page.locator('[data-cell="1,2"][data-point="1"]').dispatch_event("click")
+    expect(page.locator('svg[aria-label="Layer 1, head 2: attention pattern A"]')).to_be_visible(timeout=20_000)
+    settle(page)
+    page.locator('svg[aria-label="Every head on this input"]').focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator('svg[aria-label="Layer 0, head 2: attention pattern A"]')).to_be_visible(timeout=20_000)
+
+
 def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/canvas?run=chaser")
     query = 4  # of the first block that points anywhere: whole chains rest on its edge

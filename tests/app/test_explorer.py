@@ -14,6 +14,7 @@ from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, same
 from workbench import figures
 from workbench.app.config_in_words import plain
+from workbench.inspection import inspect_run
 from workbench.inspection.examples import next_wrong
 
 
@@ -221,3 +222,13 @@ def test_the_stepper_goes_to_another_input_and_to_the_next_wrong_answer(explorer
     assert explorer.number_input(key="sample").value == 3 and "has a wrong answer" in explorer.toast[0].value
     explorer.selectbox(key="which").set_value("hardest").run()
     assert explorer.button(key="step-wrong").disabled and explorer.button(key="step-random").disabled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["chain-chacal", "sort-tempered", "multiply-seqvcr"])
+def test_the_head_at_first_is_that_of_a_report_whatever_the_input(explorer: AppTest, run_root: Path, run: str) -> None:
+    opened = workbench.load_run(run_root / run)
+    head = inspect_run(opened, n=4, seed=0, only=["gold_mass"], nulls=()).head
+    for number in ("0", "5"):
+        page(explorer, "canvas", run=run, sample=number)
+        assert explorer.selectbox(key="head").value == "{}.{}".format(*head)

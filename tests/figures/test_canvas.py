@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 import xml.etree.ElementTree as ET
+import zlib
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from workbench.figures.drawing import Drawing
 from workbench.figures.token_page import WIDEST, answer_rows, confidence_row, label_rows
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
+from workbench.measurement import Measurement
 from workbench.runs.compiled import compile_run
 from workbench.tasks import correct, make
 
@@ -154,6 +158,46 @@ def test_a_thumbnail_has_the_tokens_and_the_strong_edges_of_one_head(sorted_one:
     assert drawing.svg().count("<text") == weight.shape[0]
     with pytest.raises(ValueError, match=r"blocks\.5"):
         figures.thumbnail(sorted_one, layer=5, head=0)
+
+
+def test_every_head_has_a_picture_of_its_pattern_and_its_score(sorted_one: Capture) -> None:
+    shares, coords = np.array([[0.25, np.nan], [0.5, 1.0]]), {"layer": range(2), "head": range(2)}
+    scores = Measurement("on the edges", shares, ("layer", "head"), coords, "share")
+    drawing = figures.head_grid(sorted_one, scores=scores, chosen=(1, 0))
+    cells = parts(drawing, "data-cell")
+    assert [cell.attrib["data-cell"] for cell in cells] == ["0,0", "0,1", "1,0", "1,1"]
+    assert [cell.attrib["data-tip"] for cell in cells] == [
+        *("layer 0, head 0: 25% on the edges", "layer 0, head 1"),
+        *("layer 1, head 0: 50% on the edges", "layer 1, head 1: 100% on the edges"),
+    ]
+    assert ["chosen" in cell.attrib["class"] for cell in cells] == [False, False, True, False]
+    pictures = [b64decode(part.attrib["href"].split(",")[1]) for part in parts(drawing, "href")]
+    for picture, (layer, head) in zip(pictures, np.ndindex(2, 2), strict=True):
+        weight = sorted_one[f"blocks.{layer}.attn.hook_pattern"][0, head].numpy()
+        opacity = unpacked(picture)[..., 3]
+        assert opacity.shape == weight.shape
+        assert (opacity[weight == weight.max()] == 255).all() and (opacity[weight == 0] == 0).all()
+
+
+def unpacked(png: bytes) -> np.ndarray:
+    """The pixels `[row, column, 4]` of a PNG of one block of data, without filters."""
+    width, height = struct.unpack(">II", png[16:24])
+    length = struct.unpack(">I", png[33:37])[0]
+    assert png[37:41] == b"IDAT"
+    rows = np.frombuffer(zlib.decompress(png[41 : 41 + length]), dtype=np.uint8).reshape(height, 1 + 4 * width)
+    assert (rows[:, 0] == 0).all()
+    return rows[:, 1:].reshape(height, width, 4)
+
+
+def test_of_a_long_input_the_picture_keeps_the_largest_weights(sorted_one: Capture) -> None:
+    pattern = torch.zeros(1, 2, 300, 300)
+    pattern[..., 0] = 0.1
+    pattern[0, 1, 299, 250] = 1.0
+    names = {f"blocks.{layer}.attn.hook_pattern": pattern for layer in range(2)}
+    seen = replace(sorted_one, activations={**sorted_one.activations, **names})
+    picture = parts(figures.head_grid(seen), "href")[1].attrib["href"].split(",")[1]
+    opacity = unpacked(b64decode(picture))[..., 3]
+    assert opacity.shape == (64, 64) and opacity[63, 53] == 255 and (opacity[:, 0] > 0).all()
 
 
 def test_answers_are_those_of_the_model_and_marked_as_they_are_scored(sorted_one: Capture) -> None:

@@ -28,6 +28,7 @@ from workbench.figures.entropy import (
     spectrum,
 )
 from workbench.figures.for_paper import for_paper
+from workbench.figures.head_grid import head_grid
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
@@ -108,6 +109,7 @@ __all__ = [
     "for_paper",
     "gold_mass",
     "graph_measures",
+    "head_grid",
     "head_roles",
     "hop_ladder",
     "hop_matrices",

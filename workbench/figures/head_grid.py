@@ -1,0 +1,103 @@
+"""Every head at a glance: layers by heads, each a small picture of its pattern, framed by how it scores elsewhere."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+from torch.nn.functional import adaptive_max_pool2d
+
+from workbench.capture import Capture
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.style import BLUE, GREEN, GREY, ORANGE
+from workbench.instruments.attention import attention_graph
+from workbench.measurement import Measurement
+
+LARGE, SMALL, FEW = 76, 46, 8  # pixels of a pattern; the larger ones of up to so many heads
+WIDE, TITLE, GAP = 900, 20, 8  # pixels
+PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
+
+
+def head_grid(
+    seen: Capture,
+    *,
+    example: int = 0,
+    scores: Measurement | None = None,
+    chosen: tuple[int, int] | None = None,
+) -> Drawing:
+    """Layers × heads as small patterns: rows of a picture are queries, columns the keys that they read.
+
+    Args:
+        seen: with the patterns.
+        example: which sequence of the capture.
+        scores: a number from 0 to 1 for each head (dims `layer`, `head`), measured on other sequences; a frame is the
+            stronger the higher it is, and it is written below.
+        chosen: the head that is marked.
+
+    Raises:
+        ValueError: if there is no such example, or patterns were not captured.
+    """
+    patterns = [attention_graph.pattern(seen, layer)[example] for layer in range(seen.subject.n_layers)]
+    side = LARGE if sum(map(len, patterns)) <= FEW else SMALL
+    parts, x, y, width = [], 0, 0, 0
+    down = TITLE + side + (14 if scores is not None else 4) + GAP
+    for layer, heads in enumerate(patterns):
+        across = len(heads) * (side + GAP) + GAP
+        if x and x + across > WIDE:
+            x, y = 0, y + down
+        parts.append(text(f"layer {layer}", x, y + TITLE / 2 - 1, 11, text_anchor="start", class_="quiet"))
+        for head, weight in enumerate(heads):
+            at: dict[str, Any] = {"x": x + head * (side + GAP) + 2, "y": y + TITLE, "width": side, "height": side}
+            parts.append(element("image", **at, href=_picture(weight.detach()), style="image-rendering: pixelated"))
+            score = None if scores is None else _score(scores, layer, head)
+            tip = f"layer {layer}, head {head}"
+            if scores is not None and score is not None:
+                tip += f": {score:.0%} {scores.name}"
+                parts.append(text(f"{score:.0%}", at["x"] + side / 2, y + TITLE + side + 9, 10, class_="quiet"))
+            marked = (layer, head) == chosen
+            frame = {"stroke": ORANGE, "stroke_width": 4} if marked else _frame(score)
+            frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
+            parts.append(element("rect", **at, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"))
+        x += across
+        width = max(width, x)
+    says = "queries from above, the keys they read from the left"
+    says += "" if scores is None else f"; below: {scores.units} {scores.name}, on other sequences"
+    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
+
+
+def _score(scores: Measurement, layer: int, head: int) -> float | None:
+    value = float(scores.select(layer=layer, head=head).values)
+    return None if np.isnan(value) else value
+
+
+def _frame(score: float | None) -> dict[str, Any]:
+    if score is None:
+        return {"stroke": GREY, "stroke_width": 1}
+    return {"stroke": GREEN, "stroke_width": 1 + 3 * score, "stroke_opacity": 0.25 + 0.75 * score}
+
+
+def _picture(weight: Any) -> str:
+    """A pattern as the address of a PNG picture: the more weight, the more of the colour."""
+    if max(weight.shape) > PIXELS:
+        weight = adaptive_max_pool2d(weight.float()[None], PIXELS)[0]
+    shares = np.nan_to_num(weight.cpu().double().numpy())
+    shares = (shares / (shares.max() or 1.0)).clip(0, 1) ** 0.6  # so that what is spread out is seen too
+    colour = [int(BLUE[i : i + 2], 16) for i in (1, 3, 5)]
+    rgba = np.empty((*shares.shape, 4), dtype=np.uint8)
+    rgba[..., :3], rgba[..., 3] = colour, np.rint(255 * shares)
+    return f"data:image/png;base64,{b64encode(_png(rgba)).decode()}"
+
+
+def _png(rgba: np.ndarray) -> bytes:
+    """The bytes of a PNG file of `[row, column, 4]`."""
+    rows = b"".join(b"\0" + row.tobytes() for row in rgba)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", rgba.shape[1], rgba.shape[0], 8, 6, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
