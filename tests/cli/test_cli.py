@@ -232,3 +232,19 @@ def test_failure_while_running_is_one_line_and_exit_code_1(tmp_path: Path, capsy
     assert main(["train", "chain-standard", "--out", str(tmp_path / "run"), "--quiet", *FAST, *extreme]) == 1
     error = capsys.readouterr().err
     assert "not finite" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["list", "presets"], pytest.param(["data", "sorting", "--count", "20000"], marks=pytest.mark.slow)],
+)
+def test_a_reader_who_has_seen_enough_is_no_failure(command: list[str]) -> None:
+    """`workbench … | head -1`: what fits the pipe's buffer, and what does not."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "workbench", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        if command[0] == "data":
+            assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 141 and process.stderr.read() == b""

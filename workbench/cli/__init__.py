@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +29,7 @@ from workbench.cli import (
     train,
 )
 from workbench.cli.fields import parse_fields
-from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, complain, path_error, warn
+from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
 from workbench.cli.parser import Parser
 from workbench.util.distribution import mixed_up
 from workbench.util.plugins import PluginChanged, load_plugins
@@ -87,6 +89,19 @@ def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
     return show
 
 
+def _nobody_reads() -> bool:
+    """Whether who read the standard output has closed it, as `head` does; what is left is then thrown away."""
+    try:
+        output = sys.stdout.fileno()
+        gone, _, _ = select.select([output], [], [], 0)  # a pipe to write to is "readable" once its reader is gone
+    except OSError:  # a system that asks this of sockets alone
+        return False
+    if not gone:
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     """Run one command, every error in one line; returns its exit code."""
     try:
@@ -96,12 +111,16 @@ def _run(arguments: Sequence[str] | None) -> int:
         if fields and not options.takes_fields:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         load_plugins(options.plugin)
-        return options.command(options, fields) or 0
+        code = options.command(options, fields) or 0
+        sys.stdout.flush()  # so that a reader who has gone is noticed here
+        return code
     except ValueError as error:
         return complain(error, BAD_INPUT)
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return UNREAD
         bad_path = error.errno in PATH_ERRORS
         return complain(path_error(error) if bad_path else error, BAD_INPUT if bad_path else FAILED)
     except Exception as error:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from workbench.runs import Run
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+UNREAD = 141  # as a program that the closed pipe would have ended
 
 # These errors are about a path that was given; any other, such as a full disk, is about the machine.
 PATH_ERRORS = {
