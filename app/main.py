@@ -23,6 +23,8 @@ def main() -> None:
     st.html(STYLE)
     script = st.navigation(menu, position="top")
     name = script.url_path or first  # the default page's path is empty
+    st.html(f'<h1 class="heard">workbench: {PAGES[name].title}</h1>')  # for who hears the page
+    st.set_page_config(f"{PAGES[name].title} · workbench")
     began = perf_counter()
     with url.of_page(name):
         runs = {run.name: run for run in state.runs()}

@@ -25,6 +25,7 @@ from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 LAST_INPUT = 10**6
+LONGEST = 20_000  # characters of a typed input
 RANDOM = 10_000  # a random input's number is below this, so that it can be told and typed
 END = "the end"
 SAMPLED, TYPED = "Sample", "Type"
@@ -54,14 +55,14 @@ def glossary() -> None:
         st.markdown("\n\n".join(f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
 
 
-def checkpoint(run: Run, key: str = "step") -> int | None:
+def checkpoint(run: Run, key: str = "step", default: int | None = None) -> int | None:
     """A field for the run's checkpoint; None for the latest weights, and where the run kept no checkpoints."""
     steps = over_training.checkpoints(run)
     if not steps:
         return None
-    options = [*map(str, steps), END]
+    options, first = [*map(str, steps), END], END if default is None else str(default)
     chosen = fields.along(
-        "Checkpoint (training step)", options, key, END, lambda label: last(run) if label == END else label
+        "Checkpoint (training step)", options, key, first, lambda label: last(run) if label == END else label
     )
     return None if chosen == END else int(chosen)
 
@@ -132,8 +133,13 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
     """
     task = opened.subject.task
     default = task.question(task.sample(1, generator(0, "example")).tokens[0])
-    words = fields.text(label, key, default[:200], 20_000) or default
-    return code.task(opened, suffix).parse(words)
+    words = fields.text(label, key, default[:200], LONGEST) or default
+    try:
+        return code.task(opened, suffix).parse(words)
+    except ValueError as error:
+        shown = default if len(default) <= 80 else f"{default[:79]}…"
+        st.button("Use the example", key=f"{key}-example", on_click=put, args=(key, default[:LONGEST]))
+        raise ValueError(f"This input cannot be read: {error}. Example: {shown}") from None
 
 
 def _sampled(opened: Opened) -> Symbol:
@@ -156,15 +162,13 @@ def _steps(opened: Opened, number: int, condition: dict[str, Any], place: Any, a
         return next_wrong(opened.model, opened.subject.task, number, **condition)
 
     goes: list[tuple[str, str, str, Callable[[], int | None], bool]] = [
-        ("previous", "chevron_left", "Previous input", lambda: number - 1, number == 0),
-        ("next", "chevron_right", "Next input", lambda: number + 1, number == LAST_INPUT),
-        ("random", "casino", "A random input", another, not any_input),
-        ("wrong", "error", f"Next input with a wrong answer, of {SEARCHED}", wrong, not any_input),
+        ("previous", "‹", "Previous input", lambda: number - 1, number == 0),
+        ("next", "›", "Next input", lambda: number + 1, number == LAST_INPUT),
+        ("random", "Random", "A random input", another, not any_input),
+        ("wrong", "Next wrong", f"The next input with a wrong answer, of {SEARCHED}", wrong, not any_input),
     ]
-    for key, icon, help, to, disabled in goes:
-        place.button(
-            "", icon=f":material/{icon}:", key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to,)
-        )
+    for key, label, help, to, disabled in goes:
+        place.button(label, key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to,))
 
 
 def _go(to: Callable[[], int | None]) -> None:

@@ -15,6 +15,7 @@ from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
+from workbench.inspection import over_training
 from workbench.inspection.examples import example
 from workbench.runs import Run
 
@@ -97,14 +98,18 @@ def _second(first: Look) -> Look | None:
     run = runs[name]
     try:
         with step_at:
-            opened = state.opened(run, sidebar.checkpoint(run, "step2"))
+            opened = state.opened(run, sidebar.checkpoint(run, "step2", _earlier(first, run)))
         head.markdown(f"**B · {plain(opened.name)}**")
         with head:
             sidebar.facts(opened)
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
-    how = fields.segments("Input of B", list(INPUTS), "how2", SAME, format_func=INPUTS.__getitem__)
+    # One and the same model is compared on another input; anything else on the same one.
+    alone = run.path == first.opened.run.path and not over_training.checkpoints(run)
+    how = fields.segments(
+        "Input of B", list(INPUTS), "how2", sidebar.SAMPLED if alone else SAME, format_func=INPUTS.__getitem__
+    )
     try:
         batch = _input(first, opened, how)
     except ValueError as error:
@@ -113,13 +118,23 @@ def _second(first: Look) -> Look | None:
     return Look(opened, code.named("batch_b", batch), "_b")
 
 
+def _earlier(first: Look, run: Run) -> int | None:
+    """The checkpoint of B at first: of A's own run one halfway through training, of another run the end."""
+    steps = over_training.checkpoints(run)
+    if run.path != first.opened.run.path or first.opened.step is not None or not steps:
+        return None
+    return steps[(len(steps) - 1) // 2]
+
+
 def _others_first(run: Run) -> dict[str, Run]:
     """Every run by its name: others of the same task first, then this one, then the rest."""
 
     def place(other: Run) -> int:
         if other.path == run.path:
-            return 1
-        return 0 if other.config.task == run.config.task else 2 + (other.config.task["name"] != run.config.task["name"])
+            return 2
+        if other.config.task == run.config.task:
+            return 0
+        return 1 if other.config.task["name"] == run.config.task["name"] else 3
 
     return {other.name: other for other in sorted(state.runs(), key=place)}
 
@@ -152,5 +167,5 @@ def _same(first: Look, opened: Opened) -> Symbol:
 
 
 def _sampled(opened: Opened) -> Symbol:
-    number = fields.number("Input number of B", 0, 10**6, "sample2", 0, help=sidebar.SAMPLE_HELP, width=220)
+    number = fields.number("Input number of B", 0, 10**6, "sample2", 1, help=sidebar.SAMPLE_HELP, width=220)
     return code.call(example, code.model(opened, "_b"), code.task(opened, "_b"), number)

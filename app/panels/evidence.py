@@ -122,7 +122,7 @@ def show() -> None:
     if evidence:
         _keeper()(data={"name": _cookie(), "value": st.session_state["evidence_token"]}, key="evidence-cookie")
     if not evidence:
-        st.caption("No figure pinned yet. A panel's ⋮ menu pins its figure here.")
+        st.caption("No figure pinned yet. A panel's *Code* menu pins its figure here.")
         return
     with st.popover(f"Evidence ({len(evidence)})", icon=":material/push_pin:", width="stretch"):
         for i, one in enumerate(evidence):

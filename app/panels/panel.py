@@ -103,7 +103,7 @@ def panel(title: str, key: str) -> Iterator[Panel]:
     with st.container(border=True, key=f"panel-{key}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(numbered(title), anchor=False)
-            menu = st.popover("", icon=":material/more_vert:", help="Code, numbers and files; pin as evidence")
+            menu = st.popover("Code", icon=":material/code:", help="Code, numbers and files; pin as evidence")
         yield Panel(title, key, menu)
 
 

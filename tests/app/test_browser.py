@@ -179,3 +179,30 @@ def test_the_server_listens_on_localhost_alone(address: str) -> None:
     port = int(address.rsplit(":", 1)[1])
     with pytest.raises(OSError), socket.create_connection(("127.0.0.2", port), timeout=1):
         pass
+
+
+READ = """() => {
+  const caption = [...document.querySelectorAll('[data-testid="stCaptionContainer"] p')].at(-1)
+  let opacity = 1
+  for (let at = caption; at?.nodeType === 1; at = at.parentElement) opacity *= getComputedStyle(at).opacity
+  const paper = getComputedStyle(document.querySelector(".stApp")).backgroundColor
+  const numbers = (colour) => colour.match(/[0-9.]+/g).map(Number)
+  return [opacity, numbers(getComputedStyle(caption).color), numbers(paper)]
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_captions_are_dark_enough_and_the_page_has_a_name(browser: Any, address: str, scheme: str) -> None:
+    def luminance(colour: list[float]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(f"{address}/entropy?run=sorter")
+    settle(page)
+    opacity, ink, paper = page.evaluate(READ)
+    assert opacity == 1 and len(ink) == 3
+    low, high = sorted(map(luminance, (ink, paper)))
+    assert (high + 0.05) / (low + 0.05) >= 4.5
+    assert page.title() == "Entropy · workbench"
+    assert page.get_by_role("heading", level=1).inner_text() == "workbench: Entropy"

@@ -50,8 +50,11 @@ def test_a_typed_input_is_shown_and_a_wrong_one_is_explained_under_its_field(exp
     assert not explorer.exception and not explorer.error
     assert words(explorer) == ["5", "3", "3", "9", "⊥", "3", "3", "5", "9"]
     explorer.text_input(key="input").set_value("5 three").run()
-    assert [error.value for error in explorer.error] == ["'three' is not a number between 1 and 32"]
+    (said,) = [error.value.replace("\\", "") for error in explorer.error]
+    assert said.startswith("This input cannot be read: 'three' is not a number between 1 and 32. Example: ")
     assert not explorer.exception and not drawings(explorer)
+    explorer.button(key="input-example").click().run()
+    assert not explorer.error and " ".join(words(explorer)).startswith(said.split("Example: ")[1])
 
 
 def test_the_same_number_gives_the_same_input(explorer: AppTest) -> None:

@@ -174,7 +174,7 @@ def test_odd_runs_say_in_one_line_what_does_not_apply(odd_root: Path) -> None:
     page(odd, "hops", run="text")
     assert [title.value for title in odd.subheader] == [PANELS[0], PANELS[1], PANELS[4]]
     assert "This task has no graph" in odd.info[0].value and not odd.error
-    assert list(matrices(charts(odd)[0])) == ["A: the pattern", "A²: 2 steps", "all that the layer applies"]
+    assert list(matrices(charts(odd)[0])) == ["A: the pattern", "A²: 2 steps", "resolvent: all hops at once"]
     assert check_code(odd) == 3
     odd.selectbox(key="run").set_value("sets").run()
     assert not odd.exception and [title.value for title in odd.subheader] == PANELS

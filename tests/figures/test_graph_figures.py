@@ -182,7 +182,7 @@ def test_a_power_has_the_gold_edges_of_as_many_hops_outlined_and_the_rest_all_of
     assert [heat.z.shape for heat in figure.data if heat.type == "heatmap"] == [(6, 6)] * 5
     assert [note.text for note in figure.layout.annotations][2:] == [
         "A³: 3 steps",
-        "all that the layer applies",
+        "resolvent: all hops at once",
         "rollout of deep",
     ]
     first, second, third = ("3:w", "2:w"), ("3:w", "1:w"), ("3:w", "0:w")

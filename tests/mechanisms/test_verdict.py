@@ -143,7 +143,7 @@ def test_the_summary_has_every_claim_beside_its_strongest_control(tmp_path: Path
     assert len(rows) >= 6 + 1 + 1 + 1 + 3
     for number in rows:
         assert text[number + 1].startswith("  strongest control"), text[number]
-        assert any(null in text[number + 1] for null in ("untrained", "other examples' truth", "random graph"))
+        assert any(null in text[number + 1] for null in ("untrained", "shuffled truth", "random graph"))
     said = "\n".join(text[text.index(next(line for line in text if line.startswith("verdict on each claim"))) :])
     assert "Copy before the delimiter, at" in said and "tells nothing: no more than a control" in said
     assert "the smallest set of heads whose edit loses the answers is layer 0, head 0" in said

@@ -172,7 +172,7 @@ def hop_matrices(
     parts, due = {}, {}
     for which in matrices.coords["matrix"]:
         hop = hop_of(which)
-        title = {1: "A: the pattern", None: "all that the layer applies"}.get(hop, f"{which}: {hop} steps")
+        title = {1: "A: the pattern", None: "resolvent: all hops at once"}.get(hop, f"{which}: {hop} steps")
         parts[title] = matrices.select(matrix=which)
         due[title] = [edge for edge in gold if hop in (None, edge[0])]
     if beside is not None:

@@ -102,7 +102,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other data)", _head)
-        add("  against other examples' truth", lambda one: share(_gold(one, "mismatched")))
+        add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
             add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):

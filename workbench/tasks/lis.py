@@ -178,7 +178,9 @@ class LongestIncreasingSubsequence(Task):
         """One example from numbers between length+1 and values−1."""
         words = text.replace(",", " ").split("#")[0].split("|")[0].split()
         if not self.shortest <= len(words) <= self.length:
-            raise ValueError(f"type {self.shortest} to {self.length} numbers, not {len(words)}")
+            many = f"exactly {self.length}" if self.shortest == self.length else f"{self.shortest} to {self.length}"
+            within = f"from {self.length + 1} to {self.values - 1}"
+            raise ValueError(f"type {many} numbers {within}, not {len(words)}")
         for word in words:
             if not (word.isascii() and word.isdecimal() and self.length < int(word) < self.values):
                 raise ValueError(f"{word!r} is not a number between {self.length + 1} and {self.values - 1}")

@@ -229,5 +229,5 @@ def matrix_in_words(matrix: str) -> str:
     """`attention pattern A`, `A²: two steps`, … for the name of one of `matrices`."""
     hop = hop_of(matrix)
     if hop is None:
-        return "all that the layer applies"
+        return "resolvent: all hops at once"
     return "attention pattern A" if hop == 1 else f"{matrix}: {hop} steps at once"

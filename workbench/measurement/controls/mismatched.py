@@ -51,4 +51,4 @@ def pick_truth(truth: Truth, rows: Int[Tensor, " example"], n: int) -> Truth:
     return Truth(edges, {name: label[rows] for name, label in truth.labels.items()})
 
 
-CONTROL = Control("against other examples' truth", "other examples' truth", mismatched)
+CONTROL = Control("with shuffled truth", "shuffled truth", mismatched)
