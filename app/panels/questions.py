@@ -39,6 +39,7 @@ class Question:
         fits: how well a run can answer it; 0 if it cannot.
         fields: what the page's fields hold.
         notes: what to look at, in order.
+        beside: a field that takes the names of other runs, and which of them it is to have.
     """
 
     asks: str
@@ -46,6 +47,7 @@ class Question:
     fits: Callable[[Run], int]
     fields: dict[str, str]
     notes: tuple[Note, ...]
+    beside: tuple[str, Callable[[Run, Run], bool]] | None = None
 
     def run_of(self, runs: Sequence[Run]) -> Run | None:
         """The run that answers it best, the first of equals; None if none can."""
@@ -53,36 +55,39 @@ class Question:
         return best if best is not None and self.fits(best) else None
 
 
-def _one_layer_of_pointers(run: Run) -> int:
-    config = run.config
-    if config.task.get("name") != "pointer_chain" or not _of_decoder(run):
+def _follows_pointers(run: Run) -> int:
+    layers = run.config.model.attention
+    if _task(run) != "pointer_chain" or not any(layer["variant"].startswith("chacal") for layer in layers):
         return 0
-    return int(any(layer["variant"].startswith("chacal") for layer in config.model.attention)) * (
-        3 - min(2, config.model.n_layers)
-    )
+    return 2 if len(layers) == 1 else 1
 
 
-def _sorter(run: Run) -> int:
-    if run.config.task.get("name") != "sorting" or not _of_decoder(run) or run.config.model.n_layers < 2:
+def _sorts(run: Run) -> int:
+    if _task(run) != "sorting" or run.config.model.n_layers < 2:
         return 0
     return 2 if run.config.steps else 1  # a trained one before one whose weights were written
 
 
-def _deep(run: Run) -> int:
-    if not _of_decoder(run) or run.config.model.n_layers < 2 or not run.config.steps:
+def _is_deep(run: Run) -> int:
+    if run.config.model.n_layers < 2 or not run.config.steps:
         return 0
-    return 2 if "seq_vcr" not in run.config.objectives and run.config.task.get("name") == "multiplication" else 1
+    plain_multiplication = _task(run) == "multiplication" and run.config.task.get("mode") == "plain"
+    return 1 + (not _keeps_variance(run)) + 2 * plain_multiplication + bool(run.checkpoints())
 
 
-def _of_decoder(run: Run) -> bool:
-    return hasattr(run.config.model, "attention")
+def _keeps_variance(run: Run) -> bool:
+    return "seq_vcr" in run.config.objectives
+
+
+def _task(run: Run) -> str:
+    return str(run.config.task["name"])
 
 
 QUESTIONS: dict[str, Question] = {
     "pointers": Question(
         "How does one layer follow seven pointers?",
         "canvas",
-        _one_layer_of_pointers,
+        _follows_pointers,
         {"sample": "0", "focus": "31"},
         (
             Note(
@@ -103,7 +108,7 @@ QUESTIONS: dict[str, Question] = {
     "delimiter": Question(
         "What does the delimiter know?",
         "canvas",
-        _sorter,
+        _sorts,
         {"sample": "0"},
         (
             Note("token", "The numbers to sort, then the delimiter ⊥, then the sorted numbers one by one."),
@@ -119,22 +124,23 @@ QUESTIONS: dict[str, Question] = {
     "collapse": Question(
         "Why do deep layers collapse?",
         "entropy",
-        _deep,
+        _is_deep,
         {},
         (
             Note(
                 "This input beside the mean",
-                "Matrix entropy says how many directions the representations use: where it "
-                "falls, positions become alike, and what was told apart before cannot be any more. Dashed: untrained "
-                "models, the same measure without learning.",
+                "Matrix entropy says over how many directions the tokens' representations spread. Where it falls from "
+                "one layer to the next they become alike, and what was told apart before is so no more.",
             ),
-            Note("Distribution over held-out sequences", "Whether it falls in every sequence or in some."),
             Note(
-                "Over training",
-                "When it fell. Compare with a run that was trained with Seq-VCR, whose loss keeps "
-                "variance up: choose both in the panel of several runs.",
+                "Several runs",
+                "Dotted: models of the same shape that learned nothing. What lies below them was learnt; the paper on "
+                "Seq-VCR calls it collapse, and adds a loss that keeps the variance up. Where a run with that loss "
+                "is here, it is drawn beside this one.",
             ),
+            Note("Over training", "When it came, where the run kept checkpoints."),
         ),
+        beside=("overlay", lambda run, other: other.config.task == run.config.task and _keeps_variance(other)),
     ),
 }
 """Name in the URL -> the question."""
@@ -148,6 +154,10 @@ def links(runs: Sequence[Run]) -> None:
             st.caption(f"{question.asks} No run here can answer it.")
             continue
         query = {"run": run.name, KEY: name, **question.fields}
+        if question.beside:
+            field, fits = question.beside
+            other = next((other for other in runs if other.path != run.path and fits(run, other)), None)
+            query |= {field: other.name} if other else {}
         st.page_link(f"views/{question.page}.py", label=question.asks, icon=":material/help:", query_params=query)
 
 

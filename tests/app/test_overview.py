@@ -95,6 +95,20 @@ def test_every_note_is_about_something_on_its_page(explorer: AppTest, run_root: 
         assert f"{number} {escape(note.at)}" in there or f"{number} {note.at}" in there
 
 
+def test_in_the_zoo_each_question_finds_the_run_that_it_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    explorer = page(AppTest.from_file(str(APP), default_timeout=60), "")
+    found = {name: every_link(explorer)[question.asks] for name, question in QUESTIONS.items()}
+    assert {name: query["run"] for name, query in found.items()} == {
+        "pointers": ["chain-chacal"],
+        "delimiter": ["sort-hints"],
+        "collapse": ["multiply-vanilla"],
+    }
+    assert found["collapse"]["overlay"] == ["multiply-seqvcr"]
+
+
 def test_a_question_that_no_run_can_answer_says_so(run_root: Path) -> None:
     sorter = load_run(run_root / "sort-tempered")
     assert QUESTIONS["pointers"].run_of([sorter]) is None and QUESTIONS["delimiter"].run_of([sorter]) is sorter
