@@ -1,8 +1,8 @@
 """Pictures of every page of the explorer, light and dark, 1280 and 1920 pixels wide.
 
-python -m tests.app.screenshots --root demo --out docs/explorer
+python -m tests.app.screenshots --out docs/explorer
 
-Takes runs by their folder's name: those that `make screenshots` trains.
+Of the runs that come with the workbench, as everyone sees them who opens the explorer on an empty folder.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from __future__ import annotations
 import argparse
 import io
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from PIL import Image
+from playwright.sync_api import expect
 
 from tests.app.browsing import browsing, open_page, serving, settle
 from workbench.app.views import PAGES
 
 QUERIES = {
     "overview": "?run=chain-chacal",
-    "canvas": "canvas?run=chain-chacal&focus=29",
+    "canvas": "canvas?run=chain-chacal",
     "residual": "residual?run=sort-tempered&length=9",
-    "entropy": "entropy?run=multiply-seqvcr",
+    "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr",
     "hops": "hops?run=chain-chacal",
-    "mechanisms": "mechanisms?run=sorter&length=9",
+    "mechanisms": "mechanisms?run=sort-tempered&length=9",
     "training": "training?run=chain-chacal",
     "probes": "probes?run=sort-tempered&probe_causal=true&probe_code=true",
     "compare": "compare?run=chain-chacal&run2=chain-standard",
@@ -37,6 +39,7 @@ def taken(page: Any, width: int) -> Image.Image:
     """The whole page, however far it scrolls."""
     settle(page)
     page.wait_for_timeout(2500)
+    expect(page.locator(".st-key-panel-how", has_text="easur").filter(has_text="…")).to_have_count(0, timeout=120_000)
     settle(page)
     height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
     page.set_viewport_size({"width": width, "height": min(max(800, height), TALLEST)})
@@ -46,12 +49,11 @@ def taken(page: Any, width: int) -> Image.Image:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=list(PAGES), choices=list(PAGES))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with serving(options.root) as address, browsing() as browser:
+    with TemporaryDirectory() as empty, serving(Path(empty)) as address, browsing() as browser:
         for name in options.only:
             for width in (1280, 1920):
                 for theme in ("light", "dark"):
