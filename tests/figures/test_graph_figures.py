@@ -92,7 +92,7 @@ def test_a_ladder_shows_each_runs_best_head_and_its_controls_at_the_same_head() 
     (figure,) = figures.hop_ladder(runs, controls)
     first, *_, chain, words = figure.data
     assert first.name == "hop 1" and first.x == chain.x == pytest.approx((0.9, 0.2))
-    assert ["head 1" in label for label in first.y] == [True, False] and "other examples" in first.y[1]
+    assert ["head 1" in label for label in first.y] == [True, False] and "shuffled truth" in first.y[1]
     assert words.text[0].startswith("90.0% (")
 
 

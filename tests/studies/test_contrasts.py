@@ -71,7 +71,7 @@ def test_one_group_is_compared_with_itself_at_another_place() -> None:
     asked = {"vanilla": {"accuracy": over_seeds(parts, range(5))}}
     contrast = Higher("accuracy", "vanilla", "vanilla", at={"digit": 0}, than_at={"digit": 1})
     outcome = contrast.ask(asked)
-    assert outcome.verdict is Verdict.HOLDS and "vanilla at digit 1" in outcome.words
+    assert outcome.verdict is Verdict.HOLDS and "above vanilla, digit 1 (" in outcome.words
 
 
 def test_a_mean_is_near_a_value_where_its_whole_interval_is() -> None:

@@ -110,35 +110,30 @@ def canvas(
 ) -> Drawing:
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
 
-    From top to bottom: the truth's edges (of one hop; of the query in focus further hops too), the tokens, the truth's
-    labels, attention's edges by kind (`KINDS`; those of queries of which the task needs no edge show in focus alone,
-    those that leave the positions drawn are counted in the subtitle), the
-    residual's top token at every layer (underlined where it is right), the model's answers, how likely it finds the
-    right ones, and these.
+    From top to bottom: the truth's edges (of the query in focus all hops), the tokens, the truth's labels, attention's
+    edges by kind (`KINDS`; in focus alone those of queries of which the task needs no edge), the residual's top token
+    at every layer (underlined where it is right), the model's answers, p(right), and the right answers.
 
     Args:
         seen: with the patterns, the residual and the logits (`workbench.see`).
         layer, head, example: whose attention is drawn, and on which sequence of the capture.
         which, threshold: `pattern`, a power of it such as `A²`, or `resolvent`; the smallest share of a row drawn.
-        basis: of the residual's top tokens: `encoder` or `decoder`.
-        start: the first position drawn; at most `WIDEST` are.
+        basis, start: `encoder` or `decoder`, of the residual's top tokens; the first of at most `WIDEST` positions.
         query, cell: the position in focus, whose edges alone are drawn; the (hook name, position) that is marked.
-        notes: name of a row -> what stands before it, such as the number of a note about it.
+        notes: name of a row -> what stands before it, such as the number of a note.
 
     Raises:
         ValueError: if there is no such example, layer, head, matrix, basis or position.
     """
     weight, gold, edges = _attention(seen, example, (layer, head), which, threshold)
     page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
-    page.focus, page.notes = _first_wrong(seen, example), notes or {}
+    page.notes = notes or {}
     _draw_input(page, seen, example, gold)
-    left_out = page.attention(weight, edges)
+    says = f"{seen.subject.name}; {_edges_drawn(page, weight, threshold, page.attention(weight, edges))}"
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
-    edges_drawn = f"edges of at least {threshold_in_words(weight, threshold)}{part_drawn(page.window, len(weight))}"
-    subtitle = "; ".join([seen.subject.name, edges_drawn, *_not_drawn(left_out)])
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
-    return Drawing(title, subtitle, page.body(), page.width, page.height)
+    return Drawing(title, says, page.body(), page.width, page.height)
 
 
 def _first_wrong(seen: Capture, example: int) -> int | None:
@@ -148,8 +143,10 @@ def _first_wrong(seen: Capture, example: int) -> int | None:
     return int(wrong.nonzero()[0]) if wrong.any() else None
 
 
-def _not_drawn(edges: int) -> list[str]:
-    return [f"{edges} weaker or leaving edges are not drawn"] if edges else []
+def _edges_drawn(page: _Page, weight: np.ndarray, threshold: float, left_out: int) -> str:
+    """Which edges are drawn, of which part, and how many are not."""
+    text = f"edges of at least {threshold_in_words(weight, threshold)}{part_drawn(page.window, len(weight))}"
+    return f"{text}; {left_out} weaker or leaving edges are not drawn" if left_out else text
 
 
 def _attention(
@@ -165,6 +162,7 @@ def _attention(
 def _draw_input(page: _Page, seen: Capture, example: int, gold: Sequence[attention_graph.Edge]) -> None:
     """The input and what is known of it: the task's states, the truth's edges, the tokens, the truth's labels."""
     task, tokens = seen.subject.task, seen.batch.tokens[example]
+    page.focus = _first_wrong(seen, example)
     page.states(task.states(tokens))
     page.truth(gold)
     page.tokens()

@@ -8,6 +8,7 @@ from base64 import b64encode
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
 from workbench.capture import Capture
@@ -50,22 +51,33 @@ def head_grid(
             x, y = 0, y + down
         parts.append(text(f"layer {layer}", x, y + TITLE / 2 - 1, 11, text_anchor="start", class_="quiet"))
         for head, weight in enumerate(heads):
-            at: dict[str, Any] = {"x": x + head * (side + GAP) + 2, "y": y + TITLE, "width": side, "height": side}
-            parts.append(element("image", **at, href=_picture(weight.detach()), style="image-rendering: pixelated"))
-            score = None if scores is None else _score(scores, layer, head)
-            tip = f"layer {layer}, head {head}"
-            if scores is not None and score is not None:
-                tip += f": {score:.0%} {scores.name}"
-                parts.append(text(f"{score:.0%}", at["x"] + side / 2, y + TITLE + side + 9, 10, class_="quiet"))
-            marked = (layer, head) == chosen
-            frame = {"stroke": ORANGE, "stroke_width": 4} if marked else _frame(score)
-            frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
-            parts.append(element("rect", **at, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"))
+            box = {"x": x + head * (side + GAP) + 2, "y": y + TITLE, "width": side, "height": side}
+            parts += _head(box, (layer, head), weight.detach(), scores, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
     says = "queries from above, the keys they read from the left"
     says += "" if scores is None else f"; below: {scores.units} {scores.name}, on other sequences"
     return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
+
+
+def _head(
+    box: dict[str, Any], at: tuple[int, int], weight: Tensor, scores: Measurement | None, *, marked: bool
+) -> list[str]:
+    """One head: its pattern, its frame and its score."""
+    layer, head = at
+    score, tip, parts = None if scores is None else _score(scores, layer, head), f"layer {layer}, head {head}", []
+    if scores is not None and score is not None:
+        tip += f": {score:.0%} {scores.name}"
+        middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
+        parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
+    frame = {"stroke": ORANGE, "stroke_width": 4} if marked else _frame(score)
+    frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
+    picture = element("image", **box, href=_picture(weight), style="image-rendering: pixelated")
+    return [
+        picture,
+        element("rect", **box, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"),
+        *parts,
+    ]
 
 
 def _score(scores: Measurement, layer: int, head: int) -> float | None:
@@ -79,7 +91,7 @@ def _frame(score: float | None) -> dict[str, Any]:
     return {"stroke": GREEN, "stroke_width": 1 + 3 * score, "stroke_opacity": 0.25 + 0.75 * score}
 
 
-def _picture(weight: Any) -> str:
+def _picture(weight: Tensor) -> str:
     """A pattern as the address of a PNG picture: the more weight, the more of the colour."""
     if max(weight.shape) > PIXELS:
         weight = adaptive_max_pool2d(weight.float()[None], PIXELS)[0]

@@ -78,15 +78,11 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     pointed = interventions.exchanged(residual, subject.decoder, minimum.clamp(min=0), minimum[other])
     change = interventions.at_position(pointed - residual, delimiter)[:, None]
     at_delimiter = interventions.single_position(delimiter, n_pos, has_other)
+    elsewhere = interventions.single_position(before, n_pos, has_other & has_before)
     edits = {
         "claimed": SpanEdit(POINT, at_delimiter, pointed, minimum[other]),
         "residual": SpanEdit(POINT, at_delimiter & has_twin[:, None], residual[twin], minimum[twin]),
-        "elsewhere": SpanEdit(
-            POINT,
-            interventions.single_position(before, n_pos, has_other & has_before),
-            residual + change,
-            minimum[other],
-        ),
+        "elsewhere": SpanEdit(POINT, elsewhere, residual + change, minimum[other]),
     }
     return interventions.outcomes(
         model,
