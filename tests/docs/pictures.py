@@ -18,7 +18,7 @@ WIDTH, COLOURS = 1400, 128
 
 # Report -> the runs that it is of, and what is measured.
 REPORTS = {
-    "chain": (("chacal", "standard"), ("accuracy", "entropy", "path_mass", "attention_graph")),
+    "chain": (("chacal", "standard"), ("accuracy", "entropy", "path_mass", "gold_mass", "attention_graph")),
     "claim": (("chacal",), ("chain_following",)),
     "sorting": (("sorter",), ("minimum", "successor", "projection")),
 }
