@@ -16,7 +16,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.app.browsing import browsing, open_page, serving, settle
+from tests.app.browsing import browsing, open_page, settle, started
 from workbench.app.views import PAGES
 
 QUERIES = {
@@ -53,7 +53,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(PAGES), choices=list(PAGES))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as empty, serving(Path(empty)) as address, browsing() as browser:
+    with TemporaryDirectory() as empty, started(Path("runs"), cwd=empty) as (_, opened), browsing() as browser:
+        address = opened.split("/?")[0]
         for name in options.only:
             for width in (1280, 1920):
                 for theme in ("light", "dark"):
