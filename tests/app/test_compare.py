@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +11,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
+from tests.app.conftest import APP
 from tests.app.support import charts, check_code, drawings, page, titles
-from workbench.inspection import inspect_run
+from workbench.inspection import inspect_run, over_training
 from workbench.inspection.lens_differences import lens_differences
 from workbench.measurement.compare_runs import difference
+from workbench.runs import load_run
 
 PANELS = [
     "Right answers overall",
@@ -112,13 +116,26 @@ def test_by_default_it_is_another_run_of_the_same_task_or_the_same_run(explorer:
     assert explorer.selectbox(key="run2").value == "chain-chacal"
     explorer.selectbox(key="run").set_value("multiply-seqvcr").run()
     assert not explorer.exception and explorer.selectbox(key="run2").value == "multiply-seqvcr"
+    assert "Both sides are the same model, so only the two inputs are compared." in [one.value for one in explorer.info]
+    assert explorer.number_input(key="sample2").value == 1 and len(drawings(explorer)) == 2
+    explorer.number_input(key="sample2").set_value(5).run()
+    assert not explorer.exception and len(drawings(explorer)) == 2
+    explorer.segmented_control(key="how2").set_value("Same input").run()
     assert [one.value for one in explorer.info] == [
         "Both sides are the same: choose another run, checkpoint or input for B."
     ]
     assert not charts(explorer)
-    explorer.segmented_control(key="how2").set_value("Sample").run()
-    explorer.number_input(key="sample2").set_value(5).run()
-    assert not explorer.exception and len(drawings(explorer)) == 2
+
+
+def test_a_run_that_is_alone_is_compared_with_its_own_checkpoint(
+    run_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run_root / "sort-tempered", tmp_path / "sort-tempered")
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    explorer = page(AppTest.from_file(str(APP), default_timeout=60), "compare", compare_n="16")
+    kept = over_training.checkpoints(load_run(run_root / "sort-tempered"))
+    assert explorer.select_slider(key="step2").value == str(kept[(len(kept) - 1) // 2])
+    assert explorer.segmented_control(key="how2").value == "Same input" and charts(explorer)
 
 
 def test_two_checkpoints_are_compared_over_held_out_sequences(explorer: AppTest) -> None:
@@ -130,7 +147,7 @@ def test_two_checkpoints_are_compared_over_held_out_sequences(explorer: AppTest)
 
 
 def test_two_inputs_of_one_model_are_compared_by_themselves(explorer: AppTest) -> None:
-    compare(explorer, "sort-tempered", "sort-tempered", how2="Type", input2="4 3 2 4 4 4")
+    compare(explorer, "sort-tempered", "sort-tempered", how2="Type", input2="4 3 2 4 4 4", step2="the end")
     assert not explorer.error and not explorer.dataframe
     assert any("the same model" in one.value for one in explorer.info)
     chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
