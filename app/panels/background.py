@@ -11,6 +11,8 @@ from threading import Lock, get_native_id
 from time import monotonic
 from typing import Any
 
+import torch
+
 MOST = 64  # results that are kept
 NICE = 10  # of 19
 
@@ -41,6 +43,7 @@ def _give_way() -> None:
     """Let clicks be answered first: this thread, and those that it starts, are nicer than the others."""
     with suppress(AttributeError, OSError):  # where a thread has no priority of its own
         os.setpriority(os.PRIO_PROCESS, get_native_id(), NICE)
+    torch.set_num_threads(1)  # two threads that both compute on all cores wait for each other most of the time
 
 
 _one = ThreadPoolExecutor(1, "measuring", initializer=_give_way)
