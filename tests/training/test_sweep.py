@@ -73,6 +73,12 @@ def test_the_documented_file_means_what_it_says() -> None:
     )
 
 
+def test_a_variant_without_settings_of_its_own_keeps_those_of_the_file() -> None:
+    variants = [{"name": "own", "settings": {"task": {"k": 4}}}, {"name": "none", "settings": {"task": {}}}]
+    runs = {run.name.split("-")[0]: run.config.task for run in read_plan(fields(variants=variants)).runs}
+    assert (runs["own"]["n"], runs["own"]["k"]) == (8, 4) and (runs["none"]["n"], runs["none"]["k"]) == (8, 2)
+
+
 def test_names_stay_when_values_and_variants_are_added() -> None:
     few = names(grid={"seed": [0, 1]})
     assert few == ["chain-chacal-seed=0", "chain-chacal-seed=1"]

@@ -155,11 +155,15 @@ def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
 
 
 def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """`("task.n", 8)` as `{"task": {"n": 8}}`; of equal names the last wins (see `place` for a variant's name)."""
+    """`("task.n", 8)` as `{"task": {"n": 8}}`; of equal names the last wins (see `place` for a variant's name).
+
+    An empty mapping takes nothing away from what was set inside that name before.
+    """
     nested: dict[str, Any] = {}
     for name, value in fields:
         inner, last = place(nested, name)
-        inner[last] = deepcopy(value)
+        if value != {} or not isinstance(inner.get(last), dict):
+            inner[last] = deepcopy(value)
     return nested
 
 
