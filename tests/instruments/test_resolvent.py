@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph
-from workbench.instruments.attention.resolvent import chacal, matrices, resolvent
+from workbench.instruments.attention.resolvent import chacal, followed, matrices, resolvent, steps
+from workbench.models.attention.chacal import ChacalAttention
 
 NUMERICS = json.loads((Path(__file__).parents[1] / "data" / "numerics.json").read_text(encoding="utf-8"))
 Patterns = Callable[..., Tensor]
@@ -76,3 +80,32 @@ def test_at_gamma_zero_the_matrix_is_the_pattern_and_at_another_the_resolvent(
     assert found.settings["gamma"] == 0.5
     with pytest.raises(ValueError, match="gamma must be in"):
         matrices(seen, 0, 0, 0, gamma=1.0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"form": "eq7"}, {"diagonal": True}], ids=str)
+def test_the_steps_of_a_head_weighed_by_gamma_add_up_to_what_its_layer_applies(
+    chained: Callable[..., Capture], uniform: Patterns, settings: dict[str, Any]
+) -> None:
+    seen = chained(uniform, variant="chacal")
+    layer = ChacalAttention(gamma=0.4, **settings)
+    seen = replace(seen, subject=replace(seen.subject, attention=(layer,) * seen.subject.n_layers))
+    found = steps(seen, 1, 0, 1, n_hops=60)
+    assert found.dims == ("hop", "query", "key") and list(found.coords["hop"][:2]) == [1, 2]
+    A = attention_graph.pattern(seen, 0)[1, 1]
+    assert np.allclose(found.values[0], A)
+    weighed = np.tensordot(0.6 * 0.4 ** np.arange(60), found.values, 1)
+    assert np.allclose(weighed, layer.mixing_matrix(A), atol=1e-6)
+
+
+def test_a_layer_that_is_no_chacal_is_followed_by_the_papers_form(
+    chained: Callable[..., Capture], uniform: Patterns
+) -> None:
+    seen = chained(uniform, variant="standard")
+    A = attention_graph.pattern(seen, 0)[0, 0].numpy()
+    inner = A - np.diag(np.diag(A))
+    assert np.allclose(steps(seen, 0, 0, 0, n_hops=3).values, [A, A @ inner, A @ inner @ inner], atol=1e-6)
+    assert followed(seen, 0).gamma == 0
+    with pytest.raises(ValueError, match="n_hops must be at least 1, not 0"):
+        steps(seen, 0, 0, 0, n_hops=0)
+    with pytest.raises(ValueError, match="there is no head 9"):
+        steps(seen, 0, 0, 9, n_hops=1)

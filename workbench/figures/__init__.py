@@ -29,6 +29,7 @@ from workbench.figures.entropy import (
 )
 from workbench.figures.for_paper import for_paper
 from workbench.figures.head_grid import head_grid
+from workbench.figures.hop_by_hop import hop_by_hop
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
@@ -111,6 +112,7 @@ __all__ = [
     "graph_measures",
     "head_grid",
     "head_roles",
+    "hop_by_hop",
     "hop_ladder",
     "hop_matrices",
     "hops",

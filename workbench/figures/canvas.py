@@ -11,6 +11,7 @@ import numpy as np
 from workbench.capture import Capture
 from workbench.figures.attention import threshold_in_words
 from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.hop_by_hop import steps_data
 from workbench.figures.projection import normed
 from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from workbench.figures.token_page import (
@@ -28,12 +29,12 @@ from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
-from workbench.tasks import correct
 
 CELL = 24  # height of a row of the residual, in pixels
 STRONGEST = 160  # arcs drawn at most, of each kind
 MOST_TRUTH = 800  # gold edges that a page can hold back until their query is hovered
 MOST_LABELS = 6
+MOST_HOPS = 8  # that a page follows
 
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
 
@@ -127,20 +128,19 @@ def canvas(
     """
     weight, gold, edges = _attention(seen, example, (layer, head), which, threshold)
     page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
-    page.notes = notes or {}
-    _draw_input(page, seen, example, gold)
+    _draw_input(page, seen, example, gold, notes or {})
+    data = _hops(seen, page, (layer, head, example))
     says = f"{seen.subject.name}; {_edges_drawn(page, weight, threshold, page.attention(weight, edges))}"
     _draw_residual(page, seen, example, basis)
     page.legend(edges)
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
-    return Drawing(title, says, page.body(), page.width, page.height)
+    return Drawing(title, says, page.body(), page.width, page.height, data)
 
 
-def _first_wrong(seen: Capture, example: int) -> int | None:
-    """The first position whose answer is wrong, if any is."""
-    batch = seen.batch
-    wrong = (correct(seen.logits, batch)[example] < 1) & batch.loss_mask[example]
-    return int(wrong.nonzero()[0]) if wrong.any() else None
+def _hops(seen: Capture, page: _Page, place: tuple[int, int, int]) -> dict[str, Any]:
+    """What a page needs to follow a token's paths; nothing where the task has none of several hops."""
+    hops = min(seen.truth.n_hops, MOST_HOPS)
+    return steps_data(seen, page, place, base=page.height, query=page.query, n_hops=hops) if hops > 1 else {}
 
 
 def _edges_drawn(page: _Page, weight: np.ndarray, threshold: float, left_out: int) -> str:
@@ -159,10 +159,13 @@ def _attention(
     return weight, gold, kinds_of_edges(weight, gold, hop, threshold)
 
 
-def _draw_input(page: _Page, seen: Capture, example: int, gold: Sequence[attention_graph.Edge]) -> None:
+def _draw_input(
+    page: _Page, seen: Capture, example: int, gold: Sequence[attention_graph.Edge], notes: Mapping[str, str]
+) -> None:
     """The input and what is known of it: the task's states, the truth's edges, the tokens, the truth's labels."""
+    page.notes = notes
     task, tokens = seen.subject.task, seen.batch.tokens[example]
-    page.focus = _first_wrong(seen, example)
+    page.focus = next((i for i, right in enumerate(answer_rows(seen, example)[0].right) if right is False), None)
     page.states(task.states(tokens))
     page.truth(gold)
     page.tokens()

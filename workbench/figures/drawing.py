@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -10,7 +11,7 @@ STYLE = """
 text { font-family: system-ui, "DejaVu Sans", sans-serif; fill: var(--ink, #1b1b1b); }
 .quiet { fill: var(--muted, #666); }
 .gutter rect { fill: var(--paper, #fff); }
-.edge { fill: none; } .far { opacity: 0; }
+.edge, .step { fill: none; } .far { opacity: 0; }
 """
 
 
@@ -27,6 +28,7 @@ class Drawing:
         body: the SVG elements. Elements carry `data-tip` (what hovering says), `data-cell`, `data-token` and
             `data-edge` (what a click means), one perhaps `data-focus` (what is scrolled to where there is no room).
         width, height: in pixels.
+        data: what a page's script draws further from, as JSON; a drawing shows all it says without it.
     """
 
     title: str
@@ -34,6 +36,7 @@ class Drawing:
     body: str
     width: int
     height: int
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def svg(self) -> str:
         """The whole picture as an SVG document."""

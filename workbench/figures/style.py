@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ SEQUENCE = "Viridis"
 DARKEST, LIGHTEST = 0.25, 0.88  # of the scale: its ends vanish on a dark page and on a light one
 
 
-def in_order(n: int) -> list[str]:
+@cache
+def in_order(n: int) -> tuple[str, ...]:
     """Colours for n things that are a sequence (layers, hops, lengths), from dark to light."""
-    return list(sample_colorscale(SEQUENCE, list(np.linspace(DARKEST, LIGHTEST, n))))
+    return tuple(sample_colorscale(SEQUENCE, list(np.linspace(DARKEST, LIGHTEST, n))))
 
 
 def faint(colour: str, opacity: float = 0.15) -> str:

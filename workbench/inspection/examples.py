@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.models import AnyModel
@@ -41,8 +41,7 @@ def next_wrong(model: AnyModel, task: Task, number: int, *, step: int = 1, **con
     for start in range(0, len(numbers), POOL):
         some = numbers[start : start + POOL]
         batch = Batch.cat([example(model, task, n, **condition) for n in some], task.pad)
-        answers = task.answer_alone(batch)
-        wrong = ((correct(model.eval()(batch.tokens), answers) < 1) & answers.loss_mask).any(-1)
+        wrong = _wrong(model.eval()(batch.tokens), task, batch)
         if wrong.any():
             return some[int(wrong.nonzero()[0])]
     return None
@@ -73,9 +72,7 @@ def example(model: AnyModel, task: Task, number: int = 0, *, which: str = "any",
     loss = _losses(logits, pool)
     order = loss.argsort(descending=which != "easiest", stable=True)
     if which == "wrong":
-        answers = task.answer_alone(pool)  # an error in a chain of thought, which is given, is none of the answer
-        wrong = ((correct(logits, answers) < 1) & answers.loss_mask).any(-1)
-        order = order[wrong[order]]
+        order = order[_wrong(logits, task, pool)[order]]
     if number >= len(order):
         inputs = f"{POOL} inputs" + (f" ({counted(POOL, len(pool))})" if len(pool) < POOL else "")
         raise ValueError(
@@ -86,6 +83,12 @@ def example(model: AnyModel, task: Task, number: int = 0, *, which: str = "any",
         )
     chosen = int(order[number])
     return task.trimmed(pool[chosen : chosen + 1])  # without the padding of longer inputs
+
+
+def _wrong(logits: Tensor, task: Task, batch: Batch) -> Bool[Tensor, " batch"]:
+    """Which inputs have a wrong answer; an error in a chain of thought, which is given, is none of the answer."""
+    answers = task.answer_alone(batch)
+    return ((correct(logits, answers) < 1) & answers.loss_mask).any(-1)
 
 
 def _losses(logits: Tensor, pool: Batch) -> Float[Tensor, " batch"]:

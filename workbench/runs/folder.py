@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,15 +252,20 @@ def list_runs(root: str | Path) -> list[Run]:
     return scan_runs(root)[0]
 
 
-def scan_runs(root: str | Path) -> tuple[list[Run], list[str]]:
-    """The runs directly under a folder, ordered by name; and for each that cannot be opened, why."""
+def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -> tuple[list[Run], list[str]]:
+    """The runs directly under a folder, ordered by name; and for each that cannot be opened, why.
+
+    Args:
+        root: the folder.
+        open_run: opens one, as `load_run` does: a cached version.
+    """
     runs, problems = [], []
     folder = os.path.realpath(root)
     for config in sorted(Path(root).glob(f"[!.]*/{CONFIG}")):
         try:
             if not Path(os.path.realpath(config.parent)).is_relative_to(folder):
                 raise ValueError(brief(f"{config.parent} is a link that leads out of {root}"))
-            runs.append(load_run(config.parent))
+            runs.append((open_run or load_run)(config.parent))
         except ValueError as error:
             problems.append(str(error))
     return runs, problems

@@ -88,9 +88,54 @@ def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: fl
     )
 
 
-def chacal(gamma: float, form: str = "eq5") -> ChacalAttention:
-    """A ChaCAL layer with this γ and form. Raises ValueError as `resolvent` does."""
+def steps(capture: Capture, example: int, layer: int, head: int, *, n_hops: int) -> Measurement:
+    """Where the paths of 1, 2, … steps through one head's pattern arrive: dims `hop`, `query`, `key`.
+
+    The h-th matrix is A A_s^(h−1), the h-th term of Eq. 5 without its weight (1−γ) γ^(h−1): of a query's row the sum
+    is what is left of it after so many steps. A ChaCAL layer's own form and diagonal are taken, else Eq. 5's.
+
+    Args:
+        capture: with the layer's pattern.
+        example: which sequence of the capture.
+        layer, head: whose pattern.
+        n_hops: steps at most.
+
+    Raises:
+        ValueError: if n_hops is below 1, or there is no such example, layer or head.
+    """
+    check_place(capture, example, layer, head)
+    if n_hops < 1:
+        raise ValueError(f"n_hops must be at least 1, not {n_hops}")
+    names = position_names(capture, example)
+    A = pattern(capture, layer)[example, head, : len(names), : len(names)]
+    own = followed(capture, layer)
+    half = chacal(0.5, own.form, diagonal=own.diagonal)  # its weights are exact in binary
+    terms = [term * 2.0**hop for hop, term in enumerate(islice(half.step_terms(A), n_hops), 1)]
+    terms += [torch.zeros_like(A)] * (n_hops - len(terms))
+    return Measurement(
+        name=f"Steps through layer {layer}, head {head}",
+        values=np.asarray(torch.stack(terms).cpu()),
+        dims=("hop", "query", "key"),
+        coords={"hop": list(range(1, n_hops + 1)), "query": names, "key": names},
+        units="share",
+        settings={"model": capture.subject.name, "layer": layer, "head": head, "example": example, "form": own.form},
+        caption="Where a query arrives by paths of so many steps through the pattern, before γ weighs them. What a row "
+        "lacks of 1 was lost on positions that read themselves, which the paper's form leaves out after one step.",
+    )
+
+
+def followed(capture: Capture, layer: int) -> ChacalAttention.Settings:
+    """The settings by which paths through a layer's pattern are followed: of a ChaCAL layer its own.
+
+    Of any other, Eq. 5 with γ = 0: it takes one step.
+    """
+    variant = capture.subject.attention[layer]
+    return variant.settings if isinstance(variant, ChacalAttention) else ChacalAttention.Settings(gamma=0.0)
+
+
+def chacal(gamma: float, form: str = "eq5", *, diagonal: bool = False) -> ChacalAttention:
+    """A ChaCAL layer with this γ, form and diagonal. Raises ValueError as `resolvent` does."""
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must be in [0, 1) for the series to converge, not {gamma}")
     lookup(FORMS, form, "form of the resolvent")
-    return ChacalAttention(gamma=gamma, form=form)
+    return ChacalAttention(gamma=gamma, form=form, diagonal=diagonal)
