@@ -23,10 +23,11 @@ def main() -> None:
     st.html(STYLE)
     script = st.navigation(menu, position="top")
     name = script.url_path or first  # the default page's path is empty
-    st.html(f'<h1 class="heard">workbench: {PAGES[name].title}</h1>')  # for who hears the page
+    st.html(f'<h1 class="heard">workbench</h1><h2 class="heard">{PAGES[name].title}</h2>')  # for who hears the page
     st.set_page_config(f"{PAGES[name].title} · workbench")
     began = perf_counter()
     with url.of_page(name):
+        state.scan()
         runs = {run.name: run for run in state.runs()}
         state.on_page().clear()
         if not runs and PAGES[name].needs_run:
@@ -35,6 +36,7 @@ def main() -> None:
         if runs:
             with st.sidebar:
                 sidebar.show(runs)
+                sidebar.unfold()
                 evidence.show()
                 sidebar.glossary()
         questions.show(name)

@@ -15,6 +15,7 @@ from workbench.app.fields.values import forget_other_run, put
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
+from workbench.app.panels.panel import UNFOLD
 from workbench.app.state import Look, Opened
 from workbench.inspection import over_training
 from workbench.inspection.examples import SEARCHED, WHICH, example, next_wrong
@@ -35,7 +36,7 @@ INPUTS = {SAMPLED: "Held-out input", TYPED: "Own input"}
 def show(runs: dict[str, Run]) -> None:
     """Fill the sidebar; `state.current()` is what was chosen, or nothing where that cannot be opened."""
     st.session_state["look"] = None
-    name = choose_there("Run", list(runs), "run", next(iter(runs)))
+    name = choose_there("Run", list(runs), "run", state.first(list(runs.values())))
     if name is None:
         return
     run = runs[name]
@@ -47,6 +48,11 @@ def show(runs: dict[str, Run]) -> None:
         st.error(plain(str(error)))
         return
     st.session_state["look"] = entry(opened)
+
+
+def unfold() -> None:
+    """A field that opens every folded panel."""
+    fields.toggle("Open every panel", UNFOLD, help="Also those that are folded; a page then takes longer.")
 
 
 def glossary() -> None:
@@ -155,16 +161,13 @@ def _sampled(opened: Opened) -> Symbol:
 def _steps(opened: Opened, number: int, condition: dict[str, Any], place: Any, any_input: bool) -> None:
     """Buttons that go to another input: the one before, the one after, any, and the next that is answered wrongly."""
 
-    def another() -> int:
-        return int(secrets.randbelow(RANDOM))
-
     def wrong() -> int | None:
         return next_wrong(opened.model, opened.subject.task, number, **condition)
 
     goes: list[tuple[str, str, str, Callable[[], int | None], bool]] = [
         ("previous", "‹", "Previous input", lambda: number - 1, number == 0),
         ("next", "›", "Next input", lambda: number + 1, number == LAST_INPUT),
-        ("random", "Random", "A random input", another, not any_input),
+        ("random", "Random", "A random input", lambda: secrets.randbelow(RANDOM), not any_input),
         ("wrong", "Next wrong", f"The next input with a wrong answer, of {SEARCHED}", wrong, not any_input),
     ]
     for key, label, help, to, disabled in goes:

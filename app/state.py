@@ -11,12 +11,14 @@ from typing import Any
 
 import streamlit as st
 
+from workbench import tasks
 from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
 from workbench.models import AnyModel
-from workbench.runs import Run, load_run, scan_runs
+from workbench.runs import CONFIG, STATES, WEIGHTS, Run, load_run, scan_runs
 from workbench.tasks import Batch
+from workbench.util.files import check_contents
 
 ZOO = Path(__file__).resolve().parent / "zoo"
 """Run folders that come with the workbench, made by `workbench study zoo`."""
@@ -135,16 +137,61 @@ def scanned() -> tuple[list[Run], list[str]]:
 
     Where there is none, the runs of the zoo, with the one that is opened first before all others.
     """
-    runs, problems = scan_runs(root())
-    if runs or problems:
-        return runs, problems
-    runs, problems = scan_runs(ZOO)
-    return sorted(runs, key=lambda run: run.name != FIRST), problems
+    if SCANNED not in st.session_state:
+        scan()
+    runs, problems = st.session_state[SCANNED]
+    return list(runs), list(problems)
+
+
+SCANNED = "scanned"  # in the session
+
+
+def scan() -> None:
+    """Look into the folder; until this is called again, pages and their parts see the same runs."""
+    runs, problems = scan_runs(root(), _open)
+    zoo = not runs and not problems
+    if zoo:
+        runs, problems = scan_runs(ZOO, _open)
+        runs.sort(key=lambda run: run.name != FIRST)
+    st.session_state[SCANNED], st.session_state[IS_ZOO] = (runs, problems), zoo and bool(runs)
+
+
+IS_ZOO = "is_zoo"  # in the session
+
+
+def _open(path: Path) -> Run:
+    """`load_run`, once for every state of the files that it reads."""
+    check_contents(path)
+    run = _loaded(str(path), tuple(_state_of(path / name) for name in (CONFIG, WEIGHTS, STATES)))
+    tasks.check_files(run.config.task, path)
+    return run
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@st.cache_resource(show_spinner=False, max_entries=2000)
+def _loaded(path: str, files: tuple[tuple[int, ...], ...]) -> Run:
+    return load_run(path)
 
 
 def shows_zoo() -> bool:
     """Whether the runs that are shown are those of the zoo, for want of any under the root."""
-    return not any(scan_runs(root())) and any(scan_runs(ZOO))
+    return bool(st.session_state.get(IS_ZOO))
+
+
+def first(among: list[Run]) -> str:
+    """The name of the run that is opened first: the newest; of the zoo the one with the most to see.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    return FIRST if shows_zoo() else max(among, key=lambda run: run.version).name
 
 
 def on_page() -> dict[str, Run]:

@@ -22,7 +22,7 @@ from workbench.probes.baselines_and_controls import CONDITIONS
 from workbench.probes.causal_test import causal_test
 from workbench.probes.causal_verdict import Conclusion, Use
 from workbench.probes.decoding import KINDS
-from workbench.probes.decoding_verdict import Judgement, Worth, judge, verdict
+from workbench.probes.decoding_verdict import Judgement, Worth, gain, judge, verdict
 from workbench.probes.description_length import Description, description_length
 from workbench.probes.labels import label_names, labels
 from workbench.probes.positions import RULES, rules_for
@@ -47,6 +47,7 @@ __all__ = [
     "ask",
     "causal_test",
     "description_length",
+    "gain",
     "judge",
     "label_names",
     "labels",

@@ -48,6 +48,34 @@ class Judgement:
         return f"{self.worth.value}: {self.numbers}"
 
 
+def gain(accuracy: Measurement) -> Measurement:
+    """How much more a probe reads of the trained model than of the best baseline or of an untrained model.
+
+    Args:
+        accuracy: `probe(...)`, with the dim `condition` and any others.
+
+    Returns:
+        The same without that dim and without intervals; NaN where the probe could not be fitted.
+    """
+    beside = [name for name in accuracy.coords["condition"] if name in (*BASELINES, UNTRAINED)]
+    axis = accuracy.dims.index("condition")
+    values = accuracy.select(condition=TRAINED).values
+    if beside:
+        names = list(accuracy.coords["condition"])
+        others = np.take(accuracy.values, [names.index(name) for name in beside], axis)
+        values = values - np.nan_to_num(others, nan=0.0).max(axis)
+    return Measurement(
+        name=f"Gain of {accuracy.name}",
+        values=values,
+        dims=tuple(dim for dim in accuracy.dims if dim != "condition"),
+        coords={dim: labels for dim, labels in accuracy.coords.items() if dim != "condition"},
+        units=accuracy.units,
+        settings=accuracy.settings,
+        caption="What a probe reads of the trained model less what it reads of the best baseline or of an untrained "
+        "model of the same shape.",
+    )
+
+
 BEFORE_ATTENTION = ("hook_embed", "hook_pos_embed", "blocks.0.hook_resid_pre", "blocks.0.hook_in", "blocks.0.ln1.")
 FROM_EMBEDDING = ("hook_q", "hook_k", "hook_v", "hook_q_input", "hook_k_input", "hook_v_input", "hook_attn_in")
 

@@ -34,16 +34,14 @@ def choose_head(look: Look, label: str = "Head", key: str = "head") -> Head:
 
 def best_head(look: Look) -> Head:
     """The head with the most mass on gold paths, on other sequences than any page shows; else the first one."""
-    scores = head_scores(look)
-    if scores is None or np.isnan(scores.values).all():
-        return 0, 0
-    layer, head = divmod(int(np.nanargmax(scores.values)), scores.values.shape[1])
-    return layer, head
+    elsewhere = _elsewhere(look.opened.key, look.opened)
+    return (0, 0) if elsewhere is None else elsewhere[1]
 
 
 def head_scores(look: Look) -> Measurement | None:
     """The share of each head's mass on gold paths, over many sequences: dims `layer`, `head`; None without a graph."""
-    return _head_scores(look.opened.key, look.opened)
+    elsewhere = _elsewhere(look.opened.key, look.opened)
+    return None if elsewhere is None else elsewhere[0]
 
 
 def chosen_head(look: Look) -> Head:
@@ -54,7 +52,8 @@ def chosen_head(look: Look) -> Head:
 
 
 @st.cache_data(show_spinner="Looking for the head that the task's edges are read by …", max_entries=64)
-def _head_scores(key: tuple[object, ...], _opened: Opened) -> Measurement | None:
+def _elsewhere(key: tuple[object, ...], _opened: Opened) -> tuple[Measurement, Head] | None:
+    """Every head's score on the sequences that heads are chosen on, and the head chosen; None without a graph."""
     subject = _opened.subject
     names = attention_graph.needs(subject)
     data = data_to_choose_heads_on(subject, names, SEED)
@@ -65,7 +64,8 @@ def _head_scores(key: tuple[object, ...], _opened: Opened) -> Measurement | None
     with _opened.lock:
         masses = attention_graph.measure(capture(_opened.hooked, subject, data, names))
     scores = masses.select(matrix="resolvent").mean("example")
-    return replace(scores, name="on the task's edges", units="share of the mass")
+    best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
+    return replace(scores, name="on the task's edges", units="share of the mass"), best
 
 
 def heads_by_name(look: Look) -> dict[str, Head]:

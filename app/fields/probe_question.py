@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
+from workbench.app import config_in_words as words
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose, position_in
 from workbench.app.state import Opened
 from workbench.figures.probes import positions_in_words
 from workbench.instruments.residual.projection import from_embedding
-from workbench.probes import KINDS, PRESETS, applicable, label_names, labels, rules_for
+from workbench.measurement import Measurement
+from workbench.probes import KINDS, PRESETS, applicable, gain, label_names, rules_for
+from workbench.probes.baselines_and_controls import rows_and_labels
+from workbench.probes.presets import Preset
 from workbench.util.seeds import generator
 
 COUNTS = (64, 128, 256, 512, 1024, 2048)
 OWN, AT = "a question of your own", "at one position"
-QUICK = 5e9  # vectors times their width, classes, points and fits: what takes longer is fitted on request
+SPEED = 5.5e4  # rows times classes times points that a core fits in a second, with every baseline and control
+FEW = 16  # sequences from which the rows are counted
+AT_ONCE = 3.0  # seconds: what takes longer is fitted on request
 HELD_OUT = "Held out from training; 3 in 10 of them test the probe"
 belongs_to_run("probe_position")
 
@@ -41,33 +49,66 @@ class Question:
     kind: str
     n: int
 
+    @property
+    def without_label(self) -> Question:
+        """The same, whichever label is shown: what is fitted."""
+        return replace(self, label=self.together[0])
+
     def settings(self, opened: Opened) -> dict[str, Any]:
         """Arguments of `probe` and `description_length`."""
         return {"positions": self.positions, "kind": self.kind, "n": self.n, "step": opened.step}
 
 
-def choose_question(opened: Opened) -> Question:
-    """Fields for a preset's question, or a question of one's own."""
+def choose_question(opened: Opened, measured: Callable[[Question], Measurement | None]) -> Question:
+    """Fields for a preset's question, or a question of one's own.
+
+    Args:
+        opened: the run.
+        measured: the probes of a question's labels, where they are fitted: then the label that gains most over its
+            baselines is the default.
+    """
     task = opened.subject.task
     first, second, third = st.columns([5, 3, 2], vertical_alignment="bottom")
     presets = [*applicable(task), OWN]
     name = choose("Question", presets, "probe_preset", presets[0], question_in_words, first)
+    n_at = st.container() if name == OWN else third
     if name == OWN:
         known = list(label_names(task))
         label = choose("Label of the task's truth", known, "probe_label", known[0], in_words, second)
         positions, kind = _own_question(opened)
-        together: tuple[str, ...] = (label,)
-        default_n = 512
-    else:
-        preset = PRESETS[name]
-        known = preset.names(task)
-        label = choose("Label of the task's truth", known, "probe_label", known[0], in_words, second)
-        rule = preset.rule(label)
-        assert isinstance(rule, str)
-        positions, kind, default_n = rule, preset.kind, preset.n
-        together = tuple(other for other in known if preset.rule(other) == rule)
-    n = choose("Sequences", COUNTS, "probe_n", default_n, str, third, help=HELD_OUT)
-    return Question(together, label, positions, kind, n)
+        n = choose("Sequences", COUNTS, "probe_n", 512, str, n_at, help=HELD_OUT)
+        return Question((label,), label, positions, kind, n)
+    preset = PRESETS[name]
+    known = preset.names(task)
+    n = choose("Sequences", COUNTS, "probe_n", preset.n, str, n_at, help=HELD_OUT)
+    found = measured(_of_preset(preset, known, known[0], n))
+    best = known[0] if found is None else _most(gain(found), "label")
+    label = choose("Label of the task's truth", known, "probe_label", best, in_words, second)
+    return _of_preset(preset, known, label, n)
+
+
+def _of_preset(preset: Preset, known: list[str], label: str, n: int) -> Question:
+    """A preset's question about one label, together with those that are read at the same positions."""
+    rule = preset.rule(label)
+    assert isinstance(rule, str)
+    together = tuple(other for other in known if preset.rule(other) == rule)
+    return Question(together, label, rule, preset.kind, n)
+
+
+def _most(gains: Measurement, dim: str) -> str:
+    """Where along a dim the largest gain is; the first place where none could be measured."""
+    axis = gains.dims.index(dim)
+    largest = np.nan_to_num(gains.values, nan=-np.inf).max(tuple(i for i in range(gains.values.ndim) if i != axis))
+    return str(gains.coords[dim][int(largest.argmax())])
+
+
+def best_point(accuracy: Measurement) -> str:
+    """The point at which a label gains most over its baselines, the first of equals.
+
+    Args:
+        accuracy: of one label.
+    """
+    return _most(gain(accuracy), "point")
 
 
 def _own_question(opened: Opened) -> tuple[str | int, str]:
@@ -90,22 +131,28 @@ def question_in_words(name: str) -> str:
     return PRESETS[name].question if name in PRESETS else name
 
 
+def seconds_to_fit(opened: Opened, question: Question) -> float:
+    """At most about how long fitting takes on one core: probes that converge at once take a fifth of it.
+
+    Raises:
+        ValueError: if the labels mean nothing at these positions.
+    """
+    task = opened.subject.task
+    few = task.sample(FEW, generator(0, "how much there is to decode"))
+    _, values = rows_and_labels(task, few, question.together, question.positions)
+    rows = values[0].shape[0] * values[0].shape[1] / FEW * question.n
+    classes = sum(max(2, int(value.max()) + 1) if value.ndim == 2 else 2 * value.shape[-1] for value in values)
+    return rows * classes * len(from_embedding(opened.subject)) / SPEED
+
+
 def fit_now(opened: Opened, question: Question) -> bool:
     """Whether to fit now: at once if that is quick, else once a switch asks for it."""
-    task = opened.subject.task
-    known = labels(task, task.sample(4, generator(0, "how much there is to decode")).tokens)
-    vectors, classes = 0, 0
-    for name in question.together:
-        values = known[name] if known[name].ndim == 2 else known[name].amax(-1)
-        vectors = max(vectors, round(question.n * float((values >= 0).sum()) / len(values)))
-        classes += max(2, int(values.max()) + 1) if known[name].ndim == 2 else 2 * known[name].shape[-1]
-    pooled = question.positions in ("labelled", "scored", "outputs", "each")
-    vectors = vectors if pooled else question.n
-    points = len(from_embedding(opened.subject))
-    if 4.0 * vectors * classes * points * opened.subject.encoder.shape[1] <= QUICK:
+    try:
+        seconds = seconds_to_fit(opened, question)
+    except ValueError:  # fitting says why
         return True
-    st.info(
-        f"Probes would be fitted on about {vectors:,} vectors of {classes} classes at {points} points, which can take "
-        "minutes."
-    )
-    return fields.toggle("Fit anyway", "probe_anyway")
+    if seconds <= AT_ONCE:
+        return True
+    labels = f"{len(question.together)} labels" if len(question.together) > 1 else "this label"
+    st.info(f"Probes of {labels} at every point, with their controls, are fitted on request.")
+    return fields.toggle(f"Fit them (about {words.seconds(seconds)} or less, once)", "probe_anyway")

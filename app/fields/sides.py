@@ -167,5 +167,7 @@ def _same(first: Look, opened: Opened) -> Symbol:
 
 
 def _sampled(opened: Opened) -> Symbol:
-    number = fields.number("Input number of B", 0, 10**6, "sample2", 1, help=sidebar.SAMPLE_HELP, width=220)
+    number = fields.number(
+        "Input number of B", 0, sidebar.LAST_INPUT, "sample2", 1, help=sidebar.SAMPLE_HELP, width=220
+    )
     return code.call(example, code.model(opened, "_b"), code.task(opened, "_b"), number)

@@ -132,7 +132,8 @@ def fragment(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        session, name = memory(), f"{function.__module__}.{function.__qualname__}"
+        which = [value for value in args if isinstance(value, str)]  # the same function may make several
+        session, name = memory(), ".".join((function.__module__, function.__qualname__, *which))
         before, now = session.fields_of.get(name, set()), set[str]()
         alone = not session.whole and not session.collecting
         session.collecting = [*session.collecting, now]

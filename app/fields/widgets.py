@@ -188,6 +188,14 @@ def toggle(label: str, key: str, place: Any = st, help: str | None = None, defau
     return hold(key, chosen, [str(chosen).lower()] if chosen or default else [])
 
 
+def fold(label: str, key: str, default: bool = False) -> Any:
+    """A part of the page that opens on a click; while its `open` is False, nothing need be made of it."""
+    settle(key, default, lambda text: text[-1].lower() == "true", lambda value: isinstance(value, bool))
+    box = st.expander(label, expanded=default, key=key, on_change="rerun")
+    hold(key, bool(box.open), [str(bool(box.open)).lower()] if box.open or default else [])
+    return box
+
+
 def text(label: str, key: str, placeholder: str, most: int, place: Any = st, **more: Any) -> str:
     """A field for a text of at most so many characters; spaces around it are dropped."""
     settle(key, "", lambda text: text[-1], lambda value: isinstance(value, str) and len(value) <= most)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
+from html import escape
 
 import streamlit as st
 
@@ -12,39 +15,38 @@ from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.inspection.examples import example
-from workbench.inspection.learning_curves import learning_curves
 from workbench.instruments.attention import attention_graph
 from workbench.runs import Run
 
 MOST, IN_A_ROW = 6, 3
 
 
-def show(runs: Sequence[Run]) -> None:
+Measured = tuple[Run, float | None]
+"""A run and its last accuracy; None for one that was not trained here, or was not evaluated yet."""
+
+
+def show(runs: Sequence[Measured]) -> None:
     """Cards of some runs: the one that is opened first, then the most accurate of every task."""
-    chosen = pick([run for run in runs if run.version])
+    chosen = pick([(run, accuracy) for run, accuracy in runs if run.version])
     for start in range(0, len(chosen), IN_A_ROW):
-        for run, column in zip(chosen[start : start + IN_A_ROW], st.columns(IN_A_ROW), strict=False):
-            with column, st.container(border=True, key=f"card-{run.name}", height="stretch"):
-                _card(run)
+        for one, column in zip(chosen[start : start + IN_A_ROW], st.columns(IN_A_ROW), strict=False):
+            with column, st.container(border=True, key=f"card-{one[0].name}", height="stretch"):
+                _card(*one)
 
 
-def pick(runs: Sequence[Run]) -> list[Run]:
+def pick(runs: Sequence[Measured]) -> list[Measured]:
     """At most `MOST` runs: the first one, then of every task the most accurate, and then the others by accuracy."""
-    if not runs:
-        return []
-    ordered = [runs[0], *sorted(runs[1:], key=lambda run: -(accuracy(run) or 0.0))]
-    tasks = [str(run.config.task["name"]) for run in ordered]
-    again = [tasks[:i].count(task) for i, task in enumerate(tasks)]
-    return [run for _, run in sorted(zip(again, ordered, strict=True), key=lambda pair: pair[0])][:MOST]
+    ordered = [*runs[:1], *sorted(runs[1:], key=lambda one: -(one[1] or 0.0))]
+    earlier = Counter[str]()  # of each task, those before
+    again = []
+    for run, _ in ordered:
+        task = str(run.config.task["name"])
+        again.append(earlier[task])
+        earlier[task] += 1
+    return [one for _, one in sorted(zip(again, ordered, strict=True), key=lambda pair: pair[0])][:MOST]
 
 
-def accuracy(run: Run) -> float | None:
-    """The last that was logged; None for a model that was not trained here, or was not evaluated yet."""
-    curve = learning_curves(run).get("accuracy") if run.config.steps else None
-    return None if curve is None or not curve.values.size else float(curve.values[-1])
-
-
-def _card(run: Run) -> None:
+def _card(run: Run, accuracy: float | None) -> None:
     st.page_link(
         "views/canvas.py", label=f"**{plain(run.name)}**", icon=":material/visibility:", query_params={"run": run.name}
     )
@@ -54,16 +56,17 @@ def _card(run: Run) -> None:
         st.caption(plain(str(error)))
         return
     if picture:
-        st.image(picture, width="stretch")
+        shows = f"Attention of {run.name}, a picture"
+        source = b64encode(picture.encode()).decode()
+        st.html(f'<img class="thumbnail" alt="{escape(shows)}" src="data:image/svg+xml;base64,{source}">')
     asks, attention = words.capitalised(run.task().summary), words.capitalised(words.attention(run.config))
-    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_known(run)}")
+    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_known(run, accuracy)}")
 
 
-def _known(run: Run) -> str:
+def _known(run: Run, accuracy: float | None) -> str:
     """How right it is, and the first thing that was found of it in this session, if it was looked at."""
-    share = accuracy(run)
     right = "not trained here" if not run.config.steps else "not evaluated yet"
-    right = right if share is None else f"accuracy {share:.1%}"
+    right = right if accuracy is None else f"accuracy {accuracy:.1%}"
     job = background.job((str(run.path), run.version, None))
     if job is None or not job.future.done() or job.future.exception():
         return right

@@ -75,7 +75,7 @@ def _card(look: Look, name: str, found: Inspected) -> None:
     rate = result.mean
     nulls = {null: control.mean for null, control in result.controls.items()}
     lines = [
-        f"| | here | held-out | {' | '.join(short(null) for null in nulls)} |",
+        f"| at | here | held-out | {' | '.join(short(null) for null in nulls)} |",
         "|:--|" + "--:|" * (2 + len(nulls)),
     ]
     scores = []

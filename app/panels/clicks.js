@@ -19,7 +19,8 @@ export default function (component) {
     old?.remove()
     holder.insertAdjacentHTML("beforeend", data.svg)
     holder.drawn = data.svg
-    wire(holder)
+    wire(holder, data.more?.clicks ?? true)
+    hopByHop(parentElement, holder, holder.querySelector("svg"), data.more)
     if (focused) holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
   }
   holder.send = setTriggerValue
@@ -31,7 +32,7 @@ function make(tag, name) {
   return element
 }
 
-function wire(holder) {
+function wire(holder, clicks) {
   const svg = holder.querySelector("svg"), gutter = svg.querySelector(".gutter"), tip = holder.querySelector(".tip")
   svg.setAttribute("tabindex", "0")
   const follow = () => gutter?.setAttribute("transform", `translate(${holder.scrollLeft} 0)`)
@@ -55,11 +56,11 @@ function wire(holder) {
   }
   svg.onclick = (event) => {
     const at = event.target.closest("[data-cell],[data-token],[data-edge]")
-    if (at) choose(holder, svg, at)
+    if (at && clicks) choose(holder, svg, at)
   }
   svg.onkeydown = (event) => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
-    if (event.key === "Escape" && !document.fullscreenElement) holder.send("token", { position: null })
+    if (event.key === "Escape" && clicks && !document.fullscreenElement) holder.send("token", { position: null })
     if (!step) return
     event.preventDefault()
     const from = svg.querySelector(".cell.chosen") ?? svg.querySelector(".cell")

@@ -19,10 +19,11 @@ _HERE = Path(__file__).parent
 
 @st.cache_resource(show_spinner=False)
 def _component() -> Any:
-    script, style = (_HERE / f"clicks.{kind}" for kind in ("js", "css"))
-    return st.components.v2.component(
-        "workbench_clickable", js=script.read_text(encoding="utf-8"), css=style.read_text(encoding="utf-8")
+    script, style = (
+        "\n".join((_HERE / f"{name}.{kind}").read_text(encoding="utf-8") for name in ("clicks", "hop_by_hop"))
+        for kind in ("js", "css")
     )
+    return st.components.v2.component("workbench_clickable", js=script, css=style)
 
 
 def clickable(
@@ -45,7 +46,7 @@ def clickable(
         edge: called with the query and the key of an edge that is clicked.
     """
     _component()(
-        data={"svg": drawing.svg()},
+        data={"svg": drawing.svg(), "more": dict(drawing.data) or None},
         key=key,
         on_cell_change=lambda: _call(cell, _sent(key, "cell"), point=str, position=int),
         on_token_change=lambda: _call(token, _sent(key, "token"), position=int | None),

@@ -13,7 +13,7 @@ from workbench import figures, interventions
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import edit as edits
 from workbench.app.fields import url
-from workbench.app.fields.values import start_anew
+from workbench.app.fields.values import put, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
@@ -35,7 +35,9 @@ SAYS = (
 @url.fragment
 def try_an_edit(look: Look) -> None:
     """Fields for an edit, one-click edits, and this input's answers before and after."""
-    with panel("Try an edit", "edit") as p:
+    with panel(TITLE, "edit", folded=True) as p:
+        if not p.open:
+            return
         edit, head = edits.choose_edit(look)
         _one_click_edits(look, head)
         try:
@@ -52,6 +54,7 @@ def try_an_edit(look: Look) -> None:
         )
 
 
+TITLE = "Try an edit: cut an edge, remove a head, or swap what is held, on this input"
 CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked last
 
 
@@ -74,10 +77,11 @@ def answer_to_click(look: Look, place: Any) -> None:
         return
     tried: Edited = code.value_of(_tried(look, edit))
     with place.container(key="clicked"):
-        says, undo = st.columns([7, 1], vertical_alignment="center")
+        says, undo, details = st.columns([7, 1, 1.1], vertical_alignment="center")
         cut = f"Cut {edit.query} → {edit.key} (layer {edit.layer}, head {edit.head})"
-        says.markdown(f":material/content_cut: **{cut}**: {plain(tried.verdict())}. :gray[Details below.]")
+        says.markdown(f":material/content_cut: **{cut}**: {plain(tried.verdict())}.")
         undo.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
+        details.button("Details", key="clicked-details", on_click=put, args=("show-edit", True))
 
 
 def _undo() -> None:

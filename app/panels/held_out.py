@@ -63,7 +63,8 @@ def _cached(run: Run, **how: Any) -> HeldOut:
     return _held_out(str(run.path), run.version_at(how["step"]), how)
 
 
-@st.cache_data(show_spinner="Measuring on held-out sequences …", max_entries=400)
+# A resource, not data: measurements are never changed, and a copy of many takes longer than drawing them.
+@st.cache_resource(show_spinner="Measuring on held-out sequences …", max_entries=400)
 def _held_out(path: str, version: int, how: dict[str, Any]) -> HeldOut:
     inspected = inspect_run(load_run(path), **how)
     return HeldOut(inspected.results, inspected.sample)

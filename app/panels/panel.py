@@ -13,22 +13,32 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from workbench.app.config_in_words import plain
+from workbench.app.fields.url import memory
+from workbench.app.fields.widgets import fold
 from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.evidence import Figure, Pinned, pin
-from workbench.app.panels.questions import numbered
+from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
 
 
 @dataclass
 class Panel:
-    """A panel under its title, while it is filled."""
+    """A panel under its title, while it is filled.
+
+    Attributes:
+        title: of the panel.
+        key: names the files that are downloaded from it.
+        menu: where code, numbers and files go.
+        open: False of a folded panel, of which nothing is made until it is opened.
+    """
 
     title: str
     key: str
     menu: Any
+    open: bool = True
 
     def show(
         self,
@@ -97,14 +107,38 @@ class Panel:
             st.rerun()
 
 
+UNFOLD = "unfold"  # the field that opens every panel
+
+
 @contextmanager
-def panel(title: str, key: str) -> Iterator[Panel]:
-    """A bordered place for one figure. Its `key` names the files that are downloaded from it."""
+def panel(title: str, key: str, *, folded: bool = False) -> Iterator[Panel]:
+    """A bordered place for one figure.
+
+    Args:
+        title: of the panel.
+        key: names the files that are downloaded from it.
+        folded: the panel is a line until it is opened, unless a note of the page is about it; whoever fills it returns
+            at once while it is not `open`.
+    """
+    if folded:
+        opened = bool(numbers().get(title)) or bool(memory().held.get(UNFOLD, False))
+        with st.container(key=f"panel-{key}"), fold(f"**{plain(numbered(title))}**", f"show-{key}", opened) as box:
+            if not box.open:
+                yield Panel(title, key, None, open=False)
+                return
+            with st.container(horizontal=True, horizontal_alignment="right"):
+                menu = _menu()
+            yield Panel(title, key, menu)
+        return
     with st.container(border=True, key=f"panel-{key}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(numbered(title), anchor=False)
-            menu = st.popover("Code", icon=":material/code:", help="Code, numbers and files; pin as evidence")
+            menu = _menu()
         yield Panel(title, key, menu)
+
+
+def _menu() -> Any:
+    return st.popover("Code", icon=":material/code:", help="Code, numbers and files; pin as evidence")
 
 
 def _page(figure: Figure) -> str:

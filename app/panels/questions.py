@@ -59,7 +59,7 @@ def _follows_pointers(run: Run) -> int:
     layers = run.config.model.attention
     if _task(run) != "pointer_chain" or not any(layer["variant"].startswith("chacal") for layer in layers):
         return 0
-    return 2 if len(layers) == 1 else 1
+    return 1 + 2 * (len(layers) == 1) + bool(run.config.steps)  # a trained one before one whose weights were written
 
 
 def _sorts(run: Run) -> int:

@@ -58,7 +58,9 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         beside: the other run, if there is one.
     """
     words = attention_graph.position_names(look.seen, 0)
-    with panel("Strongest paths", "paths") as p:
+    with panel("Strongest paths", "paths", folded=True) as p:
+        if not p.open:
+            return
         first, second, third, fourth = st.columns([2, 2.8, 5, 1.7], vertical_alignment="bottom")
         query = position_in("From position", len(words), "position", default_position(look, len(words)), first)
         to = position_in("To position", len(words), "hops_to", None, second, every="furthest ancestor")

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.app.server.guard import TOKEN, Door, Guard, stand_at
 
-LIGHT, DARK = "#0072B2", "#56B4E9"  # of the palette of the figures
+LIGHT, DARK = "#00639C", "#56B4E9"  # near those of the figures; the light one is read on its own pale shade too
 SECONDS_TO_END = 3
 TAKEN = (errno.EADDRINUSE, errno.EACCES)
 

@@ -24,12 +24,11 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head
 
 SAYS = (
-    "Hover a token to see which positions it reads (below) and which are its true ancestors (above). Click a cell or "
-    "a token, or move with the arrow keys. A click on an edge cuts that edge, in the panel below. Each cell shows the "
-    "top token of the residual there, darker where it is larger: the one whose vector has the largest inner product "
-    "with it (encoder basis: rows of W_E; decoder basis: columns of W_U, after the final norm), underlined in green "
-    "where it is the right answer. That a head looks somewhere, or that a token is on top, does not show that the "
-    "model uses it. Each answer is computed with the true tokens before it."
+    "Hover a token to see what it reads (below) and its true ancestors (above); click a cell or a token, or move with "
+    "the arrow keys; a click on an edge cuts it. Each cell shows the top token of the residual there, darker where it "
+    "is larger: the one whose vector has the largest inner product with it (encoder: rows of W_E; decoder: columns of "
+    "W_U, after the final norm), underlined where it is the right answer. That a head looks somewhere, or that a token "
+    "is on top, does not show that the model uses it. Answers are computed with the true tokens before them."
 )
 
 
@@ -66,7 +65,7 @@ def every_head(look: Look, chosen: Head) -> None:
         if f"{layer}.{head}" in heads_by_name(look):
             put("head", f"{layer}.{head}")
 
-    st.caption(f"Every head: {plain(grid.subtitle)}. Click one; at first it is the best.")
+    st.caption(f"Click a head: {plain(grid.subtitle)}")
     clickable(grid, "heads-drawing", cell=choose)
 
 

@@ -68,13 +68,15 @@ def answers(sides: Sides) -> None:
 
 def _table(sides: Sides, differences: pd.DataFrame) -> None:
     """Rows of a comparison in words."""
-    headings = ["", *sides.names, "difference [95 %]", "n", "p", "p (Holm)"]
+    headings = ["measure", *sides.names, "difference [95 %]", "n", "p", "p (Holm)"]
     st.dataframe(pd.DataFrame(difference_rows(differences), columns=headings), hide_index=True, width="stretch")
 
 
 @url.fragment
 def canvases(sides: Sides) -> None:
-    with panel("Canvas", "compare-canvas") as p:
+    with panel("This input in A and in B", "compare-canvas", folded=True) as p:
+        if not p.open:
+            return
         first, second = sides.looks
         left, right, which_at, basis_at, from_at = st.columns([2.6, 2.6, 3.2, 2.6, 2.2], vertical_alignment="bottom")
         with left:
@@ -95,12 +97,13 @@ def canvases(sides: Sides) -> None:
         if not sides.one_input:
             st.info("A and B read different tokens, so their attention and their cells are not subtracted.")
             return
+        st.markdown("#### The difference")
         _attention(p, sides, (head, head_b), which, start)
         _cells(p, sides, basis, start)
 
 
 def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
-    st.markdown(f"##### {name}")
+    st.markdown(f"#### {name}")
     p.part(name, name.lower()).show(
         code.call(figures.canvas, code.seen(look), **settings),
         numbers(look, settings["layer"], settings["head"], settings["which"]),
@@ -117,7 +120,6 @@ def _attention(p: Panel, sides: Sides, heads: tuple[Head, Head], which: str, sta
         code.assign(name, attention_graph.matrices, code.seen(look), 0, *head, n_hops=hops)
         for name, look, head in zip(("first", "second"), sides.looks, heads, strict=True)
     )
-    st.markdown("##### The difference")
     p.part("difference of attention", "attention").show(
         code.call(figures.attention_difference, first, second, which, start=start),
         {"A": first, "B": second},
@@ -144,7 +146,9 @@ def _cells(p: Panel, sides: Sides, basis: str, start: int) -> None:
 
 @url.fragment
 def lenses(sides: Sides) -> None:
-    with panel("What each layer already predicts", "compare-lens") as p:
+    with panel("What each layer already predicts", "compare-lens", folded=True) as p:
+        if not p.open:
+            return
         vocabularies = {look.opened.subject.task.vocabulary for look in sides.looks}
         options = OWN | (BETWEEN if len(vocabularies) == 1 and not sides.one_model else {})
         what = choose("Through the logit lens", list(options), "compare_lens", "logit_lens", options.__getitem__)
@@ -185,14 +189,18 @@ def _lens_differences(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run
 
 @url.fragment
 def entropy(sides: Sides) -> None:
-    with panel("Entropy by layer", "compare-entropy") as p:
+    with panel("Entropy by layer", "compare-entropy", folded=True) as p:
+        if not p.open:
+            return
         both = pair(sides, "entropy")
         show(p, sides, both, f"{both.values[0].caption} {one_run(sides)}")
 
 
 @url.fragment
 def mechanisms(sides: Sides) -> None:
-    with panel("How often each mechanism's claim holds", "compare-mechanisms") as p:
+    with panel("How often each mechanism's claim holds", "compare-mechanisms", folded=True) as p:
+        if not p.open:
+            return
         shared = [name for name in MECHANISMS if why_not(sides, name) is None]
         if not shared:
             st.info("No claim about a mechanism can be tested on both: choose runs of a task that has some.")
@@ -209,7 +217,9 @@ def mechanisms(sides: Sides) -> None:
 
 @url.fragment
 def accuracy(sides: Sides) -> None:
-    with panel("Right answers by condition", "compare-accuracy") as p:
+    with panel("Right answers by condition", "compare-accuracy", folded=True) as p:
+        if not p.open:
+            return
         both = pair(sides, "accuracy")
         dim, dim_b = (measured.dims[0] for measured in both.values)
         if dim != dim_b:

@@ -95,7 +95,9 @@ def spectra(look: Look) -> None:
 
 
 def distribution(chosen: Chosen) -> None:
-    with panel("Distribution over held-out sequences", "entropy-distribution") as p:
+    with panel("Distribution over held-out sequences", "entropy-distribution", folded=True) as p:
+        if not p.open:
+            return
         each = chosen.held[chosen.name].examples
         examples = {chosen.look.opened.name: each}
         p.show(
@@ -111,7 +113,9 @@ def overlaid(chosen: Chosen) -> None:
     """Several runs in one figure, each with untrained models of its shape."""
     own = chosen.look.opened
     others = {run.name: run for run in state.runs() if run.path != own.run.path}
-    with panel("Several runs", "entropy-runs") as p:
+    with panel("Several runs", "entropy-runs", folded=True) as p:
+        if not p.open:
+            return
         beside = fields.several("Compare with", list(others), "overlay", MOST_RUNS - 1, "other runs, of any task")
         shown: dict[str, tuple[Run, int | None]] = {own.name: (own.run, own.step)}
         shown |= {other: (others[other], None) for other in beside}
@@ -138,7 +142,9 @@ def overlaid(chosen: Chosen) -> None:
 
 
 def conditions(chosen: Chosen) -> None:
-    with panel("By condition", "entropy-conditions") as p:
+    with panel("By condition", "entropy-conditions", folded=True) as p:
+        if not p.open:
+            return
         held = chosen.held
         grouping = conditions_as_groups(code.value_of(held).sample.conditions)
         if grouping is None:
@@ -163,7 +169,9 @@ def training(chosen: Chosen) -> None:
     """Every checkpoint on the same sequences."""
     run = chosen.look.opened.run
     kept = [step for step in run.checkpoints() if step < run.step()]
-    with panel("Over training", "entropy-training") as p:
+    with panel("Over training", "entropy-training", folded=True) as p:
+        if not p.open:
+            return
         if not kept:
             st.info("This run kept no checkpoints. Train one with `--checkpoint_count 20` to see this over training.")
             return

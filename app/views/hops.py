@@ -31,34 +31,60 @@ SAYS = (
     "stream, assuming that all heads count alike and that half of each layer comes from the residual. None of these "
     "shows what information is read at a key, or that the model needs it."
 )
+FOLLOWED = (
+    "Point at a token, or move with the arrow keys: arcs are the edges of each hop, as thick as what flows over them, "
+    "γ to the power of the hops before. A row says where a hop arrives, in per cent, its true ancestor framed in "
+    "orange; the last row is what all hops read together. Only what is at least 0.2 % of a row is followed."
+)
 belongs_to_run("hops_powers")
 
 
 @url.fragment
 def hops(look: Look) -> None:
-    """The matrices, and with them the fields that every panel shares."""
-    seen = code.seen(look)
-    gold = code.assign("gold", attention_graph.gold_edges, seen, 0)
+    """One token's way, and with it the fields that every panel shares."""
+    gold = code.assign("gold", attention_graph.gold_edges, code.seen(look), 0)
     if not value_of(gold):
         st.info(no_gold(look))
-    with panel("Hop ladder of this head", "hops") as p:
-        left, middle, right, more = st.columns([2.4, 2.2, 3, 3], vertical_alignment="bottom")
-        with left:
-            head = choose_head(look)
-        beside = other_run.choose_other(look, right)
-        default = max(2, min(4, n_hops(look)))
-        powers = fields.slide("Powers of A up to", 2, MOST_HOPS, "hops_powers", default, place=middle)
-        start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=more)
+    head, beside, start = follow(look)
+    ladder(look, head, beside, start)
+    another_gamma(look, head, start)
+    if value_of(gold):
+        gold_mass(look, head, beside)
+    strongest_paths.show(look, head, beside)
+
+
+@url.fragment
+def ladder(look: Look, head: Head, beside: Opened | None, start: int) -> None:
+    """The pattern and its powers for all queries at once, and the rollout of the other run."""
+    with panel("Hop ladder of this head: every query", "hops", folded=True) as p:
+        if not p.open:
+            return
+        seen, default = code.seen(look), max(2, min(4, n_hops(look)))
+        powers = fields.slide("Powers of A up to", 2, MOST_HOPS, "hops_powers", default, place=st.columns([1, 3])[0])
+        gold = code.assign("gold", attention_graph.gold_edges, seen, 0)
         matrices = code.assign("matrices", attention_graph.matrices, seen, 0, *head, n_hops=powers)
         deep = None
         if beside is not None:
             deep = code.assign("deep", rollout.matrices, other_run.seen_by(beside, look), 0)
         figure = code.call(figures.hop_matrices, matrices, deep, gold, start=start)
         p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS)
-    another_gamma(look, head, start)
-    if value_of(gold):
-        gold_mass(look, head, beside)
-    strongest_paths.show(look, head, beside)
+
+
+def follow(look: Look) -> tuple[Head, Opened | None, int]:
+    """The paths from one token, which the page follows by itself.
+
+    Returns what is chosen here for all panels: the head, the run beside this one, and the first position drawn.
+    """
+    with panel("Follow a token", "hops-follow") as p:
+        left, middle, right = st.columns([2.4, 3, 3], vertical_alignment="bottom")
+        with left:
+            layer, head = choose_head(look)
+        beside = other_run.choose_other(look, middle)
+        start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=right)
+        n = max(2, n_hops(look))
+        figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
+        p.show(figure, {"steps": code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)}, FOLLOWED)
+    return (layer, head), beside, start
 
 
 def no_gold(look: Look) -> str:
@@ -77,7 +103,9 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
     seen, (layer, head) = code.seen(look), place
     attention = look.opened.subject.attention[layer]
     start_anew(["gamma"], (str(look.opened.run.path), layer), "gamma")
-    with panel("Another γ", "hops-gamma") as p:
+    with panel("Another γ: every query", "hops-gamma", folded=True) as p:
+        if not p.open:
+            return
         chosen = fields.slide(
             "γ: the weight of each further step",
             0.0,

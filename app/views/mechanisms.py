@@ -14,11 +14,12 @@ from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_head
+from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import claim_card, code
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.edit import try_an_edit
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import UNFOLD, panel
 from workbench.app.sidebar import TYPED
 from workbench.app.state import Look, Opened, current
 from workbench.inspection import Inspected, claims, inspect_run
@@ -109,7 +110,9 @@ def of_the_task(look: Look, names: list[str]) -> None:
 def rates(held: Held) -> None:
     """Every claim's rate on held-out sequences as a figure."""
     found, names = held.found, held.names
-    with panel("On held-out sequences", "claims") as p:
+    with panel("On held-out sequences", "claims", folded=True) as p:
+        if not p.open:
+            return
         p.show(
             code.call(figures.mechanisms, {found.name: code.call(claims.beside, held.inspection)}),
             {name: found[name].mean for name in names}
@@ -123,11 +126,22 @@ def rates(held: Held) -> None:
 def closer(held: Held) -> None:
     """One claim: its rate by condition, the sequences in which it fails, and its causal test."""
     left, right = st.columns(2, width=620)
-    name = choose("One claim in detail", held.names, "claim", held.names[0], title, left)
+    name = choose("One claim in detail", held.names, "claim", widest(held), title, left)
     place = _place(held.found[name].at_head().mean, right)
     by_condition(held, name, place)
     failing(held, name, place)
     causal(held, name)
+
+
+def widest(held: Held) -> str:
+    """The claim that exceeds its strongest control by the most, at the place where it does."""
+
+    def gap(name: str) -> float:
+        verdicts = claims.verdicts_on(held.found, name)
+        gaps = [one.rate - (one.strongest.value if one.strongest else 0.0) for one in verdicts]
+        return max((gap for gap in gaps if not np.isnan(gap)), default=-1.0)
+
+    return max(held.names, key=gap)
 
 
 def _place(measured: Measurement, where: Any) -> dict[str, Any]:
@@ -153,7 +167,9 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
     both = code.named("rates", both)
     runs, controls = value_of(both)
     measured = runs[held.found.name]
-    with panel(f"By {measured.dims[0]}", "claim-rates") as p:
+    with panel(f"By {measured.dims[0]}", "claim-rates", folded=True) as p:
+        if not p.open:
+            return
         p.show(
             code.call(figures.mechanism_rates, both[0], both[1])[0],
             {"rates": measured} | {f"control-{null}": m for null, m in controls[held.found.name].items()},
@@ -166,8 +182,12 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
 def failing(held: Held, name: str, place: dict[str, Any]) -> None:
     """The held-out sequences in which a claim fails, worst first, as links to the canvas."""
     fails, testable = claims.failing(held.found, name, **place)
-    with st.container(border=True, key="panel-claim-failing"):
-        st.subheader("Sequences in which it fails", anchor=False)
+    with (
+        st.container(key="panel-claim-failing"),
+        fields.fold("**Sequences in which it fails**", "show-claim-failing", bool(memory().held.get(UNFOLD))) as box,
+    ):
+        if not box.open:
+            return
         if not fails:
             st.caption(f"{title(name)} holds in all {testable} held-out sequences that can test it.")
             return

@@ -41,7 +41,10 @@ def overview() -> None:
     if not rows:
         welcome()
     else:
-        begin([run for run in runs if run.name in {row["name"] for row in rows}])
+        accuracies = {row["name"]: row["accuracy"] for row in rows}
+        first = state.first(runs)
+        runs.sort(key=lambda run: run.name != first)  # the one that the other pages begin with
+        begin([(run, accuracies[run.name]) for run in runs if run.name in accuracies])
         table(rows, {run.name: run for run in runs})
     if damaged:
         st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
@@ -54,15 +57,15 @@ WHAT_THIS_IS = (
 )
 
 
-def begin(runs: list[Run]) -> None:
-    """What this is, questions to begin with, and the runs as cards."""
+def begin(runs: list[cards.Measured]) -> None:
+    """What this is, questions to begin with, and the runs, each with its accuracy, as cards."""
     zoo = (
         "These runs came with the workbench: there is none of your own in this folder yet. Train one below, or on the "
         "command line, and it is shown in their place."
     )
     st.markdown(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
     with st.container(horizontal=True, key="questions"):
-        questions.links(runs)
+        questions.links([run for run, _ in runs])
     cards.show(runs)
 
 

@@ -12,7 +12,7 @@ from workbench import figures
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, choose_question, fit_now
+from workbench.app.fields.probe_question import Question, best_point, choose_question, fit_now
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
@@ -74,9 +74,21 @@ def view(look: Look) -> None:
 def _decoded(look: Look) -> tuple[Question, Symbol] | None:
     """The question, and the figure of it over all layers; None where it cannot be answered, or not yet."""
     with panel("What can be decoded", "probe-layers") as p:
-        question = choose_question(look.opened)
-        with st.container():
-            if not fit_now(look.opened, question):
+        asked: list[bool] = []  # whether to fit, asked once
+
+        def fitted(question: Question) -> Measurement | None:
+            with below:
+                asked.append(fit_now(look.opened, question))
+            try:
+                return _probed(look.opened.key, question.without_label, look.opened) if asked[0] else None
+            except ValueError:  # said below, of the label that is chosen
+                return None
+
+        fields_of_it, below = st.container(), st.container()
+        with fields_of_it:
+            question = choose_question(look.opened, fitted)
+        with below:
+            if not (asked[0] if asked else fit_now(look.opened, question)):
                 return None
             try:
                 accuracies = _probes(look.opened, question)
@@ -102,7 +114,7 @@ def _probes(opened: Opened, question: Question) -> Symbol:
         code.run(opened),
         list(question.together),
         **question.settings(opened),
-        computed_by=lambda run, labels, **how: _probed(opened.key, question, opened),
+        computed_by=lambda run, labels, **how: _probed(opened.key, question.without_label, opened),
     )
 
 
@@ -112,7 +124,7 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
         left, right = st.columns([3, 3], width=640)
         measured: Measurement = code.value_of(accuracies).select(label=question.label)
         points = list(measured.coords["point"])
-        point = choose("Decoded from", points, "probe_point", points[-1], point_in_words, left)
+        point = choose("Decoded from", points, "probe_point", best_point(measured), point_in_words, left)
         at = Place(point, None)
         if "place" in measured.dims:
             places = [name for name in measured.coords["place"] if _told_apart(measured.select(place=name))]
@@ -137,7 +149,9 @@ def _told_apart(measured: Measurement) -> bool:
 
 
 def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
-    with panel("Is it used?", "probe-use") as p:
+    with panel("Is it used?", "probe-use", folded=True) as p:
+        if not p.open:
+            return
         left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
         how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
         if fields.toggle("Run the causal test on held-out sequences", "probe_causal", right):
@@ -181,7 +195,9 @@ def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Judgem
 def _learnt(look: Look, question: Question, at: Place) -> None:
     if question.kind not in CODES:
         return
-    with panel("How many examples the probe needs", "probe-learnt") as p:
+    with panel("How many examples the probe needs", "probe-learnt", folded=True) as p:
+        if not p.open:
+            return
         if fields.toggle("Measure the learning curve", "probe_code"):
             try:
                 description = _description(look.opened, question, at.point)

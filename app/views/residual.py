@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from workbench import figures
@@ -47,9 +49,17 @@ def maps(look: Look) -> None:
         figure = code.call(figures.residual_maps, seen, table, start=start, cell=(point, position))
         p.show(figure, {"residual": table}, SAYS, place=picture, cell=cells.move)
     cells.tokens(look, point, position, how=how, final_norm=final_norm)
-    with panel("Over the layers at this position", "trajectory") as p:
+    over_layers(look, position, reading)
+
+
+@url.fragment
+def over_layers(look: Look, position: int, reading: dict[str, Any]) -> None:
+    """How the tokens at one position rise and fall from layer to layer."""
+    with panel("Over the layers at this position", "trajectory", folded=True) as p:
+        if not p.open:
+            return
         follow = ranks if fields.toggle("By rank among all tokens", "by_rank") else trajectory
-        path = code.assign("path", follow, seen, 0, position, **reading)
+        path = code.assign("path", follow, code.seen(look), 0, position, **reading)
         says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post); "
         says += "behind the final norm it is also rescaled."
         figure = code.call(figures.token_trajectory, path)
@@ -59,7 +69,9 @@ def maps(look: Look) -> None:
 @url.fragment
 def not_explained(look: Look) -> None:
     seen = code.seen(look)
-    with panel("What each basis leaves out", "unexplained") as p:
+    with panel("What each basis leaves out", "unexplained", folded=True) as p:
+        if not p.open:
+            return
         final_norm = fields.toggle("After the final norm", "unexplained_norm")
         points = code.call(projection.from_embedding, seen.subject)
         shares = code.call(unexplained.measure, seen, final_norm=final_norm, points=points)

@@ -146,7 +146,9 @@ def of_rise(rise: learning.Rise | None) -> str:
 def picture(look: Look, end: Moment) -> None:
     """The canvas of the input at the checkpoint, of one head throughout."""
     layer, head = end.head or (look.opened.subject.n_layers - 1, 0)
-    with panel("The input at this checkpoint", "train-canvas") as p:
+    with panel("The input at this checkpoint", "train-canvas", folded=True) as p:
+        if not p.open:
+            return
         left, right = st.columns([2, 3], width=760)
         with left:
             which = choose_matrix(look)
@@ -165,19 +167,15 @@ def picture(look: Look, end: Moment) -> None:
 @url.fragment
 def measures(look: Look, end: Moment, kept: list[int]) -> None:
     """A panel for everything that is measured over sequences: claims in pairs, then entropy."""
+    names = [name for name in ("overall", *CLAIMS, "entropy") if name in end.measured]
+    shown = next((name for name in names if name in CLAIMS), "overall")
+    measure(look, end, kept, shown, folded=False)
+    columns = st.columns(2)
+    for number, name in enumerate(name for name in names if name != shown):
+        with columns[number % 2]:
+            measure(look, end, kept, name, folded=True)
     if "entropy" in end.measured:
         entropy(look, kept, end.head)
-    followed = follow(look, end, kept)
-    if followed is None:
-        return
-    rise = logged_rise(learning.learning_curves(look.opened.run))
-    names = [name for name in ("overall", *CLAIMS) if name in followed.measured]
-    for pair in (names[i : i + 2] for i in range(0, len(names), 2)):
-        for name, place in zip(pair, st.columns(2) if len(pair) == 2 else [st.container()], strict=True):
-            with place:
-                measure(look, followed, name, rise)
-    if "entropy" in followed.measured:
-        measure(look, followed, "entropy", rise)
 
 
 def entropy(look: Look, kept: list[int], head: Head | None) -> None:
@@ -187,7 +185,9 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
     end = "the end" if run.finished else "the latest step"
     other = "the first checkpoint" if look.opened.step is None else f"step {step:,}"
     title = f"Entropy by layer: {other} and {end}"
-    with panel(title, "train-entropy") as p:
+    with panel(title, "train-entropy", folded=True) as p:
+        if not p.open:
+            return
 
         def measured(name: str, step: int | None) -> Symbol:
             how = measuring(look, "entropy")
@@ -202,9 +202,15 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
         p.show(code.call(figures.by_layer, shown, {})[0], shown, says)
 
 
-def measure(look: Look, followed: Timeline, name: str, rise: learning.Rise | None) -> None:
-    own, step = followed.measured[name], chosen_step(look)
-    with panel(own.name, f"train-of-{name}") as p:
+@url.fragment
+def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool) -> None:
+    """One thing that is measured over sequences, at every checkpoint."""
+    with panel(end.measured[name].name, f"train-of-{name}", folded=folded) as p:
+        followed = follow(look, end, kept, name) if p.open else None
+        if followed is None:
+            return
+        own, step = followed.measured[name], chosen_step(look)
+        rise = logged_rise(learning.learning_curves(look.opened.run))
         timeline = code.assign(
             "followed",
             over_training.measure,
@@ -227,15 +233,15 @@ def measure(look: Look, followed: Timeline, name: str, rise: learning.Rise | Non
         p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}")
 
 
-def follow(look: Look, end: Moment, kept: list[int]) -> Timeline | None:
-    """Every checkpoint measured: at once if that is quick, else on request; None until then."""
+def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | None:
+    """Every checkpoint measured, of which a panel draws `name`: at once if that is quick, else on request."""
     run, moments = look.opened.run, []
     place, began = st.empty(), perf_counter()
     seconds = min(moment(look, step, head)[1] for step, head in ((kept[0], end.head), (None, None)))
     expected = seconds * (len(kept) - 1)
     if expected > ON_REQUEST:
         label = f"Measure all {len(kept)} checkpoints (about {words.seconds(expected)}, once)"
-        if not fields.toggle(label, "train_all"):
+        if not fields.toggle(label, f"train_all_{name}"):
             return None
     for number, step in enumerate(kept, 1):
         moments.append(moment(look, step, end.head)[0])
@@ -252,7 +258,7 @@ def moment(look: Look, step: int | None, head: Head | None = None) -> tuple[Mome
     return _moment(str(opened.run.path), opened.run.version_at(step), step, head, opened.run)
 
 
-@st.cache_data(show_spinner="Measuring the checkpoint …", max_entries=400)
+@st.cache_resource(show_spinner="Measuring the checkpoint …", max_entries=400)
 def _moment(path: str, version: int, step: int | None, head: Head | None, _run: Run) -> tuple[Moment, float]:
     began = perf_counter()
     how: dict[str, Any] = {"n": N, "seed": 0, "only": MEASURES, "head": head}

@@ -23,12 +23,12 @@ QUERIES = {
     "overview": "?run=chain-chacal",
     "canvas": "canvas?run=chain-chacal",
     "residual": "residual?run=sort-tempered&length=9",
-    "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr",
+    "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr&show-entropy-runs=true",
     "hops": "hops?run=chain-chacal",
     "mechanisms": "mechanisms?run=sort-tempered&length=9",
     "training": "training?run=chain-chacal",
-    "probes": "probes?run=sort-tempered&probe_causal=true&probe_code=true",
-    "compare": "compare?run=chain-chacal&run2=chain-standard",
+    "probes": "probes?run=sort-tempered&show-probe-use=true&probe_causal=true",
+    "compare": "compare?run=chain-chacal&run2=chain-standard&show-compare-canvas=true",
 }
 """Page -> its address, where it shows most with a run or a setting of its own."""
 

@@ -28,12 +28,18 @@ RUNS = (
 
 
 def page(explorer: AppTest, name: str, /, **query: str) -> AppTest:
-    """Open a page of the explorer, as a link with this query would; it must show no exception."""
-    explorer.query_params.update(query)
+    """Open a page of the explorer with every panel open, as a link with this query would; it must show no exception."""
+    explorer.query_params.update({"unfold": "true"} | query)
     explorer._page_hash = calc_hash(name)  # `switch_page` can only be called after a first run, which is another page's
     explorer.run()
     assert not explorer.exception, explorer.exception[0].value
     return explorer
+
+
+def panels(explorer: AppTest) -> list[str]:
+    """The titles of the page's panels, those that are folded last."""
+    folded = [box.label.strip("*").replace("\\:", ":") for box in explorer.expander if box.label.startswith("**")]
+    return [title.value for title in explorer.subheader] + folded
 
 
 def charts(explorer: AppTest) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import choose, open_page, settle
+from tests.app.browsing import address_of, choose, open_page, settle
+from workbench import figures
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 
@@ -95,6 +97,76 @@ def test_hovering_a_token_shows_what_it_reads(browser: Any, address: str) -> Non
     expect(page.locator(".tip:visible")).to_contain_text("position 20")
 
 
+FOLLOWED = 'svg[aria-label*="hop by hop"]'
+SET = """async ([selector, value]) => {
+  const find = (root) => root.querySelector(selector) ?? [...root.querySelectorAll("*")]
+    .map((host) => host.shadowRoot && find(host.shadowRoot)).find(Boolean)
+  const field = find(document), start = performance.now()
+  field.value = value
+  field.dispatchEvent(new Event("input", { bubbles: true }))
+  return performance.now() - start
+}"""
+
+
+def cells(tips: list[str | None], row: str) -> dict[int, float]:
+    """Position -> per cent, of what hovering over the cells of a row says."""
+    found = [re.match(rf"{row}: ([\d.]+)% at (\d+):", tip or "") for tip in tips]
+    return {int(match[2]): float(match[1]) for match in found if match}
+
+
+def test_the_page_follows_hops_and_gamma_by_itself_and_gives_the_librarys_numbers(
+    browser: Any, address: str, run_root: Path
+) -> None:
+    page = open_page(browser, f"{address}/hops?run=chain-chacal&head=layer+0,+head+1")
+    run = workbench.load_run(run_root / "chain-chacal")
+    seen = workbench.see(run, workbench.example(run.model(), run.task()))
+    page.locator(f'{FOLLOWED} [data-token="20"]').hover()
+    expect(page.locator(".hops .says")).to_contain_text("20:")
+    sent: list[Any] = []
+    page.on("request", lambda request: sent.append(request.url))
+    for gamma in (0.9, 0.35, 0.0):
+        took = page.evaluate(SET, ['.hops input[aria-label^="γ"]', str(gamma)])
+        assert took < 50, f"γ took {took} ms in the page"
+        drawn = figures.hop_by_hop(seen, layer=0, head=1, query=20, n_hops=seen.truth.n_hops, gamma=gamma)
+        wanted = re.findall(r'data-tip="([^"]+)"', drawn.body)
+        tips = page.locator(f"{FOLLOWED} .steps rect").evaluate_all("all => all.map(one => one.dataset.tip)")
+        for row in ("hop 1", "hop 2", "hop 3", "all hops at γ"):
+            own, library = cells(tips, row), cells(wanted, row)
+            assert len(own) == 32 and own == pytest.approx(library, abs=1.5)
+    assert not sent and page.locator('[data-test-script-state="notRunning"]').count()
+
+
+def test_the_canvas_plays_the_chain_of_the_token_pointed_at_and_rests_when_it_is_left(
+    browser: Any, address: str
+) -> None:
+    page = open_page(browser, f"{address}/canvas?run=chaser")
+    says, steps = page.locator(".hops .says"), page.locator(f"{CANVAS} .steps path")
+    expect(page.locator(".st-key-panel-how")).to_contain_text("Measured on", timeout=60_000)
+    settle(page)  # then nothing moves
+    expect(says).to_contain_text("Hover a token")
+    page.locator(f'{CANVAS} [data-token="31"]').hover()
+    expect(says).to_contain_text("31:24, hop 7: 100% at 0:30, its true ancestor", timeout=10_000)
+    assert steps.count() == 7
+    page.mouse.move(5, 5)
+    expect(says).to_contain_text("Hover a token")
+    expect(steps).to_have_count(0)
+    page.get_by_role("button", name="Play hop by hop").click()
+    expect(says).to_contain_text("hop 1", timeout=10_000)
+
+
+def test_a_folded_panel_is_made_when_it_is_opened_and_the_link_has_it_open(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/residual?run=sorter")
+    expect(page.locator(".gtitle")).to_have_count(0)
+    page.get_by_text("What each basis leaves out").click()
+    expect(page.locator('[class*="st-key-panel-unexplained"] .gtitle')).to_be_visible(timeout=20_000)
+    settle(page)
+    assert address_of(page)["show-unexplained"] == "true"
+    again = open_page(browser, page.url)
+    expect(again.locator('[class*="st-key-panel-unexplained"] .gtitle')).to_be_visible(timeout=20_000)
+    again.get_by_text("Open every panel").click()
+    expect(again.locator('[class*="st-key-panel-trajectory"] .gtitle')).to_be_visible(timeout=20_000)
+
+
 def test_a_click_on_a_small_pattern_chooses_its_head_and_the_arrow_keys_go_on(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/canvas?run=multiply-seqvcr")
     page.locator('[data-cell="1,2"][data-point="1"]').dispatch_event("click")
@@ -111,6 +183,7 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     edge = page.locator(f'[data-edge^="{query},"]').first
     key = int(str(edge.get_attribute("data-edge")).split(",")[1])
     edge.dispatch_event("click")
+    page.locator(".st-key-clicked").get_by_role("button", name="Details").click(timeout=20_000)
     verdict = page.get_by_text(f"position {query} cannot read position {key}")
     expect(verdict).to_be_visible(timeout=20_000)
     settle(page)
@@ -122,13 +195,13 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     expect(line).to_contain_text(changed.split("; ")[0], ignore_case=True)
     drawing, below = page.locator(f"{CANVAS}[role=img]").first.bounding_box(), line.bounding_box()
     assert 0 < below["y"] - (drawing["y"] + drawing["height"]) < 60, "it stands right under the drawing"
-    line.get_by_role("button").click()
+    line.get_by_role("button", name="Undo").click()
     settle(page)
     expect(line).to_have_count(0)
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
-    page = open_page(browser, f"{address}/hops?run=chain-chacal")
+    page = open_page(browser, f"{address}/hops?run=chain-chacal&show-hops-gamma=true")
     expect(page.locator(".annotation-text", has_text="γ = 0.9").first).to_be_visible(timeout=60_000)
     page.locator(".st-key-gamma input").first.focus()
     for _ in range(4):
@@ -209,4 +282,5 @@ def test_captions_are_dark_enough_and_the_page_has_a_name(browser: Any, address:
     low, high = sorted(map(luminance, (ink, paper)))
     assert (high + 0.05) / (low + 0.05) >= 4.5
     assert page.title() == "Entropy · workbench"
-    assert page.get_by_role("heading", level=1).inner_text() == "workbench: Entropy"
+    heard = [page.get_by_role("heading", level=level).first.inner_text() for level in (1, 2)]
+    assert heard == ["workbench", "Entropy"]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, drawings, page, titles
+from tests.app.support import charts, check_code, drawings, page, panels, titles
 from workbench.inspection import inspect_run, over_training
 from workbench.inspection.lens_differences import lens_differences
 from workbench.measurement.compare_runs import difference
@@ -20,7 +20,7 @@ from workbench.runs import load_run
 
 PANELS = [
     "Right answers overall",
-    "Canvas",
+    "This input in A and in B",
     "What each layer already predicts",
     "Entropy by layer",
     "How often each mechanism's claim holds",
@@ -31,10 +31,6 @@ HOW = {"n": 16, "seed": 0, "nulls": (), "causal": False}
 
 def compare(explorer: AppTest, run: str, other: str, **query: str) -> AppTest:
     return page(explorer, "compare", run=run, run2=other, compare_n="16", **query)
-
-
-def subheaders(explorer: AppTest) -> list[str]:
-    return [one.value for one in explorer.subheader]
 
 
 def drawn(explorer: AppTest, title: str) -> list[dict]:
@@ -65,7 +61,7 @@ def numbers(trace: dict) -> np.ndarray:
 )
 def test_any_two_runs_stand_side_by_side(explorer: AppTest, run: str, other: str) -> None:
     compare(explorer, run, other)
-    assert not explorer.error and subheaders(explorer) == PANELS
+    assert not explorer.error and panels(explorer) == PANELS
     assert f"**A · {run}**" in [one.value for one in explorer.markdown]
     assert f"**B · {other}**" in [one.value for one in explorer.markdown]
     assert "Accuracy" in titles(explorer) and "Matrix entropy" in titles(explorer)
@@ -180,4 +176,4 @@ def test_what_is_chosen_changes_what_is_drawn(explorer: AppTest, run_root: Path)
 )
 def test_the_shortest_inputs_are_compared(explorer: AppTest, run: str, text: str, other: str) -> None:
     compare(explorer, run, run, how="Type", input=text, how2="Type", input2=other)
-    assert not explorer.error and subheaders(explorer) == PANELS
+    assert not explorer.error and panels(explorer) == PANELS

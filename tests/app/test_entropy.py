@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, numbers, page, titles
+from tests.app.support import charts, check_code, numbers, page, panels, titles
 from workbench.app.fields.spectra import MEASURES
 from workbench.inspection import inspect_run
 from workbench.inspection.over_training import follow
@@ -59,7 +59,7 @@ def test_every_kind_of_run_has_what_applies_and_the_code_that_makes_it(
 ) -> None:
     page(explorer, "entropy", run=run)
     assert not explorer.error and not explorer.warning
-    assert [title.value for title in explorer.subheader] == PANELS
+    assert panels(explorer) == PANELS
     assert len(charts(explorer)) == check_code(explorer) == len(drawn)
     assert len(explorer.info) == 5 - len(drawn)
 
@@ -115,7 +115,7 @@ def test_the_other_measures_of_the_spectrum_are_drawn_as_they_can_be(explorer: A
         assert any("Held-out sequences: 128 drawn, 117 distinct." in text.value for text in explorer.caption)
         assert "one number per layer" in explorer.info[0].value
     else:
-        assert [title.value for title in explorer.subheader] == PANELS
+        assert panels(explorer) == PANELS
     assert check_code(explorer) == len(charts(explorer))
 
 

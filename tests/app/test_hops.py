@@ -13,17 +13,18 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import RUNS, charts, check_code, numbers, page, titles
+from tests.app.support import RUNS, charts, check_code, drawings, numbers, page, panels, titles
 from workbench.capture import Capture
 from workbench.inspection import inspect_run
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.instruments.attention.strongest_paths import across_layers, within_layer
 
 PANELS = [
-    "Hop ladder of this head",
-    "Another γ",
+    "Follow a token",
     "Mass by hop: this input",
     "Mass by hop: held-out sequences",
+    "Hop ladder of this head: every query",
+    "Another γ: every query",
     "Strongest paths",
 ]
 
@@ -50,8 +51,8 @@ def bars(chart: dict[str, Any]) -> dict[str, list[float]]:
 def test_every_kind_of_run_has_its_panels_and_the_code_that_makes_them(explorer: AppTest, run: str) -> None:
     page(explorer, "hops", run=run)
     assert not explorer.error and not explorer.warning
-    assert [title.value for title in explorer.subheader] == PANELS
-    assert len(charts(explorer)) == check_code(explorer) == 5
+    assert panels(explorer) == PANELS
+    assert len(charts(explorer)) + len(drawings(explorer)) == check_code(explorer) == 6
     alone = run in ("sort-tempered", "multiply-seqvcr", "items-in-boxes")
     assert [info.value[:24] for info in explorer.info] == ["This folder has no other"] * alone
 
@@ -109,7 +110,7 @@ def test_gold_mass_is_that_of_inspection_with_its_controls_of_both_runs(explorer
     assert bars(ladder)["hop 1"][:4] == pytest.approx(expected) and len(bars(ladder)["hop 1"]) == 8
     explorer.segmented_control(key="hops_by").set_value("rollout").run()
     assert not explorer.exception and "Rollout mass by hop" in titles(explorer)
-    assert check_code(explorer) == 5
+    assert check_code(explorer) == 6
 
 
 def test_paths_lead_from_the_query_to_the_key_within_a_layer_and_through_all(explorer: AppTest, run_root: Path) -> None:
@@ -122,7 +123,7 @@ def test_paths_lead_from_the_query_to_the_key_within_a_layer_and_through_all(exp
     deep = across_layers([attention_graph.resolvent(own, layer)[0] for layer in (0, 1)], 30, 9, most=2)
     drawn = charts(explorer)[4]
     assert drawn["data"][-1]["x"][0] == pytest.approx(30 - 0.1) and f"weight {deep[0].weight:.3g}" in str(drawn["data"])
-    assert check_code(explorer) == 5
+    assert check_code(explorer) == 6
     explorer.number_input(key="hops_to").set_value(31).run()
     assert [info.value[:38] for info in explorer.info] == ["A path leads back to an earlier positi"]
 
@@ -132,12 +133,13 @@ def way(path: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("run", "text", "panels"),
-    [("sort-tempered", "4", 5), ("multiply-seqvcr", "12 * 34", 5), ("chain-chacal", "0 1 2 3 0 1 2 3", 5)],
+    "given",
+    ["sort-tempered: 4", "multiply-seqvcr: 12 * 34", "chain-chacal: 0 1 2 3 0 1 2 3"],
 )
-def test_the_shortest_inputs_show_what_there_is(explorer: AppTest, run: str, text: str, panels: int) -> None:
+def test_the_shortest_inputs_show_what_there_is(explorer: AppTest, given: str) -> None:
+    run, text = given.split(": ")
     page(explorer, "hops", run=run, how="Type", input=text, position="0")
-    assert not explorer.error and len(explorer.subheader) == panels
+    assert not explorer.error and panels(explorer) == PANELS
     assert any("earlier position" in info.value for info in explorer.info)
 
 
@@ -145,7 +147,7 @@ def test_a_checkpoint_is_measured_in_place_of_the_end(explorer: AppTest, run_roo
     step = workbench.load_run(run_root / "sort-tempered").checkpoints()[0]
     page(explorer, "hops", run="sort-tempered", step=str(step))
     assert f"sort-tempered at step {step}" in charts(explorer)[3]["data"][0]["y"][0]
-    assert check_code(explorer) == 5
+    assert check_code(explorer) == 6
 
 
 @pytest.mark.parametrize("number", ["1e400", "9" * 400, "nan", "-3", "x"])
@@ -172,12 +174,12 @@ def odd_root(run_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_odd_runs_say_in_one_line_what_does_not_apply(odd_root: Path) -> None:
     odd = AppTest.from_file(str(APP), default_timeout=60)
     page(odd, "hops", run="text")
-    assert [title.value for title in odd.subheader] == [PANELS[0], PANELS[1], PANELS[4]]
+    assert panels(odd) == [title for title in PANELS if not title.startswith("Mass by hop")]
     assert "This task has no graph" in odd.info[0].value and not odd.error
     assert list(matrices(charts(odd)[0])) == ["A: the pattern", "A²: 2 steps", "resolvent: all hops at once"]
-    assert check_code(odd) == 3
+    assert check_code(odd) == 4
     odd.selectbox(key="run").set_value("sets").run()
-    assert not odd.exception and [title.value for title in odd.subheader] == PANELS
+    assert not odd.exception and panels(odd) == PANELS
     assert len(odd.warning) == 1 and "does not fit its config" in odd.warning[0].value
 
 

@@ -25,7 +25,7 @@ HERE, HELD, FAILS, CAUSAL, EDIT = (
     "On held-out sequences",
     "Sequences in which it fails",
     "Causal test",
-    "Try an edit",
+    "Try an edit: cut an edge, remove a head, or swap what is held, on this input",
 )
 
 
@@ -42,10 +42,6 @@ def other_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def elsewhere(other_root: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(other_root)])
     return AppTest.from_file(str(APP), default_timeout=60)
-
-
-def panels(explorer: AppTest) -> list[str]:
-    return [title.value for title in explorer.subheader]
 
 
 def badges(explorer: AppTest) -> list[str]:
@@ -85,7 +81,7 @@ def test_every_kind_of_run_has_its_claims_and_the_code_of_every_panel_makes_its_
     explorer: AppTest, run: str, by: str | None
 ) -> None:
     support.page(explorer, "mechanisms", run=run, causal="true")
-    assert panels(explorer) == [HERE, HELD, *([by] if by else []), FAILS, CAUSAL, EDIT]
+    assert support.panels(explorer) == [HERE, HELD, *([by] if by else []), FAILS, CAUSAL, EDIT]
     assert not explorer.error and bool(explorer.info) == (by is None)
     assert len(badges(explorer)) == {"chain-chacal": 1, "chain-standard": 1, "sort-tempered": 4, "turned": 4}.get(
         run, 2
@@ -171,7 +167,7 @@ def test_claims_that_do_not_apply_are_listed_with_the_reason(explorer: AppTest) 
 
 def test_a_task_without_mechanisms_says_so_and_can_be_edited(elsewhere: AppTest) -> None:
     support.page(elsewhere, "mechanisms", run="increment")
-    assert panels(elsewhere) == [EDIT] and len(elsewhere.info) == 1
+    assert support.panels(elsewhere) == [EDIT] and len(elsewhere.info) == 1
     assert "The list below says why." in elsewhere.info[0].value
     assert support.check_code(elsewhere) == 1
 
@@ -185,7 +181,7 @@ def test_a_task_that_asks_for_sets_shows_what_is_found_of_them(elsewhere: AppTes
 @pytest.mark.parametrize(("run", "text"), [("chain-chacal", "5 6 7 8"), ("sort-tempered", "4"), ("sorter", "4 4")])
 def test_the_shortest_inputs_show_claims_and_edits(explorer: AppTest, run: str, text: str) -> None:
     support.page(explorer, "mechanisms", run=run, how="Type", input=text)
-    assert panels(explorer)[-1] == EDIT and not explorer.error
+    assert support.panels(explorer)[-1] == EDIT and not explorer.error
     for kind in ("head", "write", "patch", "exchange", "cut"):
         explorer.segmented_control(key="edit_kind").set_value(kind).run()
         assert not explorer.exception and not explorer.error
@@ -244,7 +240,7 @@ def test_what_cannot_be_done_is_said_under_its_field(explorer: AppTest) -> None:
 def test_nonsense_in_the_url_shows_the_page_as_without_it(explorer: AppTest) -> None:
     nonsense = {"edit_kind": "burn it", "edit_query": "900", "edit_key": "x", "edit_layer": "7", "claim": "none"}
     support.page(explorer, "mechanisms", run="sort-tempered", **nonsense)
-    assert not explorer.error and panels(explorer)[-1] == EDIT
+    assert not explorer.error and support.panels(explorer)[-1] == EDIT
 
 
 def test_an_edit_of_one_run_is_not_carried_to_the_next(explorer: AppTest) -> None:

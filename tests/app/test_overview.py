@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, drawings, page, titles
+from tests.app.support import charts, check_code, drawings, page, panels, titles
 from workbench.app import state
 from workbench.app.panels import demo_form
 from workbench.app.panels.questions import NUMBERS, QUESTIONS
@@ -64,7 +64,8 @@ def test_the_first_page_has_a_card_for_every_task_and_questions_to_begin_with(ex
     page(explorer, "")
     cards = {query["run"][0] for label, query in every_link(explorer).items() if label.startswith("**")}
     tasks = {explorer.dataframe[0].value.set_index("name").loc[name, "task"] for name in cards}
-    assert tasks == set(explorer.dataframe[0].value["task"]) and len(explorer.get("image")) == len(cards)
+    pictures = [html for html in explorer.get("html") if 'class="thumbnail"' in str(html.proto.body)]
+    assert tasks == set(explorer.dataframe[0].value["task"]) and len(pictures) == len(cards)
     said = " ".join(caption.value for caption in explorer.caption)
     assert "accuracy" in said and "not trained here" in said
 
@@ -90,7 +91,7 @@ def test_every_note_is_about_something_on_its_page(explorer: AppTest, run_root: 
     run = question.run_of([load_run(path) for path in sorted(run_root.iterdir())])
     assert run is not None
     page(explorer, question.page, run=run.name, question=name, **question.fields)
-    there = " ".join([*drawings(explorer), *(one.value for one in explorer.subheader)])
+    there = " ".join([*drawings(explorer), *panels(explorer)])
     for number, note in zip(NUMBERS, question.notes, strict=False):
         assert f"{number} {escape(note.at)}" in there or f"{number} {note.at}" in there
 

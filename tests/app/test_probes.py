@@ -10,22 +10,24 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.support import RUNS, charts, check_code, numbers, page, titles
+from tests.app.support import RUNS, charts, check_code, numbers, page, panels, titles
 from workbench.cli import main
 from workbench.probes import ask, verdict
+from workbench.probes.baselines_and_controls import BASELINES
 
 OWN = "a question of your own"
+BESIDE = (*BASELINES, "untrained")  # what a label has to gain over
 
 
 def asked(explorer: AppTest, run: str, **query: str) -> AppTest:
-    return page(explorer, "probes", run=run, **{"probe_n": "64", **query})
+    return page(explorer, "probes", run=run, **{"probe_n": "64", "probe_anyway": "true", **query})
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_every_kind_of_run_has_a_question_with_its_layers_and_card(explorer: AppTest, run: str) -> None:
     asked(explorer, run)
     assert not explorer.error
-    assert [one.value for one in explorer.subheader][:3] == [
+    assert panels(explorer)[:3] == [
         "What can be decoded",
         "At one point, beside its controls",
         "Is it used?",
@@ -68,7 +70,8 @@ def test_what_is_decoded_is_tested_and_described_on_request(explorer: AppTest) -
 
 
 def test_ones_own_question(explorer: AppTest) -> None:
-    asked(explorer, "sort-tempered", probe_preset=OWN, probe_label="copies left", probe_where="every output")
+    own = {"probe_preset": OWN, "probe_label": "copies left", "probe_where": "every output"}
+    asked(explorer, "sort-tempered", probe_point="layer 1, after the MLP", **own)
     assert explorer.selectbox(key="probe_label").value == "copies_left"
     before = charts(explorer)
     explorer.selectbox(key="probe_point").set_value("blocks.0.hook_resid_pre").run()
@@ -98,6 +101,25 @@ def test_what_cannot_be_probed_is_said_in_one_line(explorer: AppTest) -> None:
 
 
 def test_what_takes_long_is_fitted_on_request(explorer: AppTest) -> None:
-    asked(explorer, "chain-chacal", probe_n="2048", probe_label="root")
-    assert not charts(explorer) and "vectors of" in explorer.info[0].value
-    assert explorer.toggle(key="probe_anyway").value is False
+    asked(explorer, "chain-chacal", probe_n="2048", probe_label="root", probe_anyway="false")
+    assert not charts(explorer) and "on request" in explorer.info[0].value
+    fit = explorer.toggle(key="probe_anyway")
+    assert fit.value is False and "about" in fit.label
+
+
+def test_label_and_point_are_at_first_those_that_gain_most_over_their_baselines(
+    explorer: AppTest, run_root: Path
+) -> None:
+    asked(explorer, "chain-chacal")
+    measured = ask(workbench.load_run(run_root / "chain-chacal"), "hops", n=64, causal=False).measured
+    chosen = {
+        "label": explorer.selectbox(key="probe_label").value,
+        "point": explorer.selectbox(key="probe_point").value,
+    }
+    gains = {}
+    for label in measured.coords["label"]:
+        for point in measured.coords["point"]:
+            one = measured.select(label=label, point=point)
+            beside = [one.select(condition=name).values for name in one.coords["condition"] if name in BESIDE]
+            gains[label, point] = float(one.select(condition="trained").values - np.nan_to_num(beside).max())
+    assert gains[chosen["label"], chosen["point"]] == pytest.approx(max(gains.values())) and len(gains) > 10

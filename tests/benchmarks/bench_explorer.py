@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import workbench
 from tests.app.browsing import browsing, open_page, serving, settle
+from workbench.app.views import PAGES
 
 CLICKS = 60
 
@@ -58,6 +59,41 @@ def until(page: Any, url: str, selector: str) -> float:
     return time.perf_counter() - start
 
 
+GAMMA = """async (value) => {
+  const find = (root) => root.querySelector('.hops input[aria-label^="γ"]') ?? [...root.querySelectorAll("*")]
+    .map((host) => host.shadowRoot && find(host.shadowRoot)).find(Boolean)
+  const field = find(document), start = performance.now()
+  field.value = value
+  field.dispatchEvent(new Event("input", { bubbles: true }))
+  await new Promise(requestAnimationFrame)
+  return performance.now() - start
+}"""
+
+
+def gamma(table: Table, page: Any) -> None:
+    """Another γ while a token's paths are followed, which the page does by itself."""
+    page.locator(".hops .play").click()
+    page.wait_for_timeout(4000)
+    taken = sorted(float(page.evaluate(GAMMA, str(0.3 + 0.6 * i / CLICKS))) for i in range(CLICKS))
+    median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
+    table.add(f"another γ, in the page ({CLICKS} times)", f"{median:.0f} ms", f"{high:.0f} ms")
+    table.ask("γ: 95th percentile, milliseconds", high, most=50)
+
+
+def heights(table: Table, browser: Any, address: str) -> None:
+    """How far each page scrolls before anything is folded out."""
+    tallest = {}
+    for name in PAGES:
+        page = open_page(browser, f"{address}/{name}?run=demo")
+        page.wait_for_timeout(3000)
+        tallest[name] = int(page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"))
+        page.close()
+    name = max(tallest, key=lambda name: tallest[name])
+    median = statistics.median(tallest.values())
+    table.add(f"height of a page, 1280 px wide (most: {name})", f"{median:.0f} px", f"{tallest[name]} px (most)")
+    table.ask("height of the tallest page in pixels", tallest[name], most=2000)
+
+
 def explorer() -> Table:
     table = Table("explorer", "what", "median", "95th percentile")
     with tempfile.TemporaryDirectory() as folder, browsing() as browser:
@@ -81,6 +117,7 @@ def explorer() -> Table:
                 table.ask(f"{name}: 95th percentile, milliseconds", high, most=800)
                 page.close()
             page = open_page(browser, f"{address}/canvas?run=demo")
+            gamma(table, page)
             long = []
             for sample in range(5):
                 long.append(until(page, f"{address}/canvas?run=long&sample={sample}", ".cell"))
@@ -91,6 +128,7 @@ def explorer() -> Table:
                 f"{max(long):.2f} s (most)",
             )
             table.ask("seconds to the canvas of 512 tokens", max(long[1:]), most=2)
+            heights(table, browser, address)
     return table
 
 
