@@ -203,9 +203,11 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/hops?run=chain-chacal&show-hops-gamma=true")
     expect(page.locator(".annotation-text", has_text="γ = 0.9").first).to_be_visible(timeout=60_000)
+    settle(page)
     page.locator(".st-key-gamma input").first.focus()
     for _ in range(4):
         page.keyboard.press("ArrowLeft")
+    page.wait_for_url(lambda url: "gamma" in parse_qs(urlparse(url).query))
     settle(page)
     moved = float(parse_qs(urlparse(page.url).query)["gamma"][0])
     assert moved < 0.9
