@@ -107,6 +107,16 @@ def segments(
     return hold(key, chosen, [words[chosen]])
 
 
+def listed(label: str, options: Sequence[str], key: str, default: str, captions: Sequence[str], place: Any = st) -> str:
+    """Options below one another, each with some words under it, of which one is always chosen."""
+    _settle_one(options, key, default, str)
+    index = list(options).index(default)
+    chosen: str = place.radio(
+        label, list(options), index=index, key=key, captions=list(captions), label_visibility="collapsed"
+    )
+    return hold(key, chosen, [chosen])
+
+
 def along(label: str, options: Sequence[str], key: str, default: str, format_func: Callable[[Any], str] = str) -> str:
     """A slider over options in their order."""
     words = _settle_one(options, key, default, format_func)

@@ -70,7 +70,7 @@ def _known(run: Run, accuracy: float | None) -> str:
     job = background.job((str(run.path), run.version, None))
     if job is None or not job.future.done() or job.future.exception():
         return right
-    told = [statement for statement in job.future.result()[0] if statement.claim]
+    told = [statement for statement in job.future.result().statements if statement.claims]
     return f"{right}; {plain(told[0].text.split(':')[0].lower())}: {', '.join(told[0].chips)}" if told else right
 
 

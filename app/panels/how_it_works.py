@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -12,14 +13,14 @@ from workbench.app.panels import background
 from workbench.app.panels.held_out import SEED, n_each
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
-from workbench.inspection import inspect_run
+from workbench.inspection import Inspected, inspect_run
 from workbench.mechanisms import MECHANISMS
 from workbench.report.findings import how_sure
 from workbench.report.how_it_works import Chip, Statement, how_it_works
 from workbench.report.seed_groups import seed_groups
 
 EVERY = 1.0  # seconds between two looks at what is being measured
-NUMBERS = ("overall", "accuracy", "gold_mass")  # measured beside the claims
+NUMBERS = ("overall", "accuracy", "gold_mass", "entropy")  # measured beside the claims
 
 
 class Behind(NamedTuple):
@@ -48,19 +49,34 @@ BEHIND: dict[Chip, Behind] = {
 }
 
 
+@dataclass(frozen=True)
+class Found:
+    """What was measured of a run on held-out sequences, and what can be said of it."""
+
+    inspected: Inspected
+    statements: Sequence[Statement]
+    sure: str
+
+
 def show(look: Look) -> None:
     """The statements; until they are measured, that they are being measured."""
-    opened = look.opened
     with st.container(border=True, key="panel-how"):
         st.subheader(numbered("How it works"), anchor=False)
-        job = background.job(opened.key)
-        if job is None or not job.future.done():
-            _measuring(opened)
-        elif error := job.future.exception():
-            st.error(plain(f"This cannot be measured: {error}"))
-        else:
-            statements, sure = job.future.result()
-            _say(opened, statements, sure)
+        if (found := measured(look.opened)) is not None:
+            _say(found)
+
+
+def measured(opened: Opened) -> Found | None:
+    """What was found of a run; until then None, and the page says that it is being measured, or why it cannot be."""
+    job = background.job(opened.key)
+    if job is None or not job.future.done():
+        _measuring(opened)
+        return None
+    if error := job.future.exception():
+        st.error(plain(f"This cannot be measured: {error}"))
+        return None
+    found: Found = job.future.result()
+    return found
 
 
 def _measuring(opened: Opened) -> None:
@@ -81,29 +97,46 @@ def _measuring(opened: Opened) -> None:
     st.fragment(look, run_every=EVERY)()
 
 
-def measure(opened: Opened) -> tuple[list[Statement], str]:
-    """What can be said of a run, and how sure it is."""
-    n, only = n_each(opened.subject.task), [*NUMBERS, *MECHANISMS]
-    groups = seed_groups([inspect_run(opened.run, n=n, seed=SEED, step=opened.step, only=only)])
-    return list(how_it_works(groups[0])), how_sure(groups)
+def settings(opened: Opened) -> dict[str, Any]:
+    """How a run is inspected: arguments of `inspect_run`."""
+    only = [*NUMBERS, *MECHANISMS]
+    return {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step, "only": only}
 
 
-def _say(opened: Opened, statements: Sequence[Statement], sure: str) -> None:
-    for number, statement in enumerate(statements):
+def measure(opened: Opened) -> Found:
+    """Measure a run, and say what was found."""
+    inspected = inspect_run(opened.run, **settings(opened))
+    groups = seed_groups([inspected])
+    return Found(inspected, list(how_it_works(groups[0])), how_sure(groups))
+
+
+def chips(statement: Statement, place: Any) -> None:
+    """Links to the panels behind a statement."""
+    for chip in statement.chips:
+        behind = BEHIND[chip]
+        query = behind.query | ({"claim": statement.claims[0]} if len(statement.claims) == 1 else {})
+        page, icon = f"views/{behind.page}.py", f":material/{behind.icon}:"
+        place.page_link(page, label=chip, icon=icon, help=behind.help, query_params=query)
+
+
+def in_words(statement: Statement) -> str:
+    """A statement as Markdown, the claim's name in bold."""
+    name, _, rest = statement.text.partition(": ")
+    return f"**{plain(name)}**: {plain(rest)}" if len(statement.claims) == 1 and rest else plain(statement.text)
+
+
+def _say(found: Found) -> None:
+    for number, statement in enumerate(found.statements):
         with st.container(key=f"how-{number}"):
-            chips, text = st.columns([1, 6.6], gap="small")
-            for chip in statement.chips:
-                behind = BEHIND[chip]
-                query = behind.query | ({"claim": statement.claim} if statement.claim else {})
-                page, icon = f"views/{behind.page}.py", f":material/{behind.icon}:"
-                chips.page_link(page, label=chip, icon=icon, help=behind.help, query_params=query)
-            name, _, rest = statement.text.partition(": ")
-            text.markdown(f"**{plain(name)}**: {plain(rest)}" if statement.claim else plain(statement.text))
-    if not any(statement.claim or "tells nothing" in statement.chips for statement in statements):
+            left, right = st.columns([1, 6.6], gap="small")
+            chips(statement, left)
+            right.markdown(in_words(statement))
+    if not any(statement.claims for statement in found.statements):
         st.markdown(
             "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
             "be decoded from it."
         )
     st.caption(
-        f"{plain(sure)} A claim that holds shows how an answer could be made; *needed*, that the model makes it so."
+        f"{plain(found.sure)} A claim that holds shows how an answer could be made; *needed*, that the model makes it "
+        "so."
     )

@@ -26,6 +26,7 @@ class Page(NamedTuple):
 
 PAGES: dict[str, Page] = {
     "overview": Page("Overview", "overview.py", needs_run=False),
+    "story": Page("Story", "story.py"),
     "canvas": Page("Canvas", "canvas.py"),
     "residual": Page("Residual", "residual.py"),
     "entropy": Page("Entropy", "entropy.py"),

@@ -239,9 +239,10 @@ def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | No
     place, began = st.empty(), perf_counter()
     seconds = min(moment(look, step, head)[1] for step, head in ((kept[0], end.head), (None, None)))
     expected = seconds * (len(kept) - 1)
+    done, whole = st.session_state.setdefault("followed_runs", set()), (str(run.path), run.version)
     if expected > ON_REQUEST:
         label = f"Measure all {len(kept)} checkpoints (about {words.seconds(expected)}, once)"
-        if not fields.toggle(label, f"train_all_{name}"):
+        if not fields.toggle(label, f"train_all_{name}", default=whole in done):
             return None
     for number, step in enumerate(kept, 1):
         moments.append(moment(look, step, end.head)[0])
@@ -249,6 +250,7 @@ def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | No
             left = words.seconds(seconds * (len(kept) - number))
             place.progress(number / len(kept), f"Measured {number} of {len(kept)} checkpoints; about {left} left")
     place.empty()
+    done.add(whole)  # the other panels draw the same measurements
     return over_training.join(run, [*moments, end])
 
 

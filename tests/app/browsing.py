@@ -97,6 +97,7 @@ FIELDS = """() => {
     const one = (selector) => place.querySelector(selector)
     if (one('[data-testid="stSlider"]')) found[key] = one('[data-testid="stSliderThumbValue"]').innerText
     else if (one('[data-testid="stButtonGroup"]')) found[key] = one('[aria-checked="true"]')?.innerText ?? "nothing"
+    else if (one('[data-testid="stRadio"]')) found[key] = one("label:has(input:checked) p")?.innerText ?? "nothing"
     else if (one('[data-testid="stCheckbox"]')) found[key] = one("input").checked ? "true" : ""
     else if (one('[data-testid="stSelectbox"], [data-testid="stNumberInput"], [data-testid="stTextInput"]'))
       found[key] = one("input").value

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.browsing import browsing, chromium, serving
+from workbench.app.panels import background
 from workbench.runs.compiled import compile_run
 
 APP = Path(__file__).parents[2] / "app" / "main.py"
@@ -70,4 +71,5 @@ def address(served: Path) -> Iterator[str]:
 def explorer(run_root: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The explorer over `run_root`; `support.page` opens a page of it."""
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(run_root)])
+    monkeypatch.setattr(background, "_jobs", {})  # what another test had measured
     return AppTest.from_file(str(APP), default_timeout=60)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from workbench.app.views import PAGES
 
 QUERIES = {
     "overview": "?run=chain-chacal",
+    "story": "story?run=chain-chacal&chapter=Chain+following",
     "canvas": "canvas?run=chain-chacal",
     "residual": "residual?run=sort-tempered&length=9",
     "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr&show-entropy-runs=true",
@@ -39,7 +41,8 @@ def taken(page: Any, width: int) -> Image.Image:
     """The whole page, however far it scrolls."""
     settle(page)
     page.wait_for_timeout(2500)
-    expect(page.locator(".st-key-panel-how", has_text="easur").filter(has_text="…")).to_have_count(0, timeout=120_000)
+    waiting = page.locator('[data-testid="stCaptionContainer"]', has_text=re.compile("easur.*…"))
+    expect(waiting).to_have_count(0, timeout=120_000)
     settle(page)
     height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
     page.set_viewport_size({"width": width, "height": min(max(800, height), TALLEST)})

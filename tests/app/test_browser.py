@@ -243,7 +243,7 @@ def test_what_is_downloaded_is_what_is_on_the_screen(browser: Any, address: str,
 def test_a_panel_is_maximised_and_comes_back(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/canvas?run=sorter")
     before = page.locator(f"{CANVAS}[role=img]").first.bounding_box()
-    page.locator("button.bigger").first.click()
+    page.locator(".st-key-panel-canvas button.bigger").last.click()  # the first is that of the small patterns
     page.wait_for_timeout(500)
     after = page.locator(f"{CANVAS}[role=img]").first.bounding_box()
     assert before is not None and after is not None and after["width"] > 1.15 * before["width"]

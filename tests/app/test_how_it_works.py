@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.app.support import page
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
+from workbench.inspection import inspect_run
 from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
 
@@ -27,9 +28,10 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     opened = state.opened(load_run(run_root / "turned"))
     found = [
         Statement("turned gets 99% of its held-out answers right.", ("answers",)),
-        Statement("Minimum at the delimiter: it is <b>there</b>. It holds.", ("holds", "needed"), "minimum"),
+        Statement("Minimum at the delimiter: it is <b>there</b>. It holds.", ("holds", "needed"), ("minimum",)),
     ]
-    background.ask(opened.key, lambda: (found, "Measured on 4.")).future.result(30)
+    inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
+    background.ask(opened.key, lambda: how_it_works.Found(inspected, found, "Measured on 4.")).future.result(30)
     page(explorer, "canvas", run="turned")
     assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
     assert "**Minimum at the delimiter**: it is \\<b\\>there" in said(explorer)
@@ -51,10 +53,10 @@ def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Pa
 
 @pytest.mark.slow
 def test_what_is_said_is_what_an_inspection_of_the_same_sequences_finds(run_root: Path) -> None:
-    statements, sure = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")))
-    chain, *_ = [statement for statement in statements if statement.claim == "chain_following"]
+    found = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")))
+    chain, *_ = [statement for statement in found.statements if statement.claims == ("chain_following",)]
     assert chain.text.startswith("Chain following") and "reads" in chain.chips
-    assert statements[0].text.startswith("chain-chacal gets ") and sure.startswith("Measured on 128 ")
+    assert found.statements[0].text.startswith("chain-chacal gets ") and found.sure.startswith("Measured on 128 ")
 
 
 def test_what_waits_gives_way_to_what_is_asked_for_now_and_nothing_is_measured_twice() -> None:

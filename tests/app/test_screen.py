@@ -27,8 +27,12 @@ OF_NO_VIEW = ("demo_steps", "demo_seed", "demo_name")  # what is to be trained i
 
 def check(page: Page, after: str) -> dict[str, str]:
     """Every field shows what the address says, which is what was used; and where a figure says it, that."""
-    shown = {key: text for key, text in fields(page).items() if not key.startswith(OF_NO_VIEW)}
-    used = address_of(page)
+    for last in [*[False] * 20, True]:  # the address comes after the page, on a busy machine a second later
+        shown = {key: text for key, text in fields(page).items() if not key.startswith(OF_NO_VIEW)}
+        used = address_of(page)
+        if last or shown == {key: _as_shown(used.get(key, ""), text) for key, text in shown.items()}:
+            break
+        page.wait_for_timeout(250)
     assert shown == {key: _as_shown(used.get(key, ""), text) for key, text in shown.items()}, after
     folds = {key for key in used if key.startswith("show-")}  # which panels are open
     assert set(used) - set(shown) - folds <= {"runs", "overlay"}, after  # nothing in the address is not on the page

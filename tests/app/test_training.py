@@ -144,13 +144,16 @@ def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monke
         return moment(*given, **how)
 
     clock = [0.0]
-    st.cache_data.clear()
+    st.cache_resource.clear()
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     monkeypatch.setattr("workbench.inspection.over_training.moment", slow)
     page(explorer, "training", run="sort-tempered")
-    assert "Accuracy" not in titles(explorer) and "Matrix entropy by layer" in titles(explorer)
-    toggle = explorer.toggle(key="train_all")
+    assert not {"Accuracy", "Minimum at the delimiter"} & set(titles(explorer))
+    assert "Matrix entropy by layer" in titles(explorer)
+    toggle = explorer.toggle(key="train_all_overall")
     assert "3 checkpoints (about 60 s, once)" in toggle.label
     toggle.set_value(True).run()
     assert not explorer.exception and "Accuracy" in titles(explorer)
-    st.cache_data.clear()
+    explorer.run()
+    assert "Minimum at the delimiter" in titles(explorer), "what was measured for one panel is there for all"
+    st.cache_resource.clear()

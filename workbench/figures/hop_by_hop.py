@@ -58,9 +58,10 @@ def hop_by_hop(
     data |= {"gamma": gamma, "cells": page.height + ARCS, "clicks": False}
     _draw_hops(page, steps, _pattern(seen, layer, head, example), data)
     page.rows(answer_rows(seen, example))
-    says = f"{seen.subject.name}, layer {layer}, head {head}; γ = {gamma:g}" + ("" if own else ", which it has none of")
+    says = f"{seen.subject.name}; γ = {gamma:g}" + ("" if own else ", which it has none of")
     says += part_drawn(page.window, len(page.words))
-    return Drawing(f"What {page.at(query)} reads, hop by hop", says, page.body(), page.width, page.height, data)
+    title = f"Layer {layer}, head {head}: what {page.at(query)} reads, hop by hop"
+    return Drawing(title, says, page.body(), page.width, page.height, data)
 
 
 def _input(seen: Capture, example: int, query: int | None, start: int) -> tuple[TokenPage, int]:

@@ -33,12 +33,12 @@ class Statement:
     Attributes:
         text: the sentence.
         chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
-        claim: the mechanism that it is about, if it is about one.
+        claims: the mechanisms that it is about.
     """
 
     text: str
     chips: tuple[Chip, ...]
-    claim: str | None = None
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,15 @@ def how_it_works(one: SeedGroup) -> Iterator[Statement]:
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     for claim in told:
-        yield Statement(_claim(claim), claim.chips, claim.claim)
+        yield Statement(_claim(claim), claim.chips, (claim.claim,))
     if rest:
-        yield Statement(f"Beyond their controls hold also: {listed([claim.name for claim in rest])}.", ("holds",))
-    nothing = [claim.name for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
+        hold = "holds beyond its controls too" if len(rest) == 1 else "hold beyond their controls too"
+        text = f"{listed([claim.name for claim in rest])} {hold}."
+        yield Statement(text, ("holds",), _names(rest))
+    nothing = [claim for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
     if nothing:
-        text = f"{listed(nothing)}: no more often than under a control, which tells nothing."
-        yield Statement(text, ("tells nothing",))
+        text = f"{listed([claim.name for claim in nothing])}: no more often than under a control, which tells nothing."
+        yield Statement(text, ("tells nothing",), _names(nothing))
     if not told:
         yield from _gold(one)
     yield from _entropy(one)
@@ -133,6 +135,10 @@ def claims_of(one: SeedGroup, name: str) -> list[Claimed]:
     """A claim, the places with the same verdict together."""
     alike = by_verdict(one, name)
     return [Claimed(name, one[name], verdicts, len(alike) == 1) for verdicts in alike]
+
+
+def _names(claimed: Sequence[Claimed]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(claim.claim for claim in claimed))
 
 
 def _weight(claim: Claimed) -> tuple[bool, bool, float]:

@@ -1,0 +1,72 @@
+"""A run's story: what was found of it, a sentence and its picture at a time."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from workbench.app.config_in_words import capitalised, plain
+from workbench.app.fields import url
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.values import belongs_to_run
+from workbench.app.panels import code, how_it_works
+from workbench.app.panels.code import Symbol, value_of
+from workbench.app.panels.panel import panel
+from workbench.app.state import Look, current
+from workbench.inspection import Inspected, inspect_run
+from workbench.report.story import Chapter, story
+
+belongs_to_run("chapter")
+
+
+def show(look: Look) -> None:
+    """The chapters, once the run is measured."""
+    found = how_it_works.measured(look.opened)
+    if found is not None:
+        chapters(look, found.inspected)
+
+
+@url.fragment
+def chapters(look: Look, inspected: Inspected) -> None:
+    """What was found in sentences, and the pictures of the one that is chosen."""
+    measured = code.assign(
+        "measured",
+        inspect_run,
+        code.run(look.opened),
+        **how_it_works.settings(look.opened),
+        computed_by=lambda run, **how: inspected,
+    )
+    told = code.assign("told", story, measured, code.seen(look))
+    every: list[Chapter] = value_of(told)
+    titles = [chapter.title for chapter in every]
+    with st.container(horizontal=True, key="story"):
+        sentences = [plain(_short(chapter)) for chapter in every]
+        with st.container(key="story-list"):
+            chosen = fields.listed("Chapter", titles, "chapter", titles[0], sentences)
+        with st.container(key="story-chapter"):
+            chapter(told, titles.index(chosen))
+
+
+def _short(chapter: Chapter) -> str:
+    """A chapter's sentence, without the title that it may begin with."""
+    text = chapter.statement.text
+    rest = text.removeprefix(f"{chapter.title}: ")
+    return text if rest == text else capitalised(rest)
+
+
+def chapter(told: Symbol, number: int) -> None:
+    """One finding with its pictures and what they do not show."""
+    one: Chapter = value_of(told)[number]
+    with panel(one.title, "story") as p:
+        if one.statement.chips:
+            with st.container(horizontal=True, key="how-story"):
+                how_it_works.chips(one.statement, st)
+        for i in range(len(one.pictures)):
+            part = p if i == 0 else p.part(f"Picture {i + 1}", str(i + 1))
+            part.show(
+                told[number].pictures[i], {} if i else one.numbers, one.limits if i == len(one.pictures) - 1 else ""
+            )
+        if not one.pictures:
+            st.caption(one.limits)
+
+
+show(current())

@@ -1,0 +1,52 @@
+"""The page Story: what was found of a run in sentences, and the picture behind the one that is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+from tests.app.support import charts, check_code, drawing_titles, page, panels
+from workbench.app import state
+from workbench.app.panels import background, how_it_works
+from workbench.report.story import story
+from workbench.runs import load_run
+
+
+def measured(root: Path, name: str) -> how_it_works.Found:
+    """Have a run measured, as its page would ask."""
+    opened = state.opened(load_run(root / name))
+    found: how_it_works.Found = background.ask(opened.key, lambda: how_it_works.measure(opened)).future.result(60)
+    return found
+
+
+def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: AppTest, run_root: Path) -> None:
+    page(explorer, "story", run="chaser")
+    assert any("To be measured on held-out sequences" in one.value for one in explorer.caption)
+    found = measured(run_root, "chaser")
+    page(explorer, "story", run="chaser")
+    listed, told = explorer.radio(key="chapter"), story(found.inspected)
+    assert listed.options == ["What is it asked?", *(chapter.title for chapter in told)]
+    assert drawing_titles(explorer) == ["Layer 0, head 0: attention pattern A"] and check_code(explorer) == 1
+    for chapter in told:
+        listed = explorer.radio(key="chapter")
+        listed.set_value(chapter.title).run()
+        assert not explorer.exception and panels(explorer) == [chapter.title]
+        assert explorer.query_params["chapter"] in (chapter.title, [chapter.title])
+        assert len(charts(explorer)) == len(chapter.pictures)
+        assert any(one.value == chapter.limits for one in explorer.caption)
+
+
+def test_a_link_opens_a_chapter_and_another_run_begins_with_its_first(explorer: AppTest, run_root: Path) -> None:
+    for name in ("chaser", "sorter"):
+        measured(run_root, name)
+    page(explorer, "story", run="chaser", chapter="How sure is this?")
+    assert panels(explorer) == ["How sure is this?"]
+    explorer.selectbox(key="run").set_value("sorter").run()
+    assert panels(explorer) == ["What is it asked?"]
+
+
+def test_a_link_with_an_unknown_chapter_opens_the_first(explorer: AppTest, run_root: Path) -> None:
+    measured(run_root, "chaser")
+    page(explorer, "story", run="chaser", chapter="<script>")
+    assert panels(explorer) == ["What is it asked?"]

@@ -1,0 +1,80 @@
+"""A run's story: its sentences are those of "How it works", and every picture is drawn from what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import workbench
+from workbench.figures import Drawing
+from workbench.inspection import Inspected, inspect_run
+from workbench.mechanisms import MECHANISMS
+from workbench.report import story as stories
+from workbench.report.how_it_works import how_it_works
+from workbench.report.seed_groups import seed_groups
+from workbench.report.story import story
+from workbench.runs import Run
+from workbench.runs.compiled import compile_run
+
+MEASURED = ["overall", "accuracy", "gold_mass", "entropy", *MECHANISMS]
+
+
+@pytest.fixture(scope="module")
+def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return compile_run("sorter", tmp_path_factory.mktemp("story") / "sorter", {"q": 9})
+
+
+@pytest.fixture(scope="module")
+def inspected(sorter: Run) -> Inspected:
+    return inspect_run(sorter, n=4, seed=0, only=MEASURED)
+
+
+def test_every_statement_has_its_chapter_and_the_last_says_how_sure_one_may_be(
+    sorter: Run, inspected: Inspected
+) -> None:
+    seen = workbench.see(sorter, workbench.example(sorter.model(), sorter.task(), 0))
+    chapters = story(inspected, seen)
+    told = [chapter.statement.text for chapter in chapters]
+    assert [text for text in told if text in {one.text for one in how_it_works(seed_groups([inspected])[0])}] == told[
+        1:-1
+    ]
+    assert chapters[0].title == "What is it asked?" and isinstance(chapters[0].pictures[0], Drawing)
+    assert chapters[-1].title == "How sure is this?" and "held-out sequences" in told[-1]
+    assert len({chapter.title for chapter in chapters}) == len(chapters) <= stories.MOST_CHAPTERS
+    assert all(chapter.limits and chapter.pictures for chapter in chapters[:-1])
+    assert story(inspected)[0].title == "What does it get right?", "without an input it begins with the answers"
+
+
+def test_the_bars_of_a_claim_are_its_rates_on_these_sequences(inspected: Inspected) -> None:
+    told = next(one for one in story(inspected) if one.statement.claims and "needed" in one.statement.chips)
+    (name,) = told.statement.claims
+    rates = [bar for bar in told.pictures[0].data if bar.type == "bar"]
+    assert np.allclose(np.ravel(rates[0].x), np.ravel(inspected[name].at_head().mean.values), equal_nan=True)
+    assert set(told.numbers) >= {name, f"{name}-causal"} and len(told.pictures) == 2
+
+
+def test_what_an_untrained_model_does_too_is_said_to_tell_nothing(tmp_path: Path) -> None:
+    run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, steps=2, eval_size=16)
+    one = inspect_run(run, n=8, seed=0, only=MEASURED)
+    titles = {chapter.title: chapter for chapter in story(one)}
+    assert "Chain following" not in titles
+    assert "tells nothing" in titles["What tells nothing?"].statement.text
+    assert titles["What tells nothing?"].statement.claims == ("chain_following",)
+    assert "few sequences leave wide intervals" in titles["How sure is this?"].limits
+
+
+def test_of_a_run_without_a_log_or_claims_the_rest_is_told(inspected: Inspected, sorter: Run) -> None:
+    few = inspect_run(sorter, n=4, seed=0, only=["entropy"])
+    assert [chapter.title for chapter in story(few)] == ["How far do its representations spread?", "How sure is this?"]
+    assert "When was it learnt?" not in [chapter.title for chapter in story(inspected)], "it was not trained"
+
+
+def test_when_it_was_learnt_is_told_from_the_log(tmp_path: Path) -> None:
+    run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, steps=40, eval_size=32, eval_every=10)
+    told = {one.title: one for one in story(inspect_run(run, n=4, seed=0, only=["overall"]))}["When was it learnt?"]
+    curve = run.metrics().dropna(subset="accuracy")
+    first, last = (f"{curve['accuracy'].iloc[i]:.0%} at step {curve['step'].iloc[i]}" for i in (0, -1))
+    assert first in told.statement.text and last in told.statement.text
+    assert np.allclose(told.pictures[0].data[0].y, curve["accuracy"])

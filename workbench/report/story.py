@@ -1,0 +1,188 @@
+"""One run's story: what was found of it, a sentence and its picture at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import plotly.graph_objects as go
+
+from workbench import figures
+from workbench.capture import Capture
+from workbench.figures import Drawing
+from workbench.inspection import Inspected, claims
+from workbench.inspection.learning_curves import learning_curves, steepest_rise
+from workbench.instruments.attention import attention_graph
+from workbench.measurement import Measurement
+from workbench.report.findings import how_sure
+from workbench.report.how_it_works import Statement, how_it_works
+from workbench.report.sections import causal_of, controls_of
+from workbench.report.seed_groups import SeedGroup, seed_groups
+
+MOST_CHAPTERS = 8
+Picture: TypeAlias = go.Figure | Drawing
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A finding with its pictures.
+
+    Attributes:
+        title: the question that it answers, or the claim that it is about.
+        statement: what was found, in a sentence made from the measurements.
+        pictures: what it was found in.
+        limits: what the pictures do not show.
+        numbers: what the pictures were drawn from, by name.
+    """
+
+    title: str
+    statement: Statement
+    pictures: Sequence[Picture]
+    limits: str
+    numbers: Mapping[str, Measurement] = field(default_factory=dict)
+
+
+TITLES = {
+    "answers": "What does it get right?",
+    "reads": "What does it read?",
+    "holds": "What else holds?",
+    "tells nothing": "What tells nothing?",
+    "collapse": "How far do its representations spread?",
+}
+LIMITS = {
+    "answers": "Accuracy does not show how the answers are found.",
+    "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
+    "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
+    "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
+    "collapse": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
+}
+CLAIM_LIMITS = (
+    "First how often the claim holds, beside its strongest control; then, where it was tested, what an edit of what "
+    "is claimed does to right answers, beside the same edit elsewhere. A claim that holds shows how an answer could be "
+    "made; only the edit shows that the model makes it so."
+)
+
+
+def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
+    """A run's story in at most `MOST_CHAPTERS` chapters; the last says how sure one may be.
+
+    Args:
+        inspected: the run's measurements; what is told depends on which there are (accuracy, claims, `gold_mass`,
+            `entropy`).
+        seen: the run on one input (`workbench.see`), which the story begins with.
+    """
+    (one,) = seed_groups([inspected])
+    chapters = [*_on_one_input(inspected, seen), *_told(inspected, one)]
+    sure = Chapter("How sure is this?", Statement(how_sure([one]), ()), (), _not_sure(inspected))
+    return [*chapters[: MOST_CHAPTERS - 1], sure]
+
+
+def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapter]:
+    """One input from its truth to its answers, through the head in focus."""
+    if seen is None or seen.subject.no_pattern:
+        return
+    layer, head = inspected.head or (0, 0)
+    chosen = "the head with the most mass on the task's true edges, on other data" if inspected.head else "the first"
+    asks = seen.subject.task.summary
+    text = (
+        f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
+    )
+    text += f"head {layer}.{head}, "
+    picture = figures.canvas(seen, layer=layer, head=head)
+    limits = "One input; all that follows is about many."
+    weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
+    yield Chapter("What is it asked?", Statement(f"{text}{chosen}.", ()), [picture], limits, {"attention": weights})
+
+
+def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
+    """A chapter for each statement of `how_it_works`, and after the answers when they were learnt."""
+    for statement in how_it_works(one):
+        if "answers" in statement.chips:
+            yield _answers(one, statement)
+            yield from _learnt(inspected)
+        elif statement.claims and "tells nothing" not in statement.chips:
+            yield _claims(one, statement)
+        else:
+            yield _other(one, statement)
+
+
+def _answers(one: SeedGroup, statement: Statement) -> Chapter:
+    pictures, numbers = [], {"overall": one["overall"].mean}
+    if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
+        numbers["accuracy"] = one["accuracy"].mean
+        pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
+    return Chapter(TITLES["answers"], statement, pictures, LIMITS["answers"], numbers)
+
+
+def _learnt(inspected: Inspected) -> Iterator[Chapter]:
+    """When its answers became right, as it was logged; nothing of a model that was not trained here."""
+    accuracy = learning_curves(inspected.run).get("accuracy")
+    if accuracy is None or len(accuracy.values) < 2:
+        return
+    steps, values = accuracy.coords["step"], accuracy.values
+    text = (
+        f"As it was logged, on sequences like those of training, accuracy went from {values[0]:.0%} at step "
+        f"{steps[0]:,} to {values[-1]:.0%} at step {steps[-1]:,}"
+    )
+    rise = steepest_rise(accuracy)
+    events = []
+    if rise is not None:
+        text += f", and rose most between steps {rise.start:,} and {rise.end:,} ({rise.before:.0%} to {rise.after:.0%})"
+        events = [(rise.end, rise.words)]
+    picture = figures.learning_curves({inspected.name: {"accuracy": accuracy}}, events=events)
+    limits = "One seed, as it was logged. What happened between two evaluations is not known."
+    statement = Statement(f"{text}.", ("answers",))
+    yield Chapter("When was it learnt?", statement, [picture], limits, {"accuracy": accuracy})
+
+
+def _claims(one: SeedGroup, statement: Statement) -> Chapter:
+    """Claims beyond their controls: their rates, and of a single one its causal test."""
+    pictures: list[Picture] = [_rates(one, statement.claims)]
+    numbers = _numbers(one, statement.claims)
+    if len(statement.claims) > 1:
+        return Chapter(TITLES["holds"], statement, pictures, LIMITS["holds"], numbers)
+    (name,), (heading, colon, _) = statement.claims, statement.text.partition(": ")
+    tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
+    if tests:
+        pictures += figures.causal({one.name: tests})
+        numbers[f"{name}-causal"] = tests[name]
+    return Chapter(heading if colon else TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
+
+
+def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:
+    """What was measured of some measures, and of their controls."""
+    numbers = {}
+    for name in names:
+        result = one[name].at_head()
+        numbers[name] = result.mean
+        numbers |= {f"{name}-{control}": each.mean for control, each in result.controls.items()}
+    return numbers
+
+
+def _rates(one: SeedGroup, names: Sequence[str]) -> go.Figure:
+    (inspected,) = one.members
+    return figures.mechanisms({one.name: claims.beside(inspected, names=names)})
+
+
+def _other(one: SeedGroup, statement: Statement) -> Chapter:
+    """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
+    if statement.claims:
+        picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
+        return Chapter(TITLES["tells nothing"], statement, picture, LIMITS["tells nothing"], numbers)
+    chip = "collapse" if "collapse" in statement.chips else "reads"
+    measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
+    numbers = _numbers(one, [measure])
+    runs = {one.name: numbers[measure]}
+    controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
+    draw = figures.by_layer if chip == "collapse" else figures.any_measure
+    return Chapter(TITLES[chip], statement, draw(runs, controls), LIMITS[chip], numbers)
+
+
+def _not_sure(inspected: Inspected) -> str:
+    """What was not looked at, and so may well be."""
+    few = "" if len(inspected.sample) >= 100 else " So few sequences leave wide intervals."
+    return (
+        "The claims are those that this workbench knows of; a model may also do something else that gives the same "
+        f"answers. Train other seeds to see whether they do it the same way.{few}"
+    )
