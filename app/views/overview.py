@@ -212,7 +212,7 @@ def _signature(run: Run) -> tuple[int, ...]:
 def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
     """A run as a row of the table, without its state. Raises ValueError if its log is damaged."""
     config = _run.config
-    accuracy = learning_curves(_run).get("accuracy")
+    accuracy = learning_curves(_run, ["accuracy"]).get("accuracy")
     history = [] if accuracy is None else accuracy.values.tolist()
     every = -(-len(history) // MOST_POINTS)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,7 @@ class Logged:
     caption: str
 
 
-def learning_curves(run: Run) -> dict[str, Measurement]:
+def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement]:
     """The curves that were logged while a run trained, each with the single dim `step`; those that were logged at all.
 
     On held-out sequences: `accuracy` and `whole_answer`, `test_loss`, of text `perplexity`, which is its exponential,
@@ -61,6 +62,10 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
     `accuracy/training` and `test_loss/training`. Of the training batches: `loss`, the sum of the run's objectives, and
     `next_token`, the one that runs with different objectives have in common; in a run with no other objective the two
     are the same. Nothing for a model that was not trained.
+
+    Args:
+        run: the run.
+        only: the curves to make; by default all.
 
     Raises:
         ValueError: if the log is damaged.
@@ -71,7 +76,8 @@ def learning_curves(run: Run) -> dict[str, Measurement]:
     alone = set(config.objectives) == {NEXT_TOKEN}
     if alone and "loss" in metrics and NEXT_TOKEN not in metrics:
         metrics[NEXT_TOKEN] = metrics["loss"]
-    return {name: _curve(run, metrics, name, one) for name, one in _about(config, alone).items() if name in metrics}
+    about = {name: one for name, one in _about(config, alone).items() if name in metrics and (not only or name in only)}
+    return {name: _curve(run, metrics, name, one) for name, one in about.items()}
 
 
 def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:

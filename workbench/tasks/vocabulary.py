@@ -39,4 +39,5 @@ class Vocabulary:
         return [self.id(word) for word in (text.split() if isinstance(text, str) else text)]
 
     def decode(self, ids: Sequence[int] | Tensor) -> list[str]:
-        return [self.words[int(i)] for i in ids]
+        numbers = ids.tolist() if isinstance(ids, Tensor) else map(int, ids)
+        return [self.words[i] for i in numbers]

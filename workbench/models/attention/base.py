@@ -189,6 +189,8 @@ class Attention(nn.Module):
 
     def mixing_matrix(self, pattern: Float[Tensor, "batch head pos pos"]) -> Float[Tensor, "batch head pos pos"]:
         """The matrix that `read` applies to the values: the pattern itself, or for ChaCAL the resolvent."""
+        if self.takes_one_step:
+            return pattern
         identity = torch.eye(pattern.shape[-1], dtype=pattern.dtype, device=pattern.device)
         return self.read(pattern, identity.expand_as(pattern))
 
