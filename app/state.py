@@ -170,7 +170,7 @@ def _open(path: Path) -> Run:
 def _state_of(path: Path) -> tuple[int, ...]:
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:  # there is none, or a link that leads to itself
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
 

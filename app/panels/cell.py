@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from workbench import figures
@@ -16,11 +18,21 @@ from workbench.interventions import point_in_words
 belongs_to_run("point", "position")
 
 
-def chosen(look: Look) -> tuple[str, int]:
-    """Two fields for the cell: its hook name and its position. By default the model's last answer."""
+Cell = tuple[str, int]
+"""A point of the residual, by its hook name, and a position."""
+
+
+def drawing_and_cell() -> tuple[Any, Any]:
+    """Two places, beside one another where there is room: for a drawing, and for what is behind its cell in focus."""
+    row = st.container(horizontal=True, key="columns")
+    return row.container(key="columns-drawing"), row.container(key="columns-inspector")
+
+
+def chosen(look: Look, place: Any) -> Cell:
+    """Two fields for the cell in focus. By default the model's last answer."""
     points = projection.from_embedding(look.opened.subject)
     words = projection.sequence(look.seen, 0)
-    left, right = st.columns([2, 2], width=560)
+    left, right = place.container(width=190), place.container(width=140)
     point = choose("Layer and point", points, "point", points[-1], point_in_words, left)
     at = default_position(look, len(words))
     position = position_in("Position", len(words), "position", at, right)
@@ -28,20 +40,23 @@ def chosen(look: Look) -> tuple[str, int]:
     return point, position
 
 
-def tokens(look: Look, point: str, position: int, *, how: projection.How = "raw", final_norm: bool = True) -> None:
-    """The panel of the tokens behind the cell, on both bases."""
+def tokens(look: Look, *, how: projection.How = "raw", final_norm: bool = True) -> Cell:
+    """The panel of the cell in focus, and of the tokens behind it on both bases; returns the cell."""
     with panel("Tokens behind the cell", "cell") as p:
+        row = st.container(horizontal=True, key="cell-fields")
+        point, position = chosen(look, row)
         table = assign(
             "table",
             projection.top_tokens,
             seen(look),
-            top=min(8, len(look.opened.subject.encoder)),
+            top=min(5, len(look.opened.subject.encoder)),
             how=how,
             final_norm=final_norm,
             points=[point],
         )
         figure = call(figures.projection_bars, table, point, position)
-        p.show(figure, {"tokens": table}, value_of(table).caption)
+        p.show(figure, {"tokens": table}, value_of(table).caption, place=row.container(width=540))
+    return point, position
 
 
 def move(point: str, position: int) -> None:

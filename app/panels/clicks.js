@@ -34,11 +34,13 @@ function make(tag, name) {
 
 function wire(holder, clicks) {
   const svg = holder.querySelector("svg"), gutter = svg.querySelector(".gutter"), tip = holder.querySelector(".tip")
+  const wide = svg.viewBox.baseVal.width, scale = () => svg.clientWidth / wide
   svg.setAttribute("tabindex", "0")
-  const follow = () => gutter?.setAttribute("transform", `translate(${holder.scrollLeft} 0)`)
+  svg.style.setProperty("--wide", wide)
+  const follow = () => gutter?.setAttribute("transform", `translate(${holder.scrollLeft / scale()} 0)`)
   holder.onscroll = follow
   const focus = svg.querySelector("[data-focus]")
-  if (focus) holder.scrollLeft = focus.getBBox().x - holder.clientWidth / 2
+  if (focus) holder.scrollLeft = focus.getBBox().x * scale() - holder.clientWidth / 2
   follow()
   svg.onpointermove = (event) => {
     const at = event.target.closest("[data-tip]")

@@ -19,6 +19,7 @@ from workbench.report.findings import how_sure
 from workbench.report.how_it_works import Chip, Statement, how_it_works
 from workbench.report.seed_groups import seed_groups
 
+MOST = 3  # statements above the canvas; the story has all of them
 EVERY = 1.0  # seconds between two looks at what is being measured
 NUMBERS = ("overall", "accuracy", "gold_mass", "entropy")  # measured beside the claims
 
@@ -126,17 +127,19 @@ def in_words(statement: Statement) -> str:
 
 
 def _say(found: Found) -> None:
-    for number, statement in enumerate(found.statements):
+    for number, statement in enumerate(found.statements[:MOST]):
         with st.container(key=f"how-{number}"):
             left, right = st.columns([1, 6.6], gap="small")
             chips(statement, left)
             right.markdown(in_words(statement))
+    more = len(found.statements) - MOST
+    label = (
+        f"Its story in pictures{f', and {more} more findings' if more > 1 else ', and one more' if more == 1 else ''}"
+    )
+    st.page_link("views/story.py", label=label, icon=":material/auto_stories:")
     if not any(statement.claims for statement in found.statements):
         st.markdown(
             "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
             "be decoded from it."
         )
-    st.caption(
-        f"{plain(found.sure)} A claim that holds shows how an answer could be made; *needed*, that the model makes it "
-        "so."
-    )
+    st.caption(f"{plain(found.sure)} *Needed* says more than *holds*: see Mechanisms.")

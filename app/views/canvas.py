@@ -24,24 +24,32 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head
 
 SAYS = (
-    "Hover a token to see what it reads (below) and its true ancestors (above); click a cell or a token, or move with "
-    "the arrow keys; a click on an edge cuts it. Each cell shows the top token of the residual there, darker where it "
-    "is larger: the one whose vector has the largest inner product with it (encoder: rows of W_E; decoder: columns of "
-    "W_U, after the final norm), underlined where it is the right answer. That a head looks somewhere, or that a token "
-    "is on top, does not show that the model uses it. Answers are computed with the true tokens before them."
+    "Hover a token to see what it reads (below) and its true ancestors (above); click a cell, a token, or an edge, "
+    "which is then cut; arrow keys move the cell. A cell shows the top token of the residual there (encoder: rows of "
+    "W_E; decoder: columns of W_U after the final norm), darker where its inner product is larger, underlined where it "
+    "is right. None of this shows that the model uses it. Answers are computed with the true tokens before them."
 )
 
 
 @url.fragment
 def canvas(look: Look) -> None:
+    drawing, inspector = cells.drawing_and_cell()
+    with inspector:
+        cell = cells.tokens(look)
+    with drawing:
+        draw(look, cell)
+    try_an_edit(look)
+
+
+def draw(look: Look, cell: cells.Cell) -> None:
+    """The panel of the drawing and its fields."""
     with panel("Canvas", "canvas") as p:
         settings = choose_settings(look)
         every_head(look, (settings["layer"], settings["head"]))
         picture, answer, caption = st.container(), st.empty(), st.container()
-        point, position = cells.chosen(look)
         layer, head = settings["layer"], settings["head"]
         p.show(
-            code.call(figures.canvas, code.seen(look), **settings, cell=(point, position), **noted()),
+            code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
             canvases.numbers(look, layer, head, settings["which"]),
             SAYS,
             place=picture,
@@ -51,8 +59,6 @@ def canvas(look: Look) -> None:
             edge=lambda query, key: cut_by_click(look, layer, head, query, key),
         )
         answer_to_click(look, answer)
-    cells.tokens(look, point, position)
-    try_an_edit(look)
 
 
 def every_head(look: Look, chosen: Head) -> None:
@@ -77,7 +83,8 @@ def noted() -> dict[str, Any]:
 def choose_settings(look: Look) -> dict[str, Any]:
     """The fields of the drawing, as arguments of `figures.canvas`."""
     n_pos = len(projection.sequence(look.seen, 0))
-    first, second, third, fourth, fifth = st.columns([3, 3.4, 3.2, 2.4, 3], vertical_alignment="bottom")
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    first, second, third, fourth, fifth = (row.container(width=width) for width in (150, 175, 165, 140, 160))
     with first:
         layer, head = choose_head(look)
     with second:

@@ -34,22 +34,21 @@ SAYS = (
 
 @url.fragment
 def maps(look: Look) -> None:
-    seen = code.seen(look)
-    with panel("Residual on both bases", "residual") as p:
+    drawing, inspector = cells.drawing_and_cell()
+    with drawing, panel("Residual on both bases", "residual") as p:
         left, right, more = st.columns([3, 2, 3], vertical_alignment="bottom")
         how = choose("Measured by", list(HOW), "how_measured", "raw", HOW.__getitem__, left)
         final_norm = fields.toggle("After the final norm", "final_norm", right, FINAL_NORM, default=True)
         start = first_drawn(len(projection.sequence(look.seen, 0)), place=more)
-        picture = st.container()
-        point, position = cells.chosen(look)
+        with inspector:
+            cell = cells.tokens(look, how=how, final_norm=final_norm)
+        seen, top = code.seen(look), min(8, len(look.seen.subject.encoder))
         points = code.call(projection.from_embedding, seen.subject)
-        top = min(8, len(look.seen.subject.encoder))
         reading = {"how": how, "final_norm": final_norm}
         table = code.assign("table", projection.top_tokens, seen, top=top, **reading, points=points)
-        figure = code.call(figures.residual_maps, seen, table, start=start, cell=(point, position))
-        p.show(figure, {"residual": table}, SAYS, place=picture, cell=cells.move)
-    cells.tokens(look, point, position, how=how, final_norm=final_norm)
-    over_layers(look, position, reading)
+        figure = code.call(figures.residual_maps, seen, table, start=start, cell=cell)
+        p.show(figure, {"residual": table}, SAYS, cell=cells.move)
+    over_layers(look, cell[1], reading)
 
 
 @url.fragment

@@ -36,7 +36,8 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
     assert "**Minimum at the delimiter**: it is \\<b\\>there" in said(explorer)
     links = [(link.proto.label, link.proto.query_string) for link in explorer.get("page_link")]
-    assert links == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
+    assert links[:-1] == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
+    assert links[-1] == ("Its story in pictures", "")
 
 
 def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Path) -> None:

@@ -11,7 +11,7 @@ from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, thinned
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
-HALF, WORDS, NUMBERS = 440, 96, 64  # pixels: each basis, its words, the numbers behind its bars
+HALF, WORDS, NUMBERS = 260, 88, 48  # pixels: each basis, its words, the numbers behind its bars
 TOP, BAR = 26, 24  # pixels above the bars, and of each
 
 
@@ -95,7 +95,7 @@ def projection_bars(table: Measurement, point: str, position: int) -> Drawing:
     places = table.coords["position"]
     if not 0 <= position < len(places):
         raise ValueError(f"there is no position {position}; the table has {len(places)}")
-    names = {"encoder": "encoder basis (as input)", "decoder": "decoder basis (as output)"}
+    names = {"encoder": "encoder (input)", "decoder": "decoder (output)"}
     sides = []
     for x, (basis, colour) in zip((0, HALF), {"encoder": GREEN, "decoder": BLUE}.items(), strict=True):
         part = table.select(basis=basis, point=point, position=places[position])

@@ -108,7 +108,7 @@ class Run:
         It changes whenever `model()` would load other weights.
         """
         for path in (self.path / WEIGHTS, *states(self.path)):
-            with suppress(FileNotFoundError):  # a run in training replaces its states
+            with suppress(OSError):  # a run in training replaces its states; a link may lead to itself
                 return path.stat().st_mtime_ns
         return 0
 

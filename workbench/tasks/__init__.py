@@ -53,7 +53,7 @@ def make(name: str, **settings: Any) -> Task:
     Raises:
         ValueError: in one line, if there is no such task, setting or value; the message says what exists.
     """
-    kind = OF_OWN_MODELS.get(name) or lookup(TASKS, name, "task")
+    kind = lookup(OF_OWN_MODELS if name in list(OF_OWN_MODELS) else TASKS, name, "task")
     try:
         return kind(**settings)
     except ValidationError as error:
