@@ -61,7 +61,7 @@ def pin(title: str, says: str, figure: Any, code: str, numbers: Mapping[str, Mea
     Raises:
         ValueError: in one line, if it cannot be kept at all.
     """
-    made = Pin.of(figure, title=title, says=_as_text(says), code=code, n=_examples(numbers), **_of_page())
+    made = Pin.of(figure, title=title, says=_as_text(says), code=code, n=_examples(numbers), **_of_page(code))
     if why_not_on_disk() is None:
         try:
             OnDisk(state.root()).put(made)
@@ -73,7 +73,7 @@ def pin(title: str, says: str, figure: Any, code: str, numbers: Mapping[str, Mea
     return None
 
 
-def _of_page() -> dict[str, Any]:
+def _of_page(code: str) -> dict[str, Any]:
     """What the page is about, and what leads back to it."""
     session, look = memory(), st.session_state.get("look")
     query = {key: tuple(values) for key, values in (session.written | session.shown).items()}
@@ -82,7 +82,8 @@ def _of_page() -> dict[str, Any]:
         about["runs"] = tuple(dict.fromkeys(run.name for run in state.on_page().values()))
         about["checkpoint"] = look.opened.step
         about["head"] = query.get("head", ("",))[-1]
-        about["input"] = look.opened.subject.task.question(look.batch.tokens[0])[:LONGEST_INPUT]
+        if re.search(r"^batch = ", code, re.MULTILINE):  # the code has what the figure needs, and no more
+            about["input"] = look.opened.subject.task.question(look.batch.tokens[0])[:LONGEST_INPUT]
     return about
 
 

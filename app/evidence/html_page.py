@@ -62,7 +62,7 @@ def _figure(pin: Pin, still: Still) -> str:
     if pin.chart is None:
         return f"<figure>{picture}</figure>"
     try:
-        live = live_chart(pin.chart)
+        live = live_chart(pin.chart, width=None, autosize=True)
     except ValueError as error:
         return f'<p class="missing">{words(str(error))}</p>'
     return f'<figure><div class="live">{live}</div><div class="still">{picture}</div></figure>'
@@ -71,7 +71,9 @@ def _figure(pin: Pin, still: Still) -> str:
 def live_chart(chart: str, **layout: object) -> str:
     """A chart that can be pointed at, for a page with plotly's script. Raises ValueError if it cannot be read."""
     figure: go.Figure = figure_of(chart).update_layout(**layout)
-    html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    html: str = figure.to_html(
+        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
+    )
     return html
 
 

@@ -39,8 +39,8 @@ class Pin(BaseModel):
         code: the lines of Python that make it; never run here.
         runs: the runs of the page, that of the sidebar first.
         checkpoint: the training step that the page was at; None for the end.
-        head: in focus on the page, `layer.head`; empty if none was.
-        input: the page's input, as the task writes it.
+        head: in focus on the page, `layer 0, head 0`; empty if none was.
+        input: the input that the figure is about, as the task writes it; empty if it is about none.
         n: the number of examples behind the figure, if it is about more than the one input.
         page, query: which page, and what its fields held: what leads back.
         note: of who pinned it.
@@ -105,10 +105,9 @@ class Pin(BaseModel):
             raise ValueError(first_problem(error, Pin)) from None
 
     def where(self) -> str:
-        """`chain-chacal, step 200 · head 0.0`: which run, checkpoint and head."""
+        """`chain-chacal, step 200 · layer 0, head 0`: which run, checkpoint and head."""
         step = f", step {self.checkpoint:,}" if self.checkpoint is not None else ""
-        head = f"head {self.head}" if self.head else ""
-        return " · ".join(filter(None, (" and ".join(self.runs) + step if self.runs else "", head)))
+        return " · ".join(filter(None, (" and ".join(self.runs) + step if self.runs else "", self.head)))
 
     def behind(self) -> str:
         """How much is behind the figure: `n = 512`, or `one input`."""

@@ -37,10 +37,10 @@ def show() -> None:
         for problem in problems:
             st.warning(plain(problem))
         _offer_removed()
+        if kept:  # first, in reach however many follow
+            _downloads([one.pin for one in kept])
         for one in kept:
             _row(one)
-        if kept:
-            _downloads([one.pin for one in kept])
 
 
 def _row(one: Kept) -> None:
@@ -128,14 +128,24 @@ def _downloads(pins: Sequence[Pin]) -> None:
             key="evidence_slide",
         )
     with st.container(horizontal=True, gap="small"):
-        _download("Page", lambda: html_page.page(pins), "evidence.html", "text/html", "One HTML page")
-        _download("Notebook", lambda: notebook.notebook(pins), "evidence.ipynb", "application/x-ipynb+json", "Jupyter")
+        _download("page", "Page", lambda: html_page.page(pins), "text/html", "One HTML page, which can be printed")
+        _download("ipynb", "Notebook", lambda: notebook.notebook(pins), "application/x-ipynb+json", "For Jupyter")
         if for_slide:
             help = "One 16:9 slide as HTML; it prints to one page of PDF"
-            _download("Slide", lambda: slide.page(for_slide), "evidence-slide.html", "text/html", help)
-            help = "The same slide as a picture of 2560 × 1440 pixels; needs Chrome or Chromium"
-            _download("Slide, PNG", lambda: slide.picture(for_slide), "evidence-slide.png", "image/png", help)
+            _download("slide", "Slide", lambda: slide.page(for_slide), "text/html", help)
+            help = (
+                f"The slide as a picture of {2 * slide.WIDTH} × {2 * slide.HEIGHT} pixels, drawn by Chrome or Chromium"
+            )
+            _download("png", "Slide as PNG", lambda: slide.picture(for_slide), "image/png", help)
 
 
-def _download(label: str, content: Callable[[], str | bytes], name: str, kind: str, help: str) -> None:
-    st.download_button(label, content, name, kind, help=help, on_click="ignore", key=f"evidence-{label}")
+FILES = {
+    "page": "evidence.html",
+    "ipynb": "evidence.ipynb",
+    "slide": "evidence-slide.html",
+    "png": "evidence-slide.png",
+}
+
+
+def _download(what: str, label: str, content: Callable[[], str | bytes], kind: str, help: str) -> None:
+    st.download_button(label, content, FILES[what], kind, help=help, on_click="ignore", key=f"evidence-{what}")

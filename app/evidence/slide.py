@@ -11,10 +11,10 @@ from workbench.app.evidence.stills import Still, as_image, drawn, photographs
 
 MOST = 4  # pins: more could not be read from the back of a room
 WIDTH, HEIGHT = 1280, 720  # pixels
-ROOM = {1: (1190, 480), 2: (580, 480), 3: (580, 190), 4: (580, 190)}
+ROOM = {1: (1190, 470), 2: (580, 455), 3: (580, 205), 4: (580, 205)}
 """Number of pins -> width and height of each figure."""
-LARGER = {1: 0.5, 2: 0.62, 3: 0.62, 4: 0.62}
-"""Number of pins -> width for which a chart is laid out, of the width it gets: text of print, made larger."""
+LAID_OUT = {1: 0.55, 2: 0.65, 3: 0.8, 4: 0.8}
+"""Number of pins -> the size for which a chart is laid out, of the room that it gets: text of print, made larger."""
 LONGEST = 220  # characters of a caption
 
 
@@ -26,10 +26,15 @@ def page(pins: Sequence[Pin]) -> str:
     """
     if not 1 <= len(pins) <= MOST:
         raise ValueError(f"a slide shows 1 to {MOST} pins, not {len(pins)}")
-    stills = drawn(pins, round(ROOM[len(pins)][0] * LARGER[len(pins)]))
-    sections = "".join(_section(pin, still, *ROOM[len(pins)]) for pin, still in zip(pins, stills, strict=True))
+    width, height = ROOM[len(pins)]
+    size = round(width * LAID_OUT[len(pins)]), round(height * LAID_OUT[len(pins)])
     wheres = {pin.where() for pin in pins}
-    title = next(iter(wheres)) if len(wheres) == 1 and wheres != {""} else "Evidence"
+    shared = wheres.pop() if len(wheres) == 1 else ""
+    sections = "".join(
+        _section(pin, still, "" if shared else pin.where(), (width, height))
+        for pin, still in zip(pins, drawn(pins, size), strict=True)
+    )
+    title = shared or ", ".join(dict.fromkeys(run for pin in pins for run in pin.runs)) or "Evidence"
     last = max(pin.date for pin in pins)
     body = (
         f'<h1>{words(title)}</h1><main class="of-{len(pins)}">{sections}</main>'
@@ -43,26 +48,28 @@ def picture(pins: Sequence[Pin]) -> bytes:
     return photographs([(page(pins), WIDTH, HEIGHT)])[0]
 
 
-def _section(pin: Pin, still: Still, width: int, height: int) -> str:
-    about = " · ".join(filter(None, (pin.where(), pin.behind())))
+def _section(pin: Pin, still: Still, where: str, room: tuple[int, int]) -> str:
+    about = " · ".join(filter(None, (where, pin.behind())))
     return (
-        f"<section><h2>{words(pin.title)}</h2>{_figure(pin, still, width, height)}"
-        f'<p class="says">{words(first_sentence(pin.says))}</p><p class="about">{words(about)}</p></section>'
+        f'<section><header><h2>{words(pin.title)}</h2><p class="about">{words(about)}</p></header>'
+        f'{_figure(pin, still, room)}<p class="says">{words(first_sentence(pin.says))}</p></section>'
     )
 
 
-def _figure(pin: Pin, still: Still, width: int, height: int) -> str:
+def _figure(pin: Pin, still: Still, room: tuple[int, int]) -> str:
     """The picture; of a chart that no browser here could draw, the chart that the reader's browser draws."""
     if isinstance(still, str):
         return f'<div class="figure">{as_image(still, pin.title)}</div>'
+    width, height = room
     try:
-        size = {"width": width, "height": height, "title": None, "margin": {"t": 20}}
-        return f'<div class="figure"><div class="live">{live_chart(str(pin.chart), **size)}</div></div>'
+        live = live_chart(str(pin.chart), width=width, height=height, title=None, margin={"t": 20})
+        return f'<div class="figure"><div class="live">{live}</div></div>'
     except ValueError as error:
         return f'<div class="figure missing">{words(str(error))}</div>'
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence; of a long one its beginning."""
-    first = re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0]
+    """The first sentence, after what is said to who can click; of a long one its beginning."""
+    sentences = re.split(r"(?<=[.!?])\s+", text.strip())
+    first = next((one for one in sentences if not one.startswith(("Hover", "Click"))), sentences[0])
     return first if len(first) <= LONGEST else f"{first[: LONGEST - 1].rstrip()}…"

@@ -21,37 +21,37 @@ from workbench.util.distribution import needs
 from workbench.util.messages import brief
 
 WIDTH, HEIGHT, TALLEST = 1000, 450, 2000  # pixels of a chart: as wide as a report's, as tall as it says it is
+LEAST = 85  # pixels of height of each plot of a chart
 SECONDS = 60  # for one photograph
 MOST_KEPT = 100  # charts that were drawn
-_KEPT: dict[tuple[str, int | None], str] = {}
+Still = str | ValueError  # a figure's SVG, or why there is none
+Size = tuple[int, int]
+_KEPT: dict[tuple[str, Size | None], str] = {}
 _ONE_AT_A_TIME = Lock()
 
-Still = str | ValueError
-"""A figure's SVG, or why there is none."""
 
-
-def drawn(pins: Sequence[Pin], width: int | None = None) -> list[Still]:
+def drawn(pins: Sequence[Pin], size: Size | None = None) -> list[Still]:
     """The SVG of each pin, or why it cannot be drawn.
 
     Args:
         pins: the pins.
-        width: pixels for which charts are laid out as for print, without their titles; None: as on the screen.
+        size: pixels for which charts are laid out as for print, without their titles; None: as on the screen.
     """
     charts: dict[str, Still] = {}
     with _ONE_AT_A_TIME:
         wanted = dict.fromkeys(pin.chart for pin in pins if pin.chart is not None)
-        charts |= {chart: _KEPT[chart, width] for chart in wanted if (chart, width) in _KEPT}
+        charts |= {chart: _KEPT[chart, size] for chart in wanted if (chart, size) in _KEPT}
         new = [chart for chart in wanted if chart not in charts]
-        charts |= dict(zip(new, _drawn_now(new, width), strict=True))
-        _KEPT.update({(chart, width): still for chart, still in charts.items() if isinstance(still, str)})
+        charts |= dict(zip(new, _drawn_now(new, size), strict=True))
+        _KEPT.update({(chart, size): still for chart, still in charts.items() if isinstance(still, str)})
         for key in list(_KEPT)[:-MOST_KEPT]:
             del _KEPT[key]
     return [charts[pin.chart] if pin.chart is not None else str(pin.drawing) for pin in pins]
 
 
-def _drawn_now(charts: Sequence[str], width: int | None) -> list[Still]:
+def _drawn_now(charts: Sequence[str], size: Size | None) -> list[Still]:
     """Draw charts, all with one browser; none is started for those that cannot be read."""
-    figures = [_laid_out(chart, width) for chart in charts]
+    figures = [_laid_out(chart, size) for chart in charts]
     if all(isinstance(figure, ValueError) for figure in figures):
         return [figure for figure in figures if isinstance(figure, ValueError)]
     try:
@@ -76,14 +76,17 @@ def _svg(figure: go.Figure) -> Still:
         return _no_browser(error)
 
 
-def _laid_out(chart: str, width: int | None) -> go.Figure | ValueError:
+def _laid_out(chart: str, size: Size | None) -> go.Figure | ValueError:
     """A chart's figure with its size; or why it cannot be read."""
     try:
         figure = figure_of(chart)
-        if width is None:
+        if size is None:
             return figure.update_layout(width=WIDTH, height=min(figure.layout.height or HEIGHT, TALLEST))
+        width, height = size
         figure = for_paper(figure, width / PIXELS_PER_INCH, words=False)
-        return figure.update_layout(height=min(figure.layout.height, 2 * width))
+        rows = len({axis.domain for axis in figure.select_yaxes() if axis.domain}) or 1
+        least = figure.layout.margin.t + figure.layout.margin.b + LEAST * rows
+        return figure.update_layout(height=min(max(height, least), 2 * width))
     except ValueError as error:
         return error
     except (TypeError, AttributeError, IndexError) as error:  # a stranger's leaves out what every figure has

@@ -232,7 +232,7 @@ def test_the_slide_says_run_examples_and_the_first_sentence() -> None:
     html = slide.page(
         [example(says="First of all. Then more.", n=12, runs=("deep",), figure=Drawing("D", "", "", 9, 9))]
     )
-    assert "size: 1280px 720px" in html and "deep · n = 12" in html
+    assert "size: 1280px 720px" in html and "<h1>deep</h1>" in html and ">n = 12<" in html
     assert "First of all." in html and "Then more" not in html
     with pytest.raises(ValueError, match="1 to 4"):
         slide.page([])

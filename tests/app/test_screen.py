@@ -205,7 +205,7 @@ def test_pins_outlive_a_reload_and_are_the_browsers_own(
     assert kept in [cookie["name"] for cookie in page.context.cookies()]
     page.reload()
     expect(pinned).to_be_visible(timeout=30_000)
-    page.get_by_role("button", name="Evidence").click()
+    page.locator("[data-testid=stSidebar]").get_by_role("button", name="Evidence").click()
     expect(page.get_by_role("link", name="Residual on both bases")).to_be_visible()
     stranger = opened("residual?run=sorter")
     expect(stranger.get_by_text("No figure pinned yet")).to_be_visible(timeout=30_000)
