@@ -8,9 +8,9 @@ from time import perf_counter
 
 import streamlit as st
 
-from workbench.app import refresh, sidebar, state
+from workbench.app import evidence, refresh, sidebar, state
 from workbench.app.fields import url
-from workbench.app.panels import evidence, questions
+from workbench.app.panels import questions
 from workbench.app.views import PAGES
 
 STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))

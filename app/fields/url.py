@@ -10,10 +10,11 @@ that is what a field without a parameter holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
+from secrets import token_hex
 from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
@@ -22,6 +23,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 P = ParamSpec("P")
 R = TypeVar("R")
 Parameters = dict[str, list[str]]
+WHOLE = "whole"  # in a link that has every field of its page: what it leaves out is empty, whatever the session has
 
 
 @dataclass
@@ -95,9 +97,9 @@ def _arrive(session: Memory, page: str) -> None:
     back = context is not None and context.is_history_navigation
     moved = page != session.page
     if moved or back or _hash(now) not in session.known:
-        if session.page is None or back or not moved:  # the URL is the whole view: what it leaves out is empty
+        if session.page is None or back or not moved or WHOLE in now:  # the URL is the whole view: the rest is empty
             session.fresh |= set(session.held) - set(now)
-            session.arrived = dict(now)
+            session.arrived = {key: values for key, values in now.items() if key != WHOLE}
         else:  # a link gives some fields, the session has the rest
             session.arrived |= now
         session.written = now
@@ -114,6 +116,11 @@ def _write(session: Memory) -> None:
         session.written = dict(session.shown)
         session.known.add(_hash(session.written))
         st.query_params.from_dict(session.written)
+
+
+def whole_view(query: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """The parameters of a link to a page exactly as it was, followed also where the page is open with other fields."""
+    return {**query, WHOLE: token_hex(3)}  # the session takes no URL twice, but may well be led here twice
 
 
 def note(key: str, values: list[str]) -> None:

@@ -7,21 +7,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotly.graph_objects as go
 import streamlit as st
 
+from workbench.app import evidence
 from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import fold
 from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
-from workbench.app.panels.evidence import Figure, Pinned, pin
 from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
+
+Figure: TypeAlias = go.Figure | Drawing
 
 
 @dataclass
@@ -103,8 +105,19 @@ class Panel:
             row.download_button("CSV", table, f"{stem}.csv", "text/csv", key=f"{stem}-csv", **ignored)
             row.download_button("JSON", everything, f"{stem}.json", "application/json", key=f"{stem}-json", **ignored)
         if row.button("Pin as evidence", icon=":material/push_pin:", key=f"{stem}-pin"):
-            pin(Pinned(self.title, says, figure, lines))
-            st.rerun()
+            _pin(self.title, says, figure, lines, numbers)
+
+
+def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:
+    """Pin the figure, and show it in the sidebar; or say why not."""
+    try:
+        trouble = evidence.pin(title, says, figure, lines, numbers)
+    except ValueError as error:
+        st.toast(plain(str(error)), icon=":material/error:")
+        return
+    if trouble is not None:
+        st.toast(plain(trouble), icon=":material/error:")
+    st.rerun()
 
 
 UNFOLD = "unfold"  # the field that opens every panel

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import RUNS, charts, check_code, drawing_titles, drawings, page, panels, same
+from tests.app.support import RUNS, check_code, drawing_titles, drawings, page, panels
 from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.panels.edit import TITLE
@@ -181,31 +181,6 @@ def test_boxes_are_sampled_by_operations_and_typed_as_text(explorer: AppTest) ->
     assert not explorer.exception and not explorer.error
     explorer.text_input(key="input").set_value("The tea is in Box Q.").run()
     assert not explorer.exception and "no Box Q" in explorer.error[0].value
-
-
-def test_evidence_is_pinned_and_leaves_as_a_page_and_as_a_notebook_that_runs(explorer: AppTest) -> None:
-    import nbformat
-
-    from workbench.app.panels.evidence import notebook
-    from workbench.app.panels.evidence import page as as_page
-
-    page(explorer, "residual", run="sort-tempered", how="Type", input="3 1 2")
-    explorer.button(key="residual-pin").click().run()
-    explorer.button(key="trajectory-pin").click().run()
-    assert not explorer.exception
-    evidence = explorer.session_state["evidence"]
-    assert [one.title for one in evidence] == ["Residual on both bases", "Over the layers at this position"]
-    html = as_page(evidence)
-    assert drawings(explorer)[0] in html and "plotly" in html and "workbench.load_run" in html
-    cells = nbformat.reads(notebook(evidence), as_version=4).cells
-    assert [cell.cell_type for cell in cells] == ["markdown", "code"] * 2
-    kept = cells[3].outputs[0].data["application/vnd.plotly.v1+json"]["data"]
-    assert any(same(kept, chart["data"]) for chart in charts(explorer))
-    for cell in cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, "<cell>", "exec"), {})
-    explorer.button(key="unpin-0").click().run()
-    assert len(explorer.session_state["evidence"]) == 1
 
 
 def test_the_stepper_goes_to_another_input_and_to_the_next_wrong_answer(explorer: AppTest, run_root: Path) -> None:

@@ -202,15 +202,15 @@ def test_pins_outlive_a_reload_and_are_the_browsers_own(
     page = opened("residual?run=sorter")
     page.locator('[class*="st-key-panel-residual"] [data-testid="stPopover"] button').first.click()
     page.get_by_role("button", name="Pin as evidence").first.click()
-    evidence = page.get_by_role("button", name="Evidence (1)")
-    expect(evidence).to_be_visible(timeout=30_000)
+    pinned = page.get_by_text("1 figure pinned")
+    expect(pinned).to_be_visible(timeout=30_000)
     settle(page)
     kept = f"workbench-evidence-{urlparse(address).port}"  # or explorers on two ports would take each other's
     assert kept in [cookie["name"] for cookie in page.context.cookies()]
     page.reload()
-    expect(evidence).to_be_visible(timeout=30_000)
-    evidence.click()
-    expect(page.get_by_text("Residual on both bases").last).to_be_visible()
+    expect(pinned).to_be_visible(timeout=30_000)
+    page.locator("[data-testid=stSidebar]").get_by_role("button", name="Evidence").click()
+    expect(page.get_by_role("link", name="Residual on both bases")).to_be_visible()
     stranger = opened("residual?run=sorter")
     expect(stranger.get_by_text("No figure pinned yet")).to_be_visible(timeout=30_000)
 

@@ -1,0 +1,8 @@
+"""Evidence: figures pinned on any page, kept with what they are of; they leave as a page, a notebook, or a slide."""
+
+from __future__ import annotations
+
+from workbench.app.evidence.collection import pin
+from workbench.app.evidence.sidebar import show
+
+__all__ = ["pin", "show"]
