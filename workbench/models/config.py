@@ -63,12 +63,7 @@ class DecoderConfig:
     @field_validator("attention", mode="after")
     @classmethod
     def _one_variant_per_layer(cls, value: Any, info: Any) -> tuple[dict[str, Any], ...]:
-        n_layers = info.data.get("n_layers", 1)
-        one_or_each = _listed(value)
-        layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
-        if len(layers) != n_layers:
-            raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
-        return tuple(_variant(layer) for layer in layers)
+        return attention_per_layer(value, info.data.get("n_layers", 1))
 
     @field_validator("heads", mode="after")
     @classmethod
@@ -107,6 +102,19 @@ class DecoderConfig:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
         return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+
+
+def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], ...]:
+    """A model's `attention`, in any of its forms, as one mapping per layer with every setting spelt out.
+
+    Raises:
+        ValueError: if a variant or a setting does not exist, or the layers are not as many as the model's.
+    """
+    one_or_each = _listed(attention)
+    layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
+    if len(layers) != n_layers:
+        raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
+    return tuple(_variant(layer) for layer in layers)
 
 
 def fit_attention(attention: Any, task: Task) -> Any:
