@@ -48,7 +48,7 @@ GPT2: dict[str, Any] = {
 }
 FAMILIES: dict[str, Any] = {
     "gpt2": lambda **more: GPT2Config(**GPT2 | more),
-    "gpt_neox": lambda **more: GPTNeoXConfig(**SHAPE | more),
+    "gpt_neox": lambda **more: GPTNeoXConfig(**{k: v for k, v in SHAPE.items() if k != "num_key_value_heads"} | more),
     "llama": lambda **more: LlamaConfig(**SHAPE | more),
     "qwen2": lambda **more: Qwen2Config(**SHAPE | more),
     "qwen3": lambda **more: Qwen3Config(**SHAPE | more),

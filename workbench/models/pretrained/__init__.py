@@ -4,7 +4,9 @@ Importing this registers every variant as an attention function of Transformers 
 """
 
 from workbench.models.pretrained.attention_functions import attention_of, register, set_attention
+from workbench.models.pretrained.loading import load_model
+from workbench.models.pretrained.model import Pretrained
 
 register()
 
-__all__ = ["attention_of", "set_attention"]
+__all__ = ["Pretrained", "attention_of", "load_model", "set_attention"]

@@ -137,6 +137,8 @@ def check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
     if settings["variant"] == "standard":
         return
     check_variant(made(settings, config))
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        raise ValueError(f"this model's layers have capped scores, which {settings['variant']} attention has not")
     if slides(config, layer):
         raise ValueError(
             f"layer {layer} has a sliding window, and {settings['variant']} attention reads every earlier token: "
