@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformer_lens.model_bridge import TransformerBridge
 
-from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS, with_ids_alone
+from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS, Words, with_words
 
 
-class HookedDecoder(TransformerBridge):
-    """A `TransformerBridge` whose weight processing never changes what the model computes; it has no tokenizer."""
+class HookedDecoder(Words):
+    """A `TransformerBridge` whose weight processing never changes what the model computes."""
 
     @torch.no_grad()
     def process_weights(
@@ -82,10 +81,10 @@ class HookedDecoder(TransformerBridge):
             centre_output(block.attn.o)
             centre_output(block.mlp.out)
 
-    # Our models have no tokenizer: what asks for words says so, and what takes token ids too goes on.
-    to_tokens, to_string, to_str_tokens, to_single_token, to_single_str_token, hf_generate = map(with_ids_alone, ALWAYS)
-    forward, run_with_cache, get_token_position, tokens_to_residual_directions = map(with_ids_alone, OF_WORDS)
-    generate, generate_stream = map(with_ids_alone, GENERATING)
+    # What asks for words takes the task's, and says so where there are none.
+    to_string, to_str_tokens, to_single_token, to_single_str_token = map(with_words, ALWAYS)
+    forward, run_with_cache, get_token_position, tokens_to_residual_directions = map(with_words, OF_WORDS)
+    generate, generate_stream = map(with_words, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
         """Allow every flag: all layers here support them, but TransformerLens would accept its own classes only."""
