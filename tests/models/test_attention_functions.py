@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -155,6 +156,47 @@ def test_cached_steps_equal_the_whole_forward_pass(family: str, attention: Any) 
         for piece in ids.split([5, 3, 1, 1, 1, 1], dim=1):
             parts.append(logits(model, piece, past_key_values=cache))
         assert (torch.cat(parts, 1) - whole).abs().max() < 1e-5
+
+
+@every_family
+@pytest.mark.parametrize("name", VARIANTS)
+def test_cached_steps_are_right_from_the_first_call_of_a_layer_on(family: str, name: str) -> None:
+    """Nothing but Transformers' own way of choosing an attention was called before."""
+    model, ids = tiny(family), tokens()
+    model.set_attn_implementation(name)
+    cache = DynamicCache()
+    parts = [logits(model, piece, past_key_values=cache) for piece in ids.split([6, 1, 1, 4], dim=1)]
+    assert (torch.cat(parts, 1) - logits(model, ids)).abs().max() < 1e-5
+
+
+def test_two_caches_do_not_mix() -> None:
+    """Not one after the other in one thread, nor in two threads at once."""
+    model = tiny("llama")
+    set_attention(model, "chacal")
+    texts, caches = (tokens(seed=1), tokens(seed=2)), (DynamicCache(), DynamicCache())
+    whole = [logits(model, ids) for ids in texts]
+    parts: list[list[Tensor]] = [[], []]
+    for at in range(12):
+        for i in range(2):
+            parts[i].append(logits(model, texts[i][:, at : at + 1], past_key_values=caches[i]))
+    with ThreadPoolExecutor(4) as pool:
+        written = list(pool.map(lambda i: model.generate(texts[i % 2], max_new_tokens=8, do_sample=False), range(8)))
+    for i in range(2):
+        assert (torch.cat(parts[i], 1) - whole[i]).abs().max() < 1e-5
+    for i, result in enumerate(written):
+        assert torch.equal(result, model.generate(texts[i % 2], max_new_tokens=8, do_sample=False))
+
+
+def test_gradient_checkpoints_change_no_gradient() -> None:
+    model, ids = tiny("llama"), tokens()
+    set_attention(model, "chacal")
+    model(ids).logits.square().mean().backward()
+    plain = [weight.grad.clone() for weight in model.parameters()]
+    model.zero_grad()
+    model.train().activation_checkpointing_enable()
+    model(ids).logits.square().mean().backward()
+    for weight, expected in zip(model.parameters(), plain, strict=True):
+        torch.testing.assert_close(weight.grad, expected, atol=1e-6, rtol=1e-4)
 
 
 @every_family

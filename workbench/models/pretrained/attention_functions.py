@@ -124,12 +124,12 @@ def _made(kind: type[Attention], n_ctx: int, settings: str) -> Attention:
     return kind.for_context(n_ctx, **json.loads(settings)).requires_grad_(False)
 
 
-def slides(config: Any, layer: int) -> bool:
-    """Whether a layer reads a sliding window only."""
+def kind_of_layer(config: Any, layer: int) -> str:
+    """What a layer is, in Transformers' words: `full_attention`, `sliding_attention`, `linear_attention`, …"""
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
-        return getattr(config, "sliding_window", None) is not None
-    return kinds[layer] != "full_attention"
+        return "full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"
+    return str(kinds[layer])
 
 
 def check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
@@ -139,10 +139,12 @@ def check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
     check_variant(made(settings, config))
     if getattr(config, "attn_logit_softcapping", None) is not None:
         raise ValueError(f"this model's layers have capped scores, which {settings['variant']} attention has not")
-    if slides(config, layer):
+    kind = kind_of_layer(config, layer)
+    if kind != "full_attention":
+        words = "a sliding window" if "sliding" in kind or "chunked" in kind else f"no full attention, but {kind}"
         raise ValueError(
-            f"layer {layer} has a sliding window, and {settings['variant']} attention reads every earlier token: "
-            "choose other layers (layers=[…]), or take the window out of the model's config"
+            f"layer {layer} has {words}, and {settings['variant']} attention reads every earlier token: choose other "
+            "layers (layers=[…]), or take a window out of the model's config"
         )
 
 

@@ -7,7 +7,9 @@ lie beside them in the cache's own layer: they live as long as it does, and foll
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 from jaxtyping import Float, Int
@@ -15,9 +17,30 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.cache_utils import Cache, DynamicLayer
 
-SEEN = "workbench_cache_layer"
-"""The attribute of an attention module that holds the cache layer of its present call."""
+WATCHED = "workbench_sees_cache"
+"""The attribute of an attention module with a hook that sees its cache."""
 
+
+class _Present(threading.local):
+    """For each attention module that is running in this thread, the layer of the cache that it fills, if any.
+
+    It keeps neither alive.
+    """
+
+    def __init__(self) -> None:
+        self.layers: WeakKeyDictionary[nn.Module, ReferenceType[MemoryLayer]] = WeakKeyDictionary()
+
+    def see(self, module: nn.Module, layer: MemoryLayer | None) -> None:
+        self.layers.pop(module, None)
+        if layer is not None:
+            self.layers[module] = ref(layer)
+
+    def layer(self, module: nn.Module) -> MemoryLayer | None:
+        found = self.layers.get(module)
+        return None if found is None else found()
+
+
+_PRESENT = _Present()
 _FIRST = WeakTensorKeyDictionary()
 """The values that a module's first call left in a cache, which was not seen yet -> what the variant kept of them."""
 
@@ -76,8 +99,8 @@ def remembered(module: nn.Module, n_old: int) -> Float[Tensor, "batch head old d
     """
     if not n_old:
         return None
-    layer = getattr(module, SEEN, None)
-    memory = getattr(layer, "memory", None)
+    layer = _PRESENT.layer(module)
+    memory = None if layer is None else layer.memory
     if memory is None or memory.shape[-2] != n_old:
         kept = 0 if memory is None else memory.shape[-2]
         raise ValueError(
@@ -90,7 +113,7 @@ def remembered(module: nn.Module, n_old: int) -> Float[Tensor, "batch head old d
 
 def without_cache(module: nn.Module) -> bool:
     """Whether the present call of a module fills no cache; before its first call nobody knows."""
-    return hasattr(module, SEEN) and getattr(module, SEEN) is None
+    return hasattr(module, WATCHED) and _PRESENT.layer(module) is None
 
 
 def keep(module: nn.Module, values: Tensor, memory: Tensor | None) -> None:
@@ -100,9 +123,8 @@ def keep(module: nn.Module, values: Tensor, memory: Tensor | None) -> None:
     one gets it at its first call; what is to be kept is then found at the next call by the values, which a cache holds
     as they were given, if it is not reordered or cut before.
     """
-    if hasattr(module, SEEN):
-        layer = getattr(module, SEEN)
-        setattr(module, SEEN, None)
+    if hasattr(module, WATCHED):
+        layer = _PRESENT.layer(module)
         if layer is not None:
             layer.memory = memory
         return
@@ -114,19 +136,20 @@ def keep(module: nn.Module, values: Tensor, memory: Tensor | None) -> None:
 def watch(model: nn.Module) -> None:
     """Let every layer of a model see its cache from its first call on."""
     for module in model.modules():
-        if hasattr(module, "layer_idx") and not hasattr(module, SEEN):
+        if hasattr(module, "layer_idx") and not hasattr(module, WATCHED):
             _watch(module)
 
 
 def _watch(module: nn.Module) -> None:
-    setattr(module, SEEN, None)
+    setattr(module, WATCHED, True)
     module.register_forward_pre_hook(_see_cache, with_kwargs=True)
 
 
 def _see_cache(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Before an attention module runs: find the layer of the cache that it will fill, and make room for a memory."""
     cache = next((x for x in (*given, *named.values()) if isinstance(x, Cache)), None)
-    setattr(module, SEEN, None if cache is None else _with_memory(cache, int(module.layer_idx)))  # type: ignore[arg-type]
+    index: Any = module.layer_idx
+    _PRESENT.see(module, None if cache is None else _with_memory(cache, int(index)))
 
 
 def _with_memory(cache: Cache, index: int) -> MemoryLayer | None:
