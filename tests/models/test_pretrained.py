@@ -132,6 +132,18 @@ def test_a_model_without_a_tokenizer_takes_token_ids(tmp_path: Path) -> None:
     assert {"entropy", "logit_lens"} <= set(found)
 
 
+@pytest.mark.parametrize(("family", "layers"), [("gpt2", None), ("llama", [1]), ("gemma3", [1]), ("gpt_neox", None)])
+def test_whatever_can_be_measured_is_measured(family: str, layers: list[int] | None) -> None:
+    """Grouped queries, sliding windows beside ChaCAL, and blocks without a residual between attention and MLP."""
+    plain = tiny(family, **{"sliding_window": 4} if family == "gemma3" else {})
+    set_attention(plain, "chacal", layers)
+    found = workbench.inspect_model(Pretrained(plain), tokens(8, 12), n=8, causal=False, nulls=[])
+    assert {"entropy", "projection", "head_roles", "graph_measures", "logit_lens", "loss"} <= set(found)
+    points = found.example.activations
+    assert ("blocks.0.hook_resid_mid" in points) == (family != "gpt_neox") and "blocks.1.hook_resid_post" in points
+    assert not torch.as_tensor(found["entropy"].mean.values).isnan().any()
+
+
 def test_it_is_saved_and_loaded_with_its_attention(folder: Path) -> None:
     plain = tiny("llama")
     set_attention(plain, ["standard", {"variant": "chacal", "gamma": 0.8}])

@@ -67,3 +67,10 @@ def test_a_vocabulary_of_one_word_has_a_tokenizer() -> None:
     from workbench.tasks.fast_tokenizer import word_tokenizer
 
     assert word_tokenizer(Vocabulary(("x",)), -1, 4).encode("x x") == [0, 0]
+
+
+def test_the_same_sequences_given_twice_are_one_task() -> None:
+    """Equality of tensors is no truth value: it raised where tasks are looked up."""
+    first, again = (tasks.own_sequences(torch.arange(12).view(3, 4), 12) for _ in range(2))
+    assert first.n_given == again.n_given and first == again and hash(first) == hash(again)
+    assert first != tasks.own_sequences(torch.arange(12).view(4, 3), 12)
