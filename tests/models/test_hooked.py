@@ -24,7 +24,7 @@ from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
-NORMS = ["layernorm", "none"]
+NORMS = ["layernorm", "rmsnorm", "none"]
 each_variant = pytest.mark.parametrize("attention", VARIANTS, ids=str)
 each_norm = pytest.mark.parametrize("norm", NORMS)
 
