@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.inspection.examples import example
     from workbench.models import Decoder, DecoderConfig
     from workbench.models.hooked import hook
+    from workbench.models.pretrained import load_model
     from workbench.runs import load_run, save_model
     from workbench.training import resume, sweep, train
     from workbench.util.plugins import load_plugins
@@ -28,6 +29,7 @@ _HOMES = {
     "generator": "workbench.util.seeds",
     "hook": "workbench.models.hooked",
     "inspect_model": "workbench.inspection",
+    "load_model": "workbench.models.pretrained",
     "load_plugins": "workbench.util.plugins",
     "load_run": "workbench.runs",
     "resume": "workbench.training",
@@ -61,6 +63,7 @@ __all__ = [
     "generator",
     "hook",
     "inspect_model",
+    "load_model",
     "load_plugins",
     "load_run",
     "resume",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
+from workbench.models.norms import NORMS
 from workbench.models.positions import SinusoidalPositions
 from workbench.tasks import make
 from workbench.util.seeds import generator
@@ -292,7 +293,7 @@ def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str
         ({"n_layers": 0}, "n_layers"),
         ({"d_vocab": 0}, "d_vocab"),
         ({"dropout": 1.0}, "dropout"),
-        ({"norm": "rmsnorm"}, "'layernorm' or 'none'"),
+        ({"norm": "batchnorm"}, "'layernorm', 'rmsnorm' or 'none'"),
         ({"positions": "rotary"}, "'learned', 'sinusoidal' or 'none'"),
         ({"activation": "silu"}, "'gelu', 'gelu_tanh' or 'relu'"),
         ({"heads": {"main": 3}}, "'main' cannot name an extra head"),
@@ -317,3 +318,24 @@ def test_a_config_is_frozen_plain_data_that_survives_json() -> None:
 
 def test_every_entry_of_the_table_of_variants_carries_its_own_name() -> None:
     assert all(kind.name == name for name, kind in ATTENTION.items())
+
+
+def test_rms_norm_is_that_of_llama() -> None:
+    """Also in a decoder: every norm of it, the last one too."""
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    theirs, ours = LlamaRMSNorm(12, eps=1e-6), decoder(norm="rmsnorm").final_norm
+    torch.nn.init.normal_(theirs.weight)
+    ours.load_state_dict(theirs.state_dict())
+    x = 1e-3 * torch.randn(3, 5, 12)
+    torch.testing.assert_close(ours(x), theirs(x))
+    norms = [module for module in decoder(norm="rmsnorm").modules() if isinstance(module, torch.nn.RMSNorm)]
+    assert len(norms) == 2 * decoder().config.n_layers + 1
+
+
+def test_every_norm_can_be_named_in_a_config_and_counts_what_it_learns() -> None:
+    named = get_args(get_type_hints(DecoderConfig)["norm"])
+    assert named == tuple(NORMS)
+    for name in named:
+        model = decoder(norm=name)
+        assert model.config.n_parameters == sum(weight.numel() for weight in model.parameters())

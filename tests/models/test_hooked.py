@@ -24,7 +24,7 @@ from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
-NORMS = ["layernorm", "none"]
+NORMS = ["layernorm", "rmsnorm", "none"]
 each_variant = pytest.mark.parametrize("attention", VARIANTS, ids=str)
 each_norm = pytest.mark.parametrize("norm", NORMS)
 
@@ -631,7 +631,9 @@ def test_refactoring_attention_matrices_is_refused_and_leaves_the_model_whole() 
 
 def test_words_are_refused_in_one_line_that_says_what_to_give_instead() -> None:
     hooked = hook(decoder())
-    of_words: list[tuple[str, Any]] = [(name, "3 4") for name in (*ALWAYS, *OF_WORDS, *GENERATING)]
+    of_words: list[tuple[str, Any]] = [
+        (name, "3 4") for name in (*ALWAYS, *OF_WORDS, *GENERATING, "to_tokens", "hf_generate")
+    ]
     of_words += [("to_string", [1, 2]), ("to_str_tokens", tokens()[0]), ("to_single_str_token", 3)]
     of_words += [("generate", ["3 4", "5"]), ("generate_stream", ["3 4", "5"]), ("__call__", "3 4")]
     for name, words in of_words:

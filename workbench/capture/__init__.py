@@ -38,6 +38,7 @@ class Subject:
             can be decoded.
         no_pattern: why attention patterns cannot be seen; None where they can.
         model: the bare model, for what looks at its weights; None where there are activations alone.
+        parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Subject:
     generate: Callable[[Sequence[Tensor], int], Sequence[Tensor]] | None = None
     no_pattern: str | None = None
     model: AnyModel | None = None
+    parallel: bool = False
 
     @classmethod
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
@@ -66,7 +68,14 @@ class Subject:
             generate=model.generate,
             no_pattern=model.facts.no_pattern if isinstance(model, OwnModel) else None,
             model=model,
+            parallel=isinstance(model, OwnModel) and model.facts.parallel,
         )
+
+    @property
+    def residuals(self) -> list[str]:
+        """Hook names of the residual after attention (`resid_mid`, where there is one) and after the MLP, per layer."""
+        names = ("hook_resid_post",) if self.parallel else ("hook_resid_mid", "hook_resid_post")
+        return [f"blocks.{layer}.{name}" for layer in range(self.n_layers) for name in names]
 
     @property
     def n_layers(self) -> int:

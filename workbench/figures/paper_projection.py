@@ -38,14 +38,15 @@ LONGEST = 24  # tokens of the input that the subtitle shows
 def paper_projection(every: Measurement) -> go.Figure:
     """One position's residual on every token of both bases: a row for each layer, the columns of the paper's figures.
 
-    Columns are the encoder basis before and after the MLP, then the decoder basis before and after it. Peaks are the
+    Columns are the encoder basis before and after the MLP, then the decoder basis before and after it; where the blocks
+    have no residual before the MLP, after it alone. Peaks are the
     largest component, if it is positive, and up to two more of at least two fifths of it; their colour says what they
     are. Every panel has its own scale.
 
     Args:
         every: `trajectory(capture, example, position, tokens=range(d_vocab))`.
     """
-    n_layers = sum(point.endswith("hook_resid_mid") for point in every.coords["point"])
+    n_layers = sum(point.endswith("hook_resid_post") for point in every.coords["point"])
     figure = _panels(every, n_layers)
     where, words = every.settings["position"], list(every.settings["input"])
     title = f"Token {words[where]} at position {where} on both bases"
@@ -63,18 +64,19 @@ def paper_projection(every: Measurement) -> go.Figure:
 
 
 def _panels(every: Measurement, n_layers: int) -> go.Figure:
-    """A grid of panels, layers down and `COLUMNS` across, each with its own scale."""
+    """A grid of panels, layers down and those of `COLUMNS` across that there are, each with its own scale."""
+    columns = [column for column in COLUMNS if f"blocks.0.hook_resid_{column[1]}" in every.coords["point"]]
     figure = make_subplots(
         rows=n_layers,
-        cols=len(COLUMNS),
-        column_titles=[title for _, _, title in COLUMNS],
+        cols=len(columns),
+        column_titles=[title for _, _, title in columns],
         shared_xaxes=True,
         horizontal_spacing=0.05,
         vertical_spacing=min(0.08, 0.4 / n_layers),
     )
     shown: set[str] = set()
     for layer in range(n_layers):
-        for column, (basis, point, _) in enumerate(COLUMNS, start=1):
+        for column, (basis, point, _) in enumerate(columns, start=1):
             part = every.select(basis=basis, point=f"blocks.{layer}.hook_resid_{point}")
             for trace in _panel(part, shown):
                 figure.add_trace(trace, row=layer + 1, col=column)

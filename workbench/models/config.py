@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
+from workbench.models.norms import NORMS
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.strict_settings import true_is_no_number
@@ -46,7 +47,9 @@ class DecoderConfig:
     activation: Literal["gelu", "gelu_tanh", "relu"] = Field(
         default="gelu", description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it"
     )
-    norm: Literal["layernorm", "none"] = "layernorm"
+    norm: Literal["layernorm", "rmsnorm", "none"] = Field(
+        default="layernorm", description="layernorm, rmsnorm (without mean and bias, as Llama has it), or none"
+    )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
     tied: bool = Field(default=False, description="unembed with the rows of the embedding")
     unembed_bias: bool = False
@@ -63,12 +66,7 @@ class DecoderConfig:
     @field_validator("attention", mode="after")
     @classmethod
     def _one_variant_per_layer(cls, value: Any, info: Any) -> tuple[dict[str, Any], ...]:
-        n_layers = info.data.get("n_layers", 1)
-        one_or_each = _listed(value)
-        layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
-        if len(layers) != n_layers:
-            raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
-        return tuple(_variant(layer) for layer in layers)
+        return attention_per_layer(value, info.data.get("n_layers", 1))
 
     @field_validator("heads", mode="after")
     @classmethod
@@ -90,7 +88,7 @@ class DecoderConfig:
         """The numbers that a decoder of this shape learns, but for the few that an attention variant may add."""
         assert self.d_head is not None and self.d_mlp is not None
         d, width = self.d_model, self.n_heads * self.d_head
-        norm = 2 * d * (self.norm == "layernorm")
+        norm = NORMS[self.norm].learned * d
         layer = (4 * d * width + 3 * width + d) + (2 * d * self.d_mlp + self.d_mlp + d) + 2 * norm
         tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
@@ -107,6 +105,19 @@ class DecoderConfig:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
         return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+
+
+def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], ...]:
+    """A model's `attention`, in any of its forms, as one mapping per layer with every setting spelt out.
+
+    Raises:
+        ValueError: if a variant or a setting does not exist, or the layers are not as many as the model's.
+    """
+    one_or_each = _listed(attention)
+    layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
+    if len(layers) != n_layers:
+        raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
+    return tuple(_variant(layer) for layer in layers)
 
 
 def fit_attention(attention: Any, task: Task) -> Any:

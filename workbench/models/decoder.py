@@ -16,6 +16,7 @@ from workbench.models.attention.base import remember
 from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
 from workbench.models.generation import Generation
+from workbench.models.norms import NORMS
 from workbench.models.positions import SinusoidalPositions
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
@@ -99,7 +100,7 @@ class Layer(nn.Module):
 
 
 def norm(config: DecoderConfig) -> nn.Module:
-    return nn.LayerNorm(config.d_model) if config.norm == "layernorm" else nn.Identity()
+    return NORMS[config.norm].make(config.d_model)
 
 
 def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:

@@ -28,6 +28,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.norms import NORMS
 from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
 from workbench.models.positions import SinusoidalPositions
@@ -95,7 +96,8 @@ def build(model: Decoder) -> HookedDecoder:
             "d_vocab": config.d_vocab,
             "d_vocab_out": config.d_vocab,
             "act_fn": "gelu_new" if config.activation == "gelu_tanh" else config.activation,  # TransformerLens's name
-            "normalization_type": "LN" if config.norm == "layernorm" else None,
+            "normalization_type": NORMS[config.norm].lens_name,
+            "eps": NORMS[config.norm].eps,
             "positional_embedding_type": "none" if config.positions == "none" else "standard",
         }
     )
@@ -288,8 +290,9 @@ class Adapter(ArchitectureAdapter):
         super().__init__(cfg)
 
         def norm(name: str) -> GeneralizedComponent:
-            kind = GeneralizedComponent if cfg.normalization_type is None else NormalizationBridge
-            return kind(name=name, config=cfg)
+            if cfg.normalization_type is None:
+                return GeneralizedComponent(name=name, config=cfg)
+            return NormalizationBridge(name=name, config=cfg, uses_rms_norm=cfg.normalization_type == "RMS")
 
         linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
         mlp: dict[str, GeneralizedComponent] = {"in": LinearBridge(name="fc_in"), "out": LinearBridge(name="fc_out")}

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformer_lens.model_bridge import TransformerBridge
 
-from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS, with_ids_alone
+from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS, Words, with_words
+from workbench.models.norms import NORMS
 
 
-class HookedDecoder(TransformerBridge):
-    """A `TransformerBridge` whose weight processing never changes what the model computes; it has no tokenizer."""
+class HookedDecoder(Words):
+    """A `TransformerBridge` whose weight processing never changes what the model computes."""
 
     @torch.no_grad()
     def process_weights(
@@ -28,9 +28,9 @@ class HookedDecoder(TransformerBridge):
         """TransformerLens's processing of weights under these names (`enable_compatibility_mode`), where it is exact.
 
         TransformerLens itself guesses from a weight's shape which way it lies, and guesses wrong where d_mlp equals
-        d_model; and it folds value biases as if every layer passed constants through, which ChaCAL, whose mixing rows
-        sum to less than 1, does not. Here such a layer keeps its value biases. As there, LayerNorm has to be present
-        for folding it and for centring what is written. Processing twice does no harm.
+        d_model; and it folds value biases as if every layer passed constants through, which ChaCAL does not. Here such
+        a layer keeps them. A norm is folded, and what is written is centred, where there is one, and where it takes the
+        mean out, as RMSNorm does not. Processing twice does no harm.
 
         Raises:
             ValueError: if asked to refactor the attention matrices, or to fold the value biases of a variant that says
@@ -47,24 +47,24 @@ class HookedDecoder(TransformerBridge):
         unembed = self.unembed.original_component
         if unembed.weight is self.embed.original_component.weight:
             unembed.weight = nn.Parameter(unembed.weight.clone())
-        has_norm = self.cfg.normalization_type is not None
-        if fold_ln and has_norm:
-            self._fold_norms(unembed)
+        norm = next(norm for norm in NORMS.values() if norm.lens_name == self.cfg.normalization_type)
+        if fold_ln and norm.lens_name is not None:
+            self._fold_norms(unembed, norm.centres)
         if fold_value_biases:  # after LayerNorm's own biases have gone there
             self._fold_value_biases()
-        if center_writing_weights and has_norm:
+        if center_writing_weights and norm.centres:
             self._centre_what_is_written()
         if center_unembed:
             centre_output(unembed)
 
-    def _fold_norms(self, unembed: nn.Linear) -> None:
+    def _fold_norms(self, unembed: nn.Linear, centres: bool) -> None:
         """Every norm's scale and bias into the maps that read what it gives."""
         for block in self.blocks:
-            fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v])
-            fold_norm(block.ln2, [getattr(block.mlp, "in")])
+            fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v], centres)
+            fold_norm(block.ln2, [getattr(block.mlp, "in")], centres)
         if unembed.bias is None:
             unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
-        fold_norm(self.ln_final, [unembed])
+        fold_norm(self.ln_final, [unembed], centres)
 
     def _fold_value_biases(self) -> None:
         """Value biases into the output bias, where attention passes constants on."""
@@ -82,10 +82,10 @@ class HookedDecoder(TransformerBridge):
             centre_output(block.attn.o)
             centre_output(block.mlp.out)
 
-    # Our models have no tokenizer: what asks for words says so, and what takes token ids too goes on.
-    to_tokens, to_string, to_str_tokens, to_single_token, to_single_str_token, hf_generate = map(with_ids_alone, ALWAYS)
-    forward, run_with_cache, get_token_position, tokens_to_residual_directions = map(with_ids_alone, OF_WORDS)
-    generate, generate_stream = map(with_ids_alone, GENERATING)
+    # What asks for words takes the task's, and says so where there are none.
+    to_string, to_str_tokens, to_single_token, to_single_str_token = map(with_words, ALWAYS)
+    forward, run_with_cache, get_token_position, tokens_to_residual_directions = map(with_words, OF_WORDS)
+    generate, generate_stream = map(with_words, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
         """Allow every flag: all layers here support them, but TransformerLens would accept its own classes only."""
@@ -115,18 +115,23 @@ def check_constants(model: HookedDecoder) -> None:
             )
 
 
-def fold_norm(norm: Any, linears: Sequence[Any]) -> None:
-    """Move a LayerNorm's weight and bias into the linear maps that read it.
+def fold_norm(norm: Any, linears: Sequence[Any], centres: bool) -> None:
+    """Move a norm's weight, and its bias if it has one, into the linear maps that read it.
 
-    What they read then has mean zero, so the mean of each of their rows reads nothing and is taken out.
+    What they read then has mean zero if the norm centres, so the mean of each of their rows reads nothing and is taken
+    out.
     """
     norm = norm.original_component
+    bias = getattr(norm, "bias", None)
     for linear in linears:
-        linear.bias += linear.weight @ norm.bias
+        if bias is not None:
+            linear.bias += linear.weight @ bias
         linear.weight *= norm.weight
-        linear.weight -= linear.weight.mean(1, keepdim=True)
+        if centres:
+            linear.weight -= linear.weight.mean(1, keepdim=True)
     norm.weight.fill_(1)
-    norm.bias.zero_()
+    if bias is not None:
+        bias.zero_()
 
 
 def centre_output(linear: Any) -> None:

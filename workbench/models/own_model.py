@@ -96,7 +96,7 @@ class OwnModelConfig(DecoderConfig):
     d_mlp: int | None = Field(default=None, exclude=True)
     positions: Literal["learned", "sinusoidal", "none"] = Field(default="learned", exclude=True)
     activation: Literal["gelu", "gelu_tanh", "relu"] = Field(default="gelu", exclude=True)
-    norm: Literal["layernorm", "none"] = Field(default="layernorm", exclude=True)
+    norm: Literal["layernorm", "rmsnorm", "none"] = Field(default="layernorm", exclude=True)
     dropout: float = Field(default=0.0, exclude=True)
     tied: bool = Field(default=False, exclude=True)
     unembed_bias: bool = Field(default=False, exclude=True)
@@ -132,10 +132,12 @@ class Facts:
     Attributes:
         n_heads: heads of a layer; 1 where no pattern was seen.
         no_pattern: why the pattern of a layer cannot be seen; None if all can.
+        parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
     """
 
     n_heads: int
     no_pattern: str | None = plain_field(default=None)
+    parallel: bool = plain_field(default=False)
 
 
 class OwnModel(nn.Module):
@@ -280,7 +282,8 @@ class BridgedModel(OwnModel):
 
     def __init__(self, bridge: TransformerBridge) -> None:
         nn.Module.__init__(self)
-        self.module, self.build, self.facts = bridge, None, Facts(bridge.cfg.n_heads)
+        parallel = "blocks.0.hook_resid_mid" not in bridge.hook_dict  # as in Pythia's and Phi's blocks
+        self.module, self.build, self.facts = bridge, None, Facts(bridge.cfg.n_heads, parallel=parallel)
         d_model, d_vocab = bridge.W_U.shape
         cfg = bridge.cfg
         self.config = OwnModelConfig(
@@ -293,6 +296,11 @@ class BridgedModel(OwnModel):
             module=str(cfg.model_name),
             n_weights=_count(bridge),
         )
+
+    @property
+    def activation_names(self) -> list[str]:
+        """The names of the residuals, in the order of the forward pass."""
+        return [name for name in super().activation_names if not (self.facts.parallel and "resid_mid" in name)]
 
     def hooked(self) -> Any:
         """The bridge itself."""

@@ -134,10 +134,13 @@ class Run:
         raise ValueError(f"{self.path} has no weights yet{reason}; `workbench resume {self.path}` goes on training")
 
     def hooked(self, step: int | None = None) -> AnyHooked:
-        """The trained model as a TransformerLens bridge."""
-        from workbench.models.hooked import hook
+        """The trained model as a TransformerLens bridge, which takes and gives the task's words."""
+        from workbench.models.hooked import HookedDecoder, hook
 
-        return hook(self.model(step))
+        hooked = hook(self.model(step))
+        if isinstance(hooked, HookedDecoder):
+            hooked.speak(self.task().fast_tokenizer())
+        return hooked
 
     def checkpoints(self) -> list[int]:
         """The training steps that have a checkpoint, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,12 +13,16 @@ from torch import Tensor
 
 from workbench.tasks.accuracy import correct, whole
 from workbench.tasks.batch import Batch, Truth, before_padding
+from workbench.tasks.fast_tokenizer import word_tokenizer
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util import seeds
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.strict_settings import Checked
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 MAX_ROUNDS = 64  # of drawing, until there are enough examples on one side of the split
 MEASURED = 1024  # training sequences of which the median length is taken
@@ -271,6 +275,13 @@ class Task(Checked, ABC):
         """Whether each position is scored and in each of `groups`."""
         label = truth.labels[self.group_label]
         return torch.stack([(label == value) & batch.loss_mask for value in self.groups], dim=-1)
+
+    def fast_tokenizer(self) -> PreTrainedTokenizerFast:
+        """The vocabulary as a tokenizer of Hugging Face; by default each word is a token.
+
+        It can be saved (`save_pretrained`), and makes TransformerLens's words work: `hooked.speak(tokenizer)`.
+        """
+        return word_tokenizer(self.vocabulary, self.pad, self.n_ctx)
 
     def words(self, tokens: Int[Tensor, " pos"]) -> list[str]:
         """The tokens of one sequence as people read them."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,8 +16,12 @@ from torch import Tensor
 
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SHIPPED = {"shakespeare": Path(__file__).with_name("texts") / "shakespeare.txt"}
 """Texts that come with the workbench, by name. `shakespeare`: 1.1 MB of his plays, in the public domain."""
@@ -126,6 +131,16 @@ class Text(Task):
     def pad(self) -> int:
         """The last id: a tokenizer may have a word PAD of its own."""
         return len(self.vocabulary) - 1
+
+    def fast_tokenizer(self) -> PreTrainedTokenizerFast:
+        """The text's own tokenizer, or one of bytes."""
+        if self.tokenizer is None:
+            return byte_tokenizer(self.vocabulary, self.pad, self.n_ctx)
+        own = copy.deepcopy(self._tokenizer)
+        name = next(name for name in ("PAD", "<PAD>", f"<PAD {self.pad}>") if own.token_to_id(name) is None)
+        if own.get_vocab_size() != self.pad:  # ids are missing in it: a new token would get one of these
+            return wrapped(own, None, self.n_ctx)
+        return wrapped(own, name, self.n_ctx)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1])

@@ -20,6 +20,7 @@ from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.decoder import Layer, MultiHeadAttention
 from workbench.models.hooked import hook
+from workbench.models.norms import NORMS
 from workbench.testing.require import ContractError, NotTested, require, require_close
 
 LENGTH = 9
@@ -211,7 +212,7 @@ def chunks_have_the_same_logits(variant: Variant) -> None:
 
 def hooked_logits_are_the_bare_ones(variant: Variant) -> None:
     """The hooked model has the logits of the bare one, whatever its norm and positions."""
-    for norm in ("layernorm", "none"):
+    for norm in NORMS:
         for positions in ("learned", "sinusoidal", "none"):
             shape = {"norm": norm, "positions": positions, "tied": norm == "none", "unembed_bias": norm != "none"}
             decoder = variant.model(**shape)

@@ -17,9 +17,7 @@ Positions = Literal["all", "input", "output"] | tuple[int | None, int | None]
 
 def residual_points(subject: Subject) -> list[str]:
     """The embedding, then the residual after attention (`resid_mid`) and after the MLP (`resid_post`), per layer."""
-    layers = range(subject.n_layers)
-    points = [f"blocks.{layer}.{point}" for layer in layers for point in ("hook_resid_mid", "hook_resid_post")]
-    return ["blocks.0.hook_resid_pre", *points]
+    return ["blocks.0.hook_resid_pre", *subject.residuals]
 
 
 def spans(capture: Capture, positions: Positions) -> Int[Tensor, "example 2"]:

@@ -36,8 +36,7 @@ AS_READ = " (the decoder basis after the model's final norm, as it reads its las
 
 def needs(subject: Subject) -> list[str]:
     """The residual after attention (`resid_mid`) and after the MLP (`resid_post`) of every layer."""
-    layers = range(subject.n_layers)
-    return [f"blocks.{layer}.{point}" for layer in layers for point in ("hook_resid_mid", "hook_resid_post")]
+    return subject.residuals
 
 
 def from_embedding(subject: Subject) -> list[str]:

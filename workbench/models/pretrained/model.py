@@ -1,0 +1,177 @@
+"""A causal language model of Hugging Face as a subject: hooked, with its tokenizer, its bases and its final norm."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
+from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module, detect_tokenizer_bos_eos
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from workbench.models.attention import Attention
+from workbench.models.own_model import BridgedModel, SeenPattern
+from workbench.models.pretrained.attention_functions import attention_of
+from workbench.models.pretrained.bridged_attention import HookedPretrained, put_variants
+from workbench.tasks import Batch, Sequences, own_sequences
+
+
+class Pretrained(BridgedModel):
+    """A model of Hugging Face that TransformerLens has bridged, under the names that instruments know.
+
+        model = workbench.load_model("gpt2")
+        found = workbench.inspect_model(model, model.sequences(texts, length=64))
+
+    Both bases, the encoder (`token_embedding.weight`) and the decoder (`unembedding.weight`), are the model's own,
+    which are one matrix where it ties them; so is `final_norm`.
+
+    Args:
+        model: a causal language model, which this takes over: its modules become parts of the bridge. It has the
+            attention that `set_attention` gave it.
+        tokenizer: its tokenizer; None for a model that takes token ids alone.
+        name: what to call it.
+
+    Raises:
+        ValueError: if TransformerLens has no bridge for it, the tokenizer has tokens that the model does not know, or
+            the bridge does not compute what the model does.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None, name: str = ""
+    ) -> None:
+        name = name or type(model).__name__
+        if type(model).__name__ not in ArchitectureAdapterFactory._adapters:
+            raise ValueError(f"TransformerLens has no bridge for {type(model).__name__}, the architecture of {name}")
+        variants = attention_of(model)
+        check_tokenizer(tokenizer, model, name)
+        bridge = bridged(model.eval(), variants, name)
+        super().__init__(bridge)
+        self._attention, self.tokenizer = variants, None
+        if tokenizer is not None:
+            self.tokenizer = speak(bridge, tokenizer)
+
+    @cached_property
+    def attention(self) -> tuple[Attention, ...]:
+        """What each layer does with its pattern."""
+        return tuple(SeenPattern() if layer.name == "standard" else layer for layer in self._attention)
+
+    def tokens(self, text: str) -> Int[Tensor, " pos"]:
+        """The tokens of a text, with those that the tokenizer puts before or after it.
+
+        Raises:
+            ValueError: if the model has no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise ValueError(f"{self.config.module} has no tokenizer: give token ids")
+        return torch.tensor(self.tokenizer(text)["input_ids"], dtype=torch.long)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The word of each token id as the tokenizer writes it; ids that it does not know are `<id 5>`."""
+        d_vocab = self.config.d_vocab
+        ids = list(range(d_vocab))
+        known: Any = ids if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(ids)
+        return tuple(word if isinstance(word, str) else f"<id {i}>" for i, word in enumerate(known))
+
+    def sequences(
+        self, texts: Sequence[str], length: int | None = None, training: Sequence[str] | None = None
+    ) -> Sequences:
+        """Texts as sequences to inspect the model on.
+
+        Args:
+            texts: what is measured on.
+            length: cut texts into pieces of so many tokens, without overlap; by default the model's context. A last
+                piece of one token is left out.
+            training: other texts, for what has to be trained first, such as a tuned lens or a probe.
+
+        Raises:
+            ValueError: if the model has no tokenizer, the pieces are longer than its context, or a text has fewer than
+                two tokens.
+        """
+        size = self.config.n_ctx if length is None else length
+        if not 2 <= size <= self.config.n_ctx:
+            raise ValueError(f"pieces have 2 to {self.config.n_ctx} tokens, the model's context, not {size}")
+        cut = [
+            None if some is None else [piece for text in some for piece in self._pieces(text, size)]
+            for some in (texts, training)
+        ]
+        assert cut[0] is not None
+        return own_sequences(cut[0], self.config.d_vocab, training=cut[1], words=self.words, pad=self.pad)
+
+    def _pieces(self, text: str, size: int) -> list[Tensor]:
+        ids = self.tokens(text)
+        if len(ids) < 2:
+            raise ValueError(f"a text has {len(ids)} tokens, and there is nothing to predict in fewer than 2: {text!r}")
+        return [piece for piece in ids.split(size) if len(piece) > 1]
+
+    def batch(self, text: str) -> Batch:
+        """One text as a batch. Raises ValueError as `sequences`, and if the text is longer than the context."""
+        ids = self.tokens(text)
+        if not 2 <= len(ids) <= self.config.n_ctx:
+            raise ValueError(f"a text has 2 to {self.config.n_ctx} tokens, not {len(ids)}")
+        return Batch.next_token(ids[None], 0, len(ids) - 1)
+
+    @property
+    def pad(self) -> int:
+        """The token that fills up shorter sequences: the tokenizer's, else the last one."""
+        own = getattr(self.tokenizer, "pad_token_id", None)
+        return self.config.d_vocab - 1 if own is None else int(own)
+
+
+def n_tokens(model: PreTrainedModel) -> int:
+    """How many tokens a model knows: the rows of its embedding."""
+    return int(cast(Tensor, model.get_input_embeddings().weight).shape[0])
+
+
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrainedModel, name: str) -> None:
+    """Raise ValueError if a tokenizer has tokens that a model does not know."""
+    d_vocab = n_tokens(model)
+    largest = -1 if tokenizer is None else max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= d_vocab:
+        raise ValueError(
+            f"the tokenizer of {name} does not fit the model: it has the token id {largest}, and the model knows "
+            f"{d_vocab} tokens, 0 to {d_vocab - 1}"
+        )
+
+
+def speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Give a bridge a copy of a tokenizer, which is returned.
+
+    TransformerLens itself would add an end of text to a tokenizer without one, under an id that the model does not
+    know, and put it before every text. Here nothing is added. What pads is the tokenizer's own padding, else its end of
+    text, its unknown token or its beginning of text. Before a text is what the tokenizer puts there or, by
+    TransformerLens's custom, its own beginning of text.
+    """
+    tokenizer = copy.deepcopy(tokenizer)
+    others = (tokenizer.eos_token, tokenizer.unk_token, tokenizer.bos_token)
+    tokenizer.pad_token = tokenizer.pad_token or next((token for token in others if token is not None), None)
+    bridge.tokenizer = tokenizer
+    bridge.cfg.tokenizer_prepends_bos, bridge.cfg.tokenizer_appends_eos = detect_tokenizer_bos_eos(tokenizer)
+    bridge.cfg.default_prepend_bos = tokenizer.bos_token is not None
+    return tokenizer
+
+
+@torch.no_grad()
+def bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) -> HookedPretrained:
+    """The bridge around a model, which it takes over. Raises ValueError if it does not compute what the model does."""
+    config = model.config.get_text_config(decoder=True)
+    n_ctx = min(int(getattr(config, "max_position_embeddings", None) or 32), 32)
+    tokens = torch.randint(n_tokens(model), (2, n_ctx), generator=torch.Generator().manual_seed(0)).to(model.device)
+    expected = model(tokens, use_cache=False).logits
+    model.set_attn_implementation("eager")  # others do not give out the pattern
+    bridge = build_bridge_from_module(
+        model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
+    )
+    hooked = put_variants(bridge.eval(), variants)
+    difference = (hooked(tokens) - expected).abs().max()
+    if not difference <= expected.abs().max() * torch.finfo(expected.dtype).eps ** 0.5:
+        raise ValueError(
+            f"TransformerLens's bridge does not compute what {name} does: its logits differ by {float(difference):.2g}"
+        )
+    return hooked
