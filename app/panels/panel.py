@@ -48,6 +48,7 @@ class Panel:
         numbers: Mapping[str, Any],
         says: str,
         *,
+        verdict: str | None = None,
         widest: bool = True,
         place: Any = st,
         under: Any = None,
@@ -59,12 +60,21 @@ class Panel:
             figure: what to draw, with the code that makes it.
             numbers: file name -> the measurements that the figure was drawn from, or symbols of them.
             says: the caption: what the figure shows, and what it does not show.
+            verdict: what the figure shows of this run, in a sentence made from its numbers, above it.
             widest: stretch the figure to the page.
             place: where the figure goes; by default below what is there.
             under: where the caption goes; by default below the figure.
             clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`).
         """
         drawn: Figure = code.value_of(figure)
+        if verdict:
+            place.markdown(f"**{plain(verdict)}**")
+        self._draw(drawn, widest, place, clicks)
+        (place if under is None else under).caption(says)
+        with self.menu:
+            self._take_away(drawn, code.value_of(dict(numbers)), code.lines(figure), says)
+
+    def _draw(self, drawn: Figure, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
         if isinstance(drawn, Drawing):
             with place.container():
                 st.markdown(f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]")
@@ -76,9 +86,6 @@ class Panel:
                 width="stretch" if widest else "content",
                 config={"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": self.key}},
             )
-        (place if under is None else under).caption(says)
-        with self.menu:
-            self._take_away(drawn, code.value_of(dict(numbers)), code.lines(figure), says)
 
     def part(self, name: str, key: str) -> Panel:
         """Another figure of this panel: its lines and its numbers have a heading of their own in the menu."""

@@ -23,6 +23,7 @@ from workbench.inspection.over_training import Timeline, follow
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
+from workbench.report.verdicts import least
 from workbench.runs import Run, load_run
 
 MOST_RUNS = 6  # as many as there are colours
@@ -81,7 +82,10 @@ def spectra(look: Look) -> None:
         else:
             figure = code.call(figures.by_layer, {"this input": one, mean: of_runs}, {})[0]
         says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
-        p.show(figure, {"this-input": one, "held-out": of_runs}, says)
+        verdict = None
+        if code.value_of(of_runs).dims == ("layer",):
+            verdict = least(code.value_of(of_runs), code.value_of(held)[chosen.name].controls[UNTRAINED].mean)
+        p.show(figure, {"this-input": one, "held-out": of_runs}, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
             "The other panels draw one number per layer, which a spectrum is not. For the distribution over sequences, "

@@ -18,9 +18,11 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.held_out import held_out
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
+from workbench.figures.hop_by_hop import far_query
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head
+from workbench.report.verdicts import arrives
 from workbench.runs import load_run
 
 GAMMA = 0.9  # if the layer has none of its own
@@ -83,7 +85,9 @@ def follow(look: Look) -> tuple[Head, Opened | None, int]:
         start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=right)
         n = max(2, n_hops(look))
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
-        p.show(figure, {"steps": code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)}, FOLLOWED)
+        steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
+        verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0), far_query(look.seen))
+        p.show(figure, {"steps": steps}, FOLLOWED, verdict=verdict)
     return (layer, head), beside, start
 
 

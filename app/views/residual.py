@@ -14,8 +14,10 @@ from workbench.app.panels import cell as cells
 from workbench.app.panels import code
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
+from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection, unexplained
 from workbench.instruments.residual.trajectory import ranks, trajectory
+from workbench.report.verdicts import on_top
 
 FINAL_NORM = (
     "The decoder basis is read as the model reads its last residual, so that the last row says what the model says. "
@@ -47,7 +49,10 @@ def maps(look: Look) -> None:
         reading = {"how": how, "final_norm": final_norm}
         table = code.assign("table", projection.top_tokens, seen, top=top, **reading, points=points)
         figure = code.call(figures.residual_maps, seen, table, start=start, cell=cell)
-        p.show(figure, {"residual": table}, SAYS, cell=cells.move)
+        answers = answer_rows(look.seen)
+        best = code.value_of(table).select(basis="decoder", rank=1)
+        verdict = on_top(best, answers[1].words) if len(answers) == 2 else None
+        p.show(figure, {"residual": table}, SAYS, verdict=verdict, cell=cells.move)
     over_layers(look, cell[1], reading)
 
 

@@ -28,6 +28,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
+from workbench.report.verdicts import learnt
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.training import PAPER_PRESETS, PRESETS
@@ -124,7 +125,9 @@ def curves(look: Look) -> None:
         spans: dict[str, Any] = {} if rise is None else {"spans": [(rise.start, rise.end, rise.words)]}
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
-        p.show(figure, code.value_of(logged), AS_LOGGED + of_rise(steepest))
+        accuracy = code.value_of(logged).get("accuracy")
+        verdict = learnt(accuracy) if accuracy is not None and len(accuracy.values) else None
+        p.show(figure, code.value_of(logged), AS_LOGGED + of_rise(steepest), verdict=verdict)
 
 
 def logged_rise(curves: dict[str, Measurement]) -> learning.Rise | None:

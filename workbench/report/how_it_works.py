@@ -15,11 +15,11 @@ from workbench.inspection.claims import edited_in, places_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words
-from workbench.measurement.places import at_point
 from workbench.mechanisms import MECHANISMS, sentence
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
+from workbench.report.verdicts import least
 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 
@@ -216,13 +216,9 @@ def _entropy(one: SeedGroup) -> Iterator[Statement]:
     """Where along the layers representations collapse most, beside untrained models."""
     if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
         return
-    mean = one["entropy"].mean
-    least = mean.coords["layer"][int(np.nanargmin(mean.values))]
-    text = f"Matrix entropy is least {at_point(least)} ({float(mean.select(layer=least).values):.2f} {mean.units}"
     control = one["entropy"].controls.get(UNTRAINED)
-    if control is not None and least in control.mean.coords["layer"]:
-        text += f"; untrained models {float(control.mean.select(layer=least).values):.2f}"
-    yield Statement(f"{text}).", ("collapse",))
+    text = least(one["entropy"].mean, None if control is None else control.mean)
+    yield Statement(text, ("collapse",))
 
 
 def share(m: Measurement) -> str:

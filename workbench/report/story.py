@@ -19,6 +19,7 @@ from workbench.report.findings import how_sure
 from workbench.report.how_it_works import Statement, how_it_works
 from workbench.report.sections import causal_of, controls_of
 from workbench.report.seed_groups import SeedGroup, seed_groups
+from workbench.report.verdicts import learnt
 
 MOST_CHAPTERS = 8
 Picture: TypeAlias = go.Figure | Drawing
@@ -120,19 +121,14 @@ def _learnt(inspected: Inspected) -> Iterator[Chapter]:
     accuracy = learning_curves(inspected.run).get("accuracy")
     if accuracy is None or len(accuracy.values) < 2:
         return
-    steps, values = accuracy.coords["step"], accuracy.values
-    text = (
-        f"As it was logged, on sequences like those of training, accuracy went from {values[0]:.0%} at step "
-        f"{steps[0]:,} to {values[-1]:.0%} at step {steps[-1]:,}"
-    )
     rise = steepest_rise(accuracy)
-    events = []
-    if rise is not None:
-        text += f", and rose most between steps {rise.start:,} and {rise.end:,} ({rise.before:.0%} to {rise.after:.0%})"
-        events = [(rise.end, rise.words)]
+    events = [] if rise is None else [(rise.end, rise.words)]
     picture = figures.learning_curves({inspected.name: {"accuracy": accuracy}}, events=events)
-    limits = "One seed, as it was logged. What happened between two evaluations is not known."
-    statement = Statement(f"{text}.", ("answers",))
+    limits = (
+        "One seed, as it was logged, on sequences like those of training. What happened between two evaluations is not "
+        "known."
+    )
+    statement = Statement(learnt(accuracy), ("answers",))
     yield Chapter("When was it learnt?", statement, [picture], limits, {"accuracy": accuracy})
 
 

@@ -1,0 +1,62 @@
+"""What a panel says first: sentences made from the numbers of its figure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.measurement import Measurement
+from workbench.report.verdicts import arrives, learnt, least, on_top
+
+
+def over(dim: str, labels: list, values: list[float], name: str = "Accuracy", units: str = "share") -> Measurement:
+    return Measurement(name, np.array(values, dtype=float), (dim,), {dim: labels}, units, {})
+
+
+def test_a_rise_is_told_with_its_steps() -> None:
+    told = learnt(over("step", [10, 20, 40], [0.1, 0.7, 0.9]))
+    assert (
+        told
+        == "Accuracy went from 10% at step 10 to 90% at step 40, and rose most between steps 10 and 20 (10% to 70%)."
+    )
+    assert learnt(over("step", [10, 20], [0.1, 0.12])) == "Accuracy went from 10% at step 10 to 12% at step 20."
+    assert learnt(over("step", [10], [0.5])).startswith("Accuracy went from 50% at step 10 to 50%")
+
+
+def test_the_least_layer_is_told_beside_its_control_where_that_has_it() -> None:
+    points = ["hook_embed", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"]
+    own = over("layer", points, [3.0, np.nan, 1.5], "Matrix entropy", "nats")
+    control = over("layer", points, [3.5, 3.4, 3.25], "Matrix entropy", "nats")
+    assert least(own, control) == "Matrix entropy is least after MLP 0 (1.50 nats; untrained models 3.25)."
+    assert least(own, over("layer", points[:1], [3.5])) == "Matrix entropy is least after MLP 0 (1.50 nats)."
+    assert least(over("layer", [0, 1], [2.0, 1.0], "Anisotropy", "cosine")).startswith(
+        "Anisotropy is least at layer 1 ("
+    )
+
+
+def top(words: list[list[str]]) -> Measurement:
+    points = ["hook_embed", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"][: len(words)]
+    values, coords = np.ones((len(words), len(words[0]))), {"point": points, "position": list(range(len(words[0])))}
+    return Measurement("Top", values, ("point", "position"), coords, "x", {}, labels=np.array(words))
+
+
+def test_where_right_answers_come_on_top_is_counted_at_scored_positions_alone() -> None:
+    told = on_top(top([["7", "1", "9"], ["7", "2", "9"], ["0", "2", "3"]]), ["", "2", "3"])
+    assert told == (
+        "The right answer is on top after MLP 0 at 2 of 2 scored positions, and first at half of them or more after "
+        "attention 0 (1)."
+    )
+    assert on_top(top([["7"], ["7"]]), [""]) is None, "nothing is asked for"
+    never = on_top(top([["7", "7"], ["7", "7"]]), ["1", "2"])
+    assert never is not None and "at 0 of 2" in never and never.endswith("at no point before at half of them.")
+
+
+def test_what_arrives_is_the_share_on_the_true_ancestors_of_each_hop() -> None:
+    names = ["0:a", "1:b", "2:c"]
+    values = np.zeros((2, 3, 3))
+    values[0, 2] = [0.1, 0.9, 0]
+    values[1, 2] = [0.75, 0.25, 0]
+    coords = {"hop": [1, 2], "query": names, "key": names}
+    steps = Measurement("Steps", values, ("hop", "query", "key"), coords, "share", {})
+    gold = [(1, 2, 1), (2, 2, 0), (3, 2, 0), (1, 1, 0)]
+    assert arrives(steps, gold, 2) == "From 2:c this much arrives at the true ancestor: hop 1: 90%; hop 2: 75%."
+    assert arrives(steps, gold, 0) is None

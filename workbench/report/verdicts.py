@@ -1,0 +1,83 @@
+"""What one figure shows, in a sentence made from its numbers: what a panel says first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workbench.inspection.learning_curves import steepest_rise
+from workbench.measurement import Measurement
+from workbench.measurement.places import at_point
+
+
+def learnt(accuracy: Measurement) -> str:
+    """How a logged accuracy rose; `accuracy` has the single dim `step`, with at least one value."""
+    steps, values = accuracy.coords["step"], accuracy.values
+    text = f"Accuracy went from {values[0]:.0%} at step {steps[0]:,} to {values[-1]:.0%} at step {steps[-1]:,}"
+    rise = steepest_rise(accuracy)
+    if rise is None:
+        return f"{text}."
+    where = f"between steps {rise.start:,} and {rise.end:,} ({rise.before:.0%} to {rise.after:.0%})"
+    return f"{text}, and rose most {where}."
+
+
+def least(mean: Measurement, control: Measurement | None = None) -> str:
+    """At which layer a measure is least, and what it is there in a control, such as untrained models.
+
+    Args:
+        mean: the single dim `layer`.
+        control: the same of the control; it need not have all layers.
+    """
+    layers = mean.coords["layer"]
+    where = layers[int(np.nanargmin(mean.values))]
+    text = f"{mean.name} is least {_at(where)} ({float(mean.select(layer=where).values):.2f} {mean.units}"
+    if control is not None and where in control.coords["layer"]:
+        text += f"; untrained models {float(control.select(layer=where).values):.2f}"
+    return f"{text})."
+
+
+def _at(layer: object) -> str:
+    return at_point(layer) if isinstance(layer, str) else f"at layer {layer}"
+
+
+def on_top(table: Measurement, right: Sequence[str]) -> str | None:
+    """At how many scored positions the right answer is the residual's top token, first at all and at the end.
+
+    Args:
+        table: `projection.top_tokens(…)` on the decoder basis, rank 1: dims `point`, `position`.
+        right: the right answer at each position, empty where none is asked for.
+
+    Returns None where no answer is asked for.
+    """
+    assert table.labels is not None and table.dims == ("point", "position")
+    asked = np.array([bool(word) for word in right])
+    if not asked.any():
+        return None
+    found = [int((row[asked] == np.array(right)[asked]).sum()) for row in table.labels]
+    points, n = table.coords["point"], int(asked.sum())
+    text = f"The right answer is on top {at_point(points[-1])} at {found[-1]} of {n} scored positions"
+    first = next((i for i, count in enumerate(found) if count >= max(1, n / 2)), None)
+    if first is None or first == len(points) - 1:
+        return f"{text}; at no point before at half of them."
+    return f"{text}, and first at half of them or more {at_point(points[first])} ({found[first]})."
+
+
+def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int) -> str | None:
+    """How much of each hop from a query arrives at its true ancestor.
+
+    Args:
+        steps: `resolvent.steps(…)`: dims `hop`, `query`, `key`.
+        gold: the task's edges as (hop, query, key).
+        query: the position that is followed.
+
+    Returns None where the query has no true ancestor within these hops.
+    """
+    reached: dict[int, float] = {}
+    for hop, at, key in gold:
+        if at == query and hop <= len(steps.coords["hop"]):
+            reached[hop] = reached.get(hop, 0.0) + float(steps.values[hop - 1, query, key])
+    if not reached:
+        return None
+    shares = "; ".join(f"hop {hop}: {share:.0%}" for hop, share in sorted(reached.items()))
+    return f"From {steps.coords['query'][query]} this much arrives at the true ancestor: {shares}."
