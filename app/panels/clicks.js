@@ -80,12 +80,8 @@ function light(svg, position) {
 
 function choose(holder, svg, at, wait = 0) {
   if (at.dataset.cell) {
-    for (const old of svg.querySelectorAll(".cell.chosen")) {
-      old.classList.remove("chosen")
-      old.removeAttribute("stroke")
-    }
+    for (const old of svg.querySelectorAll(".cell.chosen")) old.classList.remove("chosen")
     at.classList.add("chosen")
-    at.setAttribute("stroke", "#E69F00")
     at.setAttribute("stroke-width", "2.5")
     clearTimeout(holder.waiting)
     const cell = { point: at.dataset.point, position: Number(at.dataset.cell.split(",")[1]) }

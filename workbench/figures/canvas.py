@@ -284,7 +284,7 @@ class _Page(TokenPage):
                     "class_": "cell chosen" if self.cell == (point, i) else "cell",
                 }
                 if self.cell == (point, i):
-                    cell |= {"stroke": ORANGE, "stroke_width": 2.5}
+                    cell |= {"stroke_width": 2.5}
                 self.parts.append(element("rect", **cell) + self.word(word, i, y, size=11.5))
                 if right is not None and right.words[i] == word:
                     line: dict[str, Any] = {

@@ -11,6 +11,7 @@ STYLE = """
 text { font-family: system-ui, "DejaVu Sans", sans-serif; fill: var(--ink, #1b1b1b); }
 .quiet { fill: var(--muted, #666); }
 .gutter rect { fill: var(--paper, #fff); }
+.chosen { stroke: var(--ink, #1b1b1b); }
 .edge, .step { fill: none; } .far { opacity: 0; }
 """
 

@@ -13,7 +13,7 @@ from torch.nn.functional import adaptive_max_pool2d
 
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY, ORANGE
+from workbench.figures.style import BLUE, GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 
@@ -70,7 +70,7 @@ def _head(
         tip += f": {score:.0%} {scores.name}"
         middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
         parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
-    frame = {"stroke": ORANGE, "stroke_width": 4} if marked else _frame(score)
+    frame = {"stroke_width": 4} if marked else _frame(score)
     frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
     picture = element("image", **box, href=_picture(weight), style="image-rendering: pixelated")
     return [
