@@ -93,8 +93,9 @@ class Comparison:
         return 1.0 if self.direction == "denoise" else -1.0
 
     @torch.no_grad()
-    def clean_logits(self, part: Pairs) -> Float[Tensor, "pair pos class"]:
-        return cast(Tensor, self.model(part.clean.tokens))
+    def clean_logits(self, part: Pairs) -> Tensor:
+        """The logits of the clean run, `[pair, pos, class]`, for a metric that looks at them; else an empty tensor."""
+        return cast(Tensor, self.model(part.clean.tokens)) if self.measure.needs_clean else torch.empty(0)
 
     def run(self, tokens: Int[Tensor, "row pos"], hooks: Hooks) -> Float[Tensor, "row pos class"]:
         """The logits with these hooks."""
@@ -111,8 +112,7 @@ class Comparison:
         values = np.zeros((2, len(self.pairs)))
         with torch.no_grad():
             for where, part in self.parts():
-                clean = self.clean_logits(part)
-                corrupted = cast(Tensor, self.model(part.corrupted.tokens))
+                clean, corrupted = (cast(Tensor, self.model(side.tokens)) for side in (part.clean, part.corrupted))
                 for row, logits in enumerate((clean, corrupted)):
                     values[row, where] = self.score(logits, part, clean).double().cpu().numpy()
         return values

@@ -52,7 +52,7 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
                 base.repeat(len(some), 1),
                 some.repeat_interleave(len(part), 0),
                 other.repeat(1, len(some), 1, 1),
-            ).view(len(some), len(part), *clean.shape[1:])
+            ).unflatten(0, (len(some), len(part)))
             rows += [comparison.score(each, part, clean) for each in logits]
         effects = torch.stack(rows).double().cpu().numpy() - comparison.unedited(where)
         parts.append(effects * comparison.sign())

@@ -20,11 +20,13 @@ class Metric:
         name: in words, as in titles of figures.
         units: of the change of the measure that an edit makes.
         of: logits `[pair, pos, class]`, the pairs, and the logits of the clean run -> `[pair]`.
+        needs_clean: whether it looks at the logits of the clean run.
     """
 
     name: str
     units: str
     of: Callable[[Tensor, Pairs, Tensor], Float[Tensor, " pair"]]
+    needs_clean: bool = False
 
 
 def only_right(pairs: Pairs, n_classes: int) -> tuple[Bool[Tensor, "pair pos class"], Bool[Tensor, "pair pos class"]]:
@@ -80,5 +82,5 @@ def divergence(logits: Tensor, pairs: Pairs, clean: Tensor) -> Float[Tensor, " p
 METRICS: dict[str, Metric] = {
     "logit_difference": Metric("logit difference", "logits", logit_difference),
     "probability": Metric("probability of the right answer", "change of a probability", probability),
-    "kl": Metric("minus the divergence from the clean answers", "change in nats", divergence),
+    "kl": Metric("minus the divergence from the clean answers", "change in nats", divergence, needs_clean=True),
 }
