@@ -197,6 +197,22 @@ def test_a_rewired_run_has_transformerlenss_faithfulness() -> None:
     assert own == pytest.approx(theirs.recovered, abs=1e-6)
 
 
+def test_progress_is_told_after_each_part_of_the_pairs() -> None:
+    told: list[tuple[int, int]] = []
+    eap(compared(n=5, rows=2, progress=lambda done, of: told.append((done, of))))
+    assert told == [(2, 5), (4, 5), (5, 5)]
+
+
+@each_variant
+def test_single_precision_gives_the_same_numbers(variant: str) -> None:
+    double = compared(variant)
+    single = double.of(double.pairs)
+    values = eap_ig(double).values
+    single.model.float()
+    assert np.allclose(eap_ig(single).values, values, atol=1e-4 * abs(values).max())
+    assert np.allclose(path_patching(single).values.shape, values.shape)
+
+
 def test_what_there_is_not_is_refused_in_words() -> None:
     comparison = compared()
     with pytest.raises(ValueError, match="steps must be at least 1, not 0"):

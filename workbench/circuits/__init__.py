@@ -6,11 +6,15 @@
     scores = eap_ig(comparison)                           # estimated: every edge, from a few passes
     faithfulness_curve(comparison, scores).mean()         # what circuits of the best edges keep, by size
 
+A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
+subspace that it lives in.
+
 What an attribution shows of pairs that change nothing relevant (`task.pairs(…, relevant=False)`) is its control.
 """
 
 from __future__ import annotations
 
+from workbench.circuits.alignment import SUBSPACES, Search, alignment, find_subspace
 from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
 from workbench.circuits.comparison import Comparison, Direction, baselines
 from workbench.circuits.direct import direct_logit_attribution
@@ -26,24 +30,31 @@ from workbench.circuits.faithfulness import (
     smallest_faithful,
 )
 from workbench.circuits.graph import Graph
+from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
 from workbench.circuits.metrics import METRICS, Metric
 from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching
 from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
 
 __all__ = [
+    "HYPOTHESES",
     "METHODS",
     "METRICS",
     "SELECTIONS",
     "SHARES",
     "SITES",
+    "SUBSPACES",
     "Ablation",
     "Circuit",
     "Comparison",
     "Direction",
     "Graph",
+    "Hypothesis",
+    "Interchange",
     "Metric",
+    "Search",
     "Site",
     "activation_patching",
+    "alignment",
     "answers_both",
     "attribution_patching",
     "baselines",
@@ -56,7 +67,10 @@ __all__ = [
     "edges_above",
     "faithfulness",
     "faithfulness_curve",
+    "find_subspace",
     "greedy_edges",
+    "interchange_accuracy",
+    "interchanges",
     "overlap",
     "overlap_of_halves",
     "overlap_of_seeds",

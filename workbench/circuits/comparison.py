@@ -39,6 +39,7 @@ class Comparison:
             is positive, either way, where the part speaks for the clean answer.
         name: what to call the model in captions.
         rows: the most sequences in one pass; by default as many as fit a fixed amount of memory.
+        progress: called after each part of the pairs with how many are done, and how many there are.
 
     Raises:
         ValueError: if there is no such metric or direction, the pairs do not fit the model, or it is in training mode.
@@ -50,6 +51,7 @@ class Comparison:
     direction: Direction = "denoise"
     name: str = "model"
     rows: int | None = None
+    progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
         lookup(METRICS, self.metric, "metric")
@@ -82,6 +84,8 @@ class Comparison:
         for start in range(0, len(self.pairs), self.rows_at_once):
             where = slice(start, min(start + self.rows_at_once, len(self.pairs)))
             yield where, self.pairs[where].to(self.device)
+            if self.progress is not None:
+                self.progress(where.stop, len(self.pairs))
 
     def sides(self, part: Pairs) -> tuple[Int[Tensor, "pair pos"], Int[Tensor, "pair pos"]]:
         """The tokens of the run that is edited, and of the run that parts are taken from."""
