@@ -15,6 +15,7 @@ What an attribution shows of pairs that change nothing relevant (`task.pairs(…
 from __future__ import annotations
 
 from workbench.circuits.alignment import SUBSPACES, Search, alignment, find_subspace
+from workbench.circuits.checks import completeness, incompleteness, minimality
 from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
 from workbench.circuits.comparison import Comparison, Direction, baselines
 from workbench.circuits.direct import direct_logit_attribution
@@ -60,6 +61,7 @@ __all__ = [
     "baselines",
     "chance_overlap",
     "cmd",
+    "completeness",
     "cpr",
     "direct_logit_attribution",
     "eap",
@@ -69,8 +71,10 @@ __all__ = [
     "faithfulness_curve",
     "find_subspace",
     "greedy_edges",
+    "incompleteness",
     "interchange_accuracy",
     "interchanges",
+    "minimality",
     "overlap",
     "overlap_of_halves",
     "overlap_of_seeds",
