@@ -13,14 +13,19 @@ from transformer_lens import patching
 from transformer_lens.tools.analysis.attribution_patching import attribution_patch
 
 from tests.circuits.conftest import compared
+from tests.models.own_modules import CONTEXT, KINDS, VOCABULARY
 from workbench.circuits import (
     Comparison,
     activation_patching,
     attribution_patching,
     baselines,
     direct_logit_attribution,
+    eap,
 )
 from workbench.circuits.metrics import METRICS
+from workbench.models import OwnModel
+from workbench.tasks import make
+from workbench.util.seeds import generator
 
 VARIANTS = ("standard", "tempered", "chacal")
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -142,6 +147,23 @@ def test_attribution_to_an_entry_of_a_pattern_is_its_derivative() -> None:
         moved = model.run_with_hooks(pairs.corrupted.tokens, fwd_hooks=[(name, move)])
     change = float(metric_of(comparison)(moved)) - comparison.baselines[1, 0]
     assert change / small == pytest.approx(estimate, rel=1e-4) and abs(estimate) > 1e-4
+
+
+def test_modules_of_ones_own_have_nodes_and_say_so_where_they_have_no_edges() -> None:
+    task = make("sorting", q=VOCABULARY - 2, max_length=5)
+    pairs = task.pairs(5, generator(0, "pairs"))
+
+    def own(kind: str) -> Comparison:
+        module = KINDS[kind].fresh({}, generator(1, kind))
+        return Comparison(OwnModel(module, KINDS[kind].parts, CONTEXT, name=kind).hooked(), pairs)
+
+    library = own("library")
+    assert activation_patching(library, "head").values.any() and attribution_patching(library, "mlp_out").values.any()
+    for measure in (direct_logit_attribution, eap):
+        with pytest.raises(ValueError, match="does not show what its heads write"):
+            measure(library)
+    with pytest.raises(ValueError, match=r"never reaches its hook point 'blocks\.0\.attn\.hook_z'"):
+        activation_patching(own("softmax"), "head")
 
 
 def test_what_there_is_not_is_refused_in_words() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from workbench.circuits.metrics import METRICS, Metric
 from workbench.interventions import Hooks
@@ -59,7 +59,7 @@ class Comparison:
             raise ValueError(f"unknown direction {self.direction!r}; there is: {', '.join(get_args(Direction))}")
         if self.rows is not None and self.rows < 1:
             raise ValueError(f"rows must be at least 1, not {self.rows}")
-        if any(module.training for module in self.model.modules()):
+        if any(module.training and _computes(module) for module in self.model.modules()):
             raise ValueError("the model is in training mode, in which two runs differ by chance: call model.eval()")
 
     @property
@@ -150,6 +150,11 @@ class Comparison:
         )
 
 
+def _computes(module: nn.Module) -> bool:
+    """Whether a module does something itself: a wrapper, or a hook point, is the same in training."""
+    return isinstance(module, nn.Dropout) or any(True for _ in module.parameters(recurse=False))
+
+
 def baselines(comparison: Comparison) -> Measurement:
     """The metric in the clean and in the corrupted run: dims `run` (`clean`, `corrupted`), `example`."""
     about = "What the model answers before any edit. Without a gap between the two there is nothing to attribute."
@@ -165,7 +170,17 @@ def activations(
     kept: dict[str, Tensor] = {}
     check_names(comparison.model, names)
     logits = comparison.run(tokens, [(name, partial(_keep, kept=kept, name=name)) for name in names])
+    _check_reached(kept, names)
     return kept, logits
+
+
+def _check_reached(kept: dict[str, Tensor], names: Sequence[str]) -> None:
+    """Raise ValueError if a hook point was never reached: a module of one's own may not show all its parts."""
+    missing = [name for name in names if name not in kept]
+    if missing:
+        raise ValueError(
+            f"the model's forward pass never reaches its hook point {missing[0]!r}: it cannot be attributed"
+        )
 
 
 def check_names(model: AnyHooked, names: Sequence[str]) -> None:
@@ -207,6 +222,7 @@ def gradients(
     with torch.enable_grad():
         hooks: Hooks = [(INPUT, begin), *((name, partial(_keep, kept=kept, name=name)) for name in names)]
         total = comparison.score(comparison.run(tokens, hooks), part, clean).sum()
+        _check_reached(kept, names)
         found = torch.autograd.grad(total, [kept[name] for name in names], allow_unused=True)
     slopes = {
         name: torch.zeros_like(kept[name]) if slope is None else slope for name, slope in zip(names, found, strict=True)

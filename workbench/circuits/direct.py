@@ -83,8 +83,17 @@ def _writes(comparison: Comparison, tokens: Tensor) -> tuple[dict[str, Tensor], 
 def head_writes(
     comparison: Comparison, layer: int, z: Float[Tensor, "row pos head d_head"]
 ) -> Float[Tensor, "head row pos d_model"]:
-    """What each head writes to the residual, without the bias that all share."""
-    W_O = cast(Any, comparison.model).blocks[layer].attn.W_O
+    """What each head writes to the residual, without the bias that all share.
+
+    Raises:
+        ValueError: if the model does not show the map from its heads to the residual.
+    """
+    W_O = getattr(cast(Any, comparison.model).blocks[layer].attn, "W_O", None)
+    if W_O is None:
+        raise ValueError(
+            "this model does not show what its heads write (W_O): nodes can be attributed in it (activation_patching, "
+            "attribution_patching), but neither edges nor direct writes"
+        )
     return torch.einsum("rphe,hed->hrpd", z, W_O)
 
 

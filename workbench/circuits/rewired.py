@@ -30,18 +30,23 @@ def own_inputs(model: Any) -> Iterator[None]:
     """
     flags = ("use_attn_in", "use_split_qkv_input", "use_hook_mlp_in")
     before = [bool(getattr(model.cfg, flag, False)) for flag in flags]
+    if not hasattr(model, "set_use_split_qkv_input"):
+        raise ValueError(f"the heads of a {type(model).__name__} cannot read inputs of their own, so it has no edges")
     try:
-        model.set_use_attn_in(False)
-        model.set_use_split_qkv_input(True)
-        model.set_use_hook_mlp_in(True)
-    except (AttributeError, NotImplementedError) as error:
-        raise ValueError(f"this model's heads cannot read inputs of their own, so it has no edges: {error}") from None
-    try:
+        _set_flags(model, False, True, True)
         yield
+    except NotImplementedError as error:
+        raise ValueError(f"this model's heads cannot read inputs of their own, so it has no edges: {error}") from None
     finally:
-        model.set_use_split_qkv_input(before[1])
-        model.set_use_attn_in(before[0])
-        model.set_use_hook_mlp_in(before[2])
+        _set_flags(model, *before)
+
+
+def _set_flags(model: Any, attn_in: bool, split: bool, mlp_in: bool) -> None:
+    """Set them, one of the first two at a time: they exclude each other."""
+    model.set_use_split_qkv_input(False)
+    model.set_use_attn_in(attn_in)
+    model.set_use_split_qkv_input(split)
+    model.set_use_hook_mlp_in(mlp_in)
 
 
 def reader_hooks(graph: Graph) -> list[tuple[str, int, str]]:
