@@ -24,6 +24,7 @@ ROOMS = (
     "instruments",
     "interventions",
     "mechanisms",
+    "circuits",
     "inspection",
     "figures",
     "report",

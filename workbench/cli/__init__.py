@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.cli import (
+    circuit,
     compile,
     data,
     explore,
@@ -44,6 +45,7 @@ COMMANDS = {
     "compile": compile,
     "inspect": inspect,
     "probe": probe,
+    "circuit": circuit,
     "explore": explore,
     "data": data,
     "export": export,

@@ -18,6 +18,7 @@ from workbench.tasks.distinct_questions import counted, distinct, once_each
 from workbench.tasks.increment import Increment
 from workbench.tasks.lis import LongestIncreasingSubsequence
 from workbench.tasks.multiplication import Multiplication
+from workbench.tasks.pairs import Pairs
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.property_chain import PropertyChain
 from workbench.tasks.sequences import SEQUENCES, Sequences, own_sequences
@@ -109,6 +110,7 @@ __all__ = [
     "TASKS",
     "TEXTS",
     "Batch",
+    "Pairs",
     "Sequences",
     "Task",
     "Truth",

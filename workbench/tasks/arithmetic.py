@@ -26,6 +26,7 @@ from workbench.tasks.expressions import (
     tokenise,
     write,
 )
+from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
@@ -125,6 +126,26 @@ class Arithmetic(Task):
                 root = read(write(root, self.brackets), self.p)
             rows.append(self._row(root, history[::-1] if self.thought == "history" else leftmost(root)))
         return self._batch(rows)
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {
+            "number": "one number of the expression is replaced by another",
+            "operator": "one operator is replaced by another, where the brackets stay as they are needed",
+        }
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        low, high = (0, self.p) if kind == "number" else (self.p, self.p + len(OPERATORS))
+        in_question = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
+        return with_other_value(tokens, in_question & (tokens >= low) & (tokens < high), low, high, generator)
+
+    def answered(self, tokens: Int[Tensor, " pos"]) -> Batch:
+        words = self.words(tokens[: int(self.question_length(tokens[None])) - 1])
+        if write(read(words, self.p), self.brackets) != words:
+            raise ValueError(f"{' '.join(words)!r} has other brackets than this task writes")
+        return super().answered(tokens)
 
     def _row(self, root: Node, order: list[Node]) -> list[str]:
         question = [*write(root, self.brackets), "="]

@@ -14,6 +14,7 @@ from torch import Tensor
 from workbench.tasks.accuracy import correct, whole
 from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.fast_tokenizer import word_tokenizer
+from workbench.tasks.pairs import Pairs, make_pairs
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util import seeds
@@ -216,6 +217,51 @@ class Task(Checked, ABC):
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
         """The question of a sequence in the task's words, without its answer; `parse` reads it back."""
         return " ".join(self.words(tokens[: int(self.question_length(tokens[None]))]))
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        """The ways in which a question can be changed minimally: name -> what is changed. By default there is none."""
+        return {}
+
+    def pairs(
+        self,
+        n: int,
+        generator: torch.Generator,
+        *,
+        kind: str | None = None,
+        relevant: bool = True,
+        **condition: Any,
+    ) -> Pairs:
+        """Draw n minimal pairs from the test side of the split, both questions of each.
+
+        Args:
+            n: how many.
+            generator: the only source of chance.
+            kind: one of `pair_kinds`; by default the first.
+            relevant: False draws a control: changes that leave an answer behind them as it is, which is asked for.
+            condition: narrows the draw of the questions (see `conditions`).
+
+        Raises:
+            ValueError: if the task has no such kind or condition, or hardly any question that can be changed so.
+        """
+        return make_pairs(self, n, generator, kind, relevant, condition)
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        """Sequences with one thing changed in their question, at random; the answers behind it stay as they were.
+
+        A change need not be possible: one after which `answered` raises ValueError is not used.
+        """
+        raise NotImplementedError
+
+    def answered(self, tokens: Int[Tensor, " pos"]) -> Batch:
+        """The question of a sequence with its right answer, whatever answer the sequence has.
+
+        Raises:
+            ValueError: if it is no question of this task.
+        """
+        return self.parse(self.question(tokens))
 
     def lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of tokens of each sequence before the padding on its right."""

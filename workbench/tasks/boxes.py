@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.boxes_pairs import PAIR_KINDS, changed_story
 from workbench.tasks.boxes_story import Story, Style, answer, read
 from workbench.tasks.boxes_world import ABSENT, OBJECTS, WORDS, World
 from workbench.tasks.vocabulary import Vocabulary
@@ -147,6 +148,15 @@ class Boxes(Task):
         whole = torch.cat([text, ending], dim=1)
         start = (text != ABSENT).sum(1) - 1 + self._naming
         return self._batch(whole, start)
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return PAIR_KINDS
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        return changed_story(self, tokens, kind, generator)
 
     def _batch(self, rows: Int[Tensor, "batch column"], start: Int[Tensor, " batch"]) -> Batch:
         present = rows != ABSENT

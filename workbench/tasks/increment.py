@@ -13,6 +13,7 @@ from torch import Tensor
 from workbench.tasks.base import LONGEST
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
+from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
 _DELIMITER, _CARRY, _PAD = 10, 11, 12
@@ -87,6 +88,16 @@ class Increment(TaskWithLengths):
         place = torch.arange(width)
         digits = torch.where((place >= (lengths - run)[:, None]) & (place < lengths[:, None]), 9, digits)
         return self._batch(digits, lengths, head)
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {"digit": "one digit of the number is replaced by another"}
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        in_number = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
+        return with_other_value(tokens, in_number, 0, 10, generator)
 
     def _batch(self, digits: Int[Tensor, "batch digit"], lengths: Int[Tensor, " batch"], head: str) -> Batch:
         """A batch from digits, highest first, of which each sequence has its first `lengths`."""

@@ -16,6 +16,7 @@ from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import tested_lengths
+from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
@@ -100,6 +101,16 @@ class LongestIncreasingSubsequence(Task):
         for row, size in zip(numbers, lengths.tolist(), strict=True):
             self._plant(row[:size], rng)
         return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {"number": "one number of the sequence is replaced by another"}
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        in_sequence = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
+        return with_other_value(tokens, in_sequence, self.length + 1, self.values, generator)
 
     def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
         """Overwrite random positions of a row with one to three increasing runs."""

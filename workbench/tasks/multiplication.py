@@ -14,6 +14,7 @@ from torch import Tensor
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
 _WORDS = (*"0123456789", "*", "####", "||", "+", "(", ")", "</pause_start>", "<pause>", "</pause_end>")
@@ -72,6 +73,16 @@ class Multiplication(Task):
         digits = torch.randint(0, 10, (2, n, self.digits), generator=generator)
         digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
         return self._batch(digits[0], digits[1])
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {"digit": "one digit of an operand is replaced by another"}
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        in_question = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
+        return with_other_value(tokens, in_question & (tokens < 10), 0, 10, generator)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the operands with their sign: every mode has the same test set."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
 
@@ -93,6 +94,20 @@ class PointerChain(Task):
         shuffles = torch.rand(n, self.n // self.k - 1, self.k, generator=generator).argsort(-1)
         starts = torch.arange(0, self.n - self.k, self.k).unsqueeze(-1)
         return self._batch(torch.cat([values, shuffles + starts], dim=1).reshape(n, self.n))
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        kinds = {"pointer": "two pointers of one block are exchanged: each block stays a permutation"}
+        return kinds | ({"value": "one value of the first block is replaced"} if self.reading == "root" else {})
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        if kind == "value":
+            first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
+            return with_other_value(tokens, first_block, 0, self.n, generator)
+        one, other = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
+        return tokens.scatter(1, one, tokens.gather(1, other)).scatter(1, other, tokens.gather(1, one))
 
     def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos hop"]:
         """The position h hops up the chain of each position, h = 1, 2, …; −1 where the chain has ended."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
 MOST_PROPERTIES, MOST_RECORDS = 4, 4096
@@ -96,6 +97,28 @@ class PropertyChain(Task):
         numbers = torch.rand(shape, generator=generator).argsort(-1)
         numbers[:, 0] = torch.randint(self.k, numbers[:, 0].shape, generator=generator)
         return self._batch(self._records(numbers.transpose(2, 3).reshape(n, self.n, self.properties)))
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {
+            "pointer": "two records of one block exchange where they take one property from",
+            "value": "one property of one record of the first block is replaced",
+        }
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        rows, numbers = torch.arange(len(tokens)), self._numbers(tokens)
+        which = torch.randint(self.properties, (len(tokens),), generator=generator)
+        of_one = numbers[rows, :, which]
+        if kind == "value":
+            first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
+            changed = with_other_value(of_one, first_block, 0, self.k, generator)
+        else:
+            one, other = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
+            changed = of_one.scatter(1, one, of_one.gather(1, other)).scatter(1, other, of_one.gather(1, one))
+        numbers[rows, :, which] = changed
+        return self._records(numbers)
 
     def _records(self, numbers: Int[Tensor, "*lead property"]) -> Int[Tensor, "*lead"]:
         """The ids of the records with these numbers: the first property is the first digit to base k."""

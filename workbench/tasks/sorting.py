@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from workbench.tasks.base import LONGEST
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
+from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
 
@@ -109,6 +110,16 @@ class Sorting(TaskWithLengths):
             return (self._count if head == "count" else self._fill)(lengths, generator)
         symbols = self._symbols(lengths, generator)
         return self._batch(symbols, lengths) if head == "main" else self._successor(symbols, lengths, generator)
+
+    @property
+    def pair_kinds(self) -> dict[str, str]:
+        return {"symbol": "one symbol of the input is replaced by another"}
+
+    def changed_question(
+        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        in_input = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
+        return with_other_value(tokens, in_input, 0, self.q, generator)
 
     def _symbols(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, "batch length"]:
         n, width = len(lengths), int(lengths.max())

@@ -1,0 +1,115 @@
+"""Circuits are chosen, pruned, written and compared as they say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from workbench.circuits import (
+    Circuit,
+    Graph,
+    chance_overlap,
+    edges_above,
+    greedy_edges,
+    overlap,
+    overlap_of_halves,
+    overlap_of_seeds,
+    top_edges,
+)
+from workbench.measurement import Measurement
+from workbench.util.seeds import generator
+
+GRAPH = Graph(1, 2)
+EDGES = GRAPH.names  # 6 into heads, 3 into the MLP, 4 into the logits
+
+
+def scores(**given: float) -> Measurement:
+    """Scores of all edges, 0 where none is given; names without signs: input_h0q, h0_logits."""
+    values = np.zeros(len(EDGES))
+    for name, value in given.items():
+        writer, reader = name.split("_")
+        full = {"input": "input", "h0": "a0.h0", "h1": "a0.h1", "m0": "m0", "logits": "logits"}
+        end = full.get(reader) or f"a0.{reader[:2]}<{reader[2]}>"
+        values[EDGES.index(f"{full[writer]}->{end}")] = value
+    return Measurement("s", values, ("edge",), {"edge": EDGES}, "logits")
+
+
+def test_the_largest_scores_are_chosen_by_size_or_by_value() -> None:
+    given = scores(input_h0q=3.0, h0_logits=-5.0, input_m0=1.0)
+    assert top_edges(given, GRAPH, 2).names == ("input->a0.h0<q>", "a0.h0->logits")
+    assert top_edges(given, GRAPH, 1, absolute=False).names == ("input->a0.h0<q>",)
+    assert edges_above(given, GRAPH, 0.5).names == ("input->a0.h0<q>", "input->m0", "a0.h0->logits")
+    assert edges_above(given, GRAPH, 0.5, absolute=False).names == ("input->a0.h0<q>", "input->m0")
+    assert len(top_edges(given, GRAPH, 0)) == 0 and len(top_edges(given, GRAPH, 13)) == 13
+
+
+def test_greedy_edges_all_lead_to_the_logits() -> None:
+    given = scores(input_h0q=9.0, h0_logits=1.0, h1_logits=2.0, input_h1v=0.5)
+    assert greedy_edges(given, GRAPH, 1).names == ("a0.h1->logits",)
+    assert set(greedy_edges(given, GRAPH, 3).names) == {"a0.h1->logits", "a0.h0->logits", "input->a0.h0<q>"}
+    assert len(greedy_edges(given, GRAPH, GRAPH.n_edges)) == GRAPH.n_edges
+
+
+def test_pruning_leaves_paths_from_the_input_to_the_logits() -> None:
+    names = ["input->a0.h0<q>", "a0.h0->m0", "a0.h1->logits", "input->a0.h1<v>", "input->m0"]
+    assert Circuit.of(GRAPH, names).pruned().names == ("input->a0.h1<v>", "a0.h1->logits")
+    whole = Circuit.of(Graph(2, 2), Graph(2, 2).names)
+    assert whole.pruned().names == whole.names and not whole.complement().names
+    assert Circuit.of(GRAPH, ["input->logits"]).pruned().names == ("input->logits",)
+    assert not Circuit.of(GRAPH, ["m0->logits"]).pruned().names
+
+
+def test_a_circuit_is_the_same_after_json_and_has_its_nodes_and_complement() -> None:
+    circuit = top_edges(scores(input_h0q=3.0, h0_logits=-5.0), GRAPH, 2)
+    again = Circuit.from_json(circuit.to_json())
+    assert again.names == circuit.names and again.graph == GRAPH and again.scores["a0.h0->logits"] == -5.0
+    assert circuit.nodes == ("input", "a0.h0", "logits")
+    assert sorted(circuit.names + circuit.complement().names) == sorted(EDGES)
+    assert json.loads(circuit.to_json())["n_heads"] == 2
+    for text in ("{", "[]", '{"n_layers": 1}'):
+        with pytest.raises(ValueError, match="this is no circuit"):
+            Circuit.from_json(text)
+
+
+def test_graphviz_text_has_an_edge_for_each_with_its_part_and_sign() -> None:
+    dot = top_edges(scores(input_h0q=2.5, h0_logits=-5.0), GRAPH, 2).to_dot()
+    assert dot.startswith("digraph circuit {") and dot.endswith("}\n")
+    assert '  "input" -> "a0.h0" [label="q", penwidth=2.50, tooltip="2.5"];' in dot
+    assert '  "a0.h0" -> "logits" [penwidth=4.50, tooltip="-5", style=dashed];' in dot
+
+
+def test_overlap_of_circuits_by_hand() -> None:
+    one, other = Circuit.of(GRAPH, EDGES[:4]), Circuit.of(GRAPH, EDGES[2:6])
+    assert overlap(one, other) == 2 / 6 and overlap(one, one) == 1 and overlap(*[Circuit.of(GRAPH, [])] * 2) == 1
+    assert chance_overlap(13, GRAPH) == 1 and chance_overlap(1, GRAPH) == pytest.approx((1 / 13) / (2 - 1 / 13))
+    found = overlap_of_seeds([one, other, one], [0, 1, 2])
+    assert found.values == pytest.approx([2 / 3, 1 / 3, 2 / 3]) and found.mean("seed").low is not None
+
+
+def test_halves_agree_where_every_pair_says_the_same_and_by_chance_where_none_does() -> None:
+    same = np.tile(np.arange(13.0)[:, None], (1, 20))
+    noise = np.random.default_rng(0).normal(size=(13, 20))
+    measured = [
+        overlap_of_halves(
+            Measurement("s", values, ("edge", "example"), {"edge": EDGES, "example": range(20)}, "logits"),
+            GRAPH, 4, generator(0),
+        )
+        for values in (same, noise)
+    ]  # fmt: skip
+    assert measured[0].values == 1 and measured[0].low == 1
+    assert measured[1].values < 0.4 and measured[1].settings["chance"] == pytest.approx(chance_overlap(4, GRAPH))
+
+
+def test_what_there_is_not_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="a circuit has 0 to 13 edges here, not 14"):
+        top_edges(scores(), GRAPH, 14)
+    with pytest.raises(ValueError, match=r"edges have no score, among them input->a0\.h0<q>"):
+        greedy_edges(scores().keep("edge", EDGES[1:]), GRAPH, 3)
+    with pytest.raises(ValueError, match="not by a measure with dims layer"):
+        top_edges(Measurement("s", np.zeros(2), ("layer",), {"layer": range(2)}, "x"), GRAPH, 1)
+    with pytest.raises(ValueError, match="different numbers of layers or heads"):
+        overlap(Circuit.of(GRAPH, []), Circuit.of(Graph(2, 2), []))
+    with pytest.raises(ValueError, match="of two circuits or more, a seed each, not 1 of 1"):
+        overlap_of_seeds([Circuit.of(GRAPH, [])], [0])

@@ -1,0 +1,122 @@
+"""Variables are found where they are written, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformer_lens.tools.analysis.interchange import SubspaceInterchange, fit_das, intervened_logits
+
+from workbench.circuits.alignment import Search, alignment, find_subspace, random_subspace
+from workbench.circuits.hypotheses import (
+    HYPOTHESES,
+    Hypothesis,
+    Interchange,
+    at_first,
+    exchanged_logits,
+    held,
+    interchange_accuracy,
+    interchanges,
+)
+from workbench.models import Decoder
+from workbench.models.compiled import Blocks, chaser, rotation, sorter
+from workbench.models.hooked import hook
+from workbench.tasks import Task, make
+from workbench.util.seeds import generator
+
+TURNED = 3
+POINT = "blocks.0.hook_resid_post"
+
+
+def sorting() -> tuple[Any, Task]:
+    return hook(sorter(6, TURNED, n_ctx=13, pad=True)), make("sorting", q=6, max_length=6)
+
+
+def drawn(task: Task, name: str, seed: int, n: int = 200, **given: Any) -> Interchange:
+    return interchanges(task, HYPOTHESES[name], n, generator(seed, "interchange"), **given)
+
+
+def test_the_minimum_of_a_compiled_sorter_is_in_the_block_that_it_was_written_to() -> None:
+    model, task = sorting()
+    rows = drawn(task, "minimum", 0)
+    assert (rows.predicted != rows.before).all() and len(rows) > 50
+    token, seen, out = Blocks(7, rotation(21, TURNED), doubled=False).coordinates
+    for block, accuracy in ((out, 1.0), (seen, 0.0), (token, 0.0)):
+        assert interchange_accuracy(model, rows, POINT, block.T.float()).mean().values == accuracy
+    assert interchange_accuracy(model, rows, POINT).mean().values == 1
+    assert interchange_accuracy(model, rows, "blocks.0.hook_resid_pre").mean().values == 0
+
+
+def test_the_root_of_a_compiled_chaser_is_there_once_attention_has_written_it() -> None:
+    task = make("pointer_chain", n=16, k=4, reading="root")
+    model = hook(chaser(16, 4, TURNED, reading="root"))
+    rows = drawn(task, "root", 0)
+    assert (rows.at == 15).all()
+    assert interchange_accuracy(model, rows, "blocks.0.hook_resid_mid").mean().values == 1
+
+
+def test_the_carry_makes_another_digit_than_the_sources_own() -> None:
+    """129 + 1 and 45 + 1: with the second's carry, 0, the second digit of the first is 2, and not 4."""
+    task = make("increment", max_length=3)
+    rows = drawn(task, "carry", 0, split="train")
+    digits = rows.base.gather(1, (task.question_length(rows.base) - 2)[:, None])[:, 0]
+    carries = task.truth(rows.source).labels["carry"].gather(1, rows.source_at[:, None])[:, 0]
+    assert torch.equal(rows.predicted, (digits + carries) % 10)
+    own = task.truth(rows.base).labels["carry"].gather(1, rows.at[:, None])[:, 0]
+    assert (own != carries).all()
+
+
+def test_a_subspace_is_found_where_there_is_one_and_another_for_answers_that_follow_from_nothing() -> None:
+    """The search reaches arbitrary answers as well as the true ones: what it finds is no evidence by itself."""
+    model, task = sorting()
+    fit, test = drawn(task, "minimum", 0, 400, split="train"), drawn(task, "minimum", 1)
+    result = alignment(model, fit, test, POINT, Search(rank=6, steps=150, rate=0.05), generator(0, "search"))
+    accuracy = dict(zip(result.coords["subspace"], result.mean().values, strict=True))
+    assert accuracy["found"] > 0.97 and accuracy["all"] == 1
+    assert accuracy["random"] < 0.2 and accuracy["arbitrary"] > 0.9
+    fresh = Decoder(sorter(6, n_ctx=13, pad=True).config, generator(0, "fresh")).eval()
+    untrained = interchange_accuracy(hook(fresh), test, POINT).mean()
+    assert untrained.n is not None and (int(untrained.n) == 0 or untrained.values < 0.5)
+
+
+def test_it_finds_what_transformerlens_finds() -> None:
+    """Interchange accuracy on held-out rows within a point of its `fit_das`; and each other's edits are the same."""
+    model, task = sorting()
+    fit, test = drawn(task, "minimum", 0, 400, split="train"), drawn(task, "minimum", 1)
+
+    theirs = fit_das(
+        model, POINT, fit.base, fit.source, fit.predicted, at_delimiter(model, task), rank=6, base_positions=fit.at,
+        source_positions=fit.source_at, epochs=30, batch_size=64, lr=0.05, micro_batch_size=len(fit.base),
+    )  # fmt: skip
+    basis = theirs.basis
+    logits = intervened_logits(
+        model, POINT, SubspaceInterchange(basis), test.base, held(model, test.source, test.source_at, POINT),
+        at_delimiter(model, task), positions=test.at, batch_size=len(test),
+    )  # fmt: skip
+    with torch.no_grad():
+        assert torch.allclose(logits, exchanged_logits(model, test, POINT, basis), atol=1e-4)
+    own = find_subspace(model, fit, POINT, Search(rank=6, steps=200, rate=0.05), generator(0, "search"))
+    accuracies = [float(interchange_accuracy(model, test, POINT, each).mean().values) for each in (basis, own)]
+    assert accuracies[1] >= accuracies[0] - 0.01
+
+
+def at_delimiter(model: Any, task: Task) -> Any:
+    """Logits at ⊥, as TransformerLens wants them."""
+    return lambda tokens: model(tokens)[torch.arange(len(tokens)), task.question_length(tokens)]
+
+
+def test_what_there_is_not_is_refused_in_words() -> None:
+    model, task = sorting()
+    rows = drawn(task, "minimum", 0)
+    with pytest.raises(ValueError, match=r"no hook point 'blocks\.9\.hook_resid_post'"):
+        interchange_accuracy(model, rows, "blocks.9.hook_resid_post")
+    with pytest.raises(ValueError, match="a rank of 1 to 21, not 22"):
+        random_subspace(21, 22, generator(0))
+    with pytest.raises(ValueError, match="sorting has no label 'root'; there is: minimum"):
+        drawn(task, "root", 0)
+    nothing = Hypothesis("nothing", at_first("minimum"), lambda task, base, source: torch.full((len(base),), -1))
+    with pytest.raises(ValueError, match="in none of 5 draws does another answer follow from: nothing"):
+        interchanges(task, nothing, 5, generator(0))
+    with pytest.raises(ValueError, match="asks for sets here"):
+        interchanges(make("pointer_chain", n=8, k=2), HYPOTHESES["root"], 5, generator(0))

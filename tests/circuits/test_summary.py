@@ -1,0 +1,58 @@
+"""All that is said of a circuit at once, in the library and on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from workbench.circuits import Circuit, Comparison, Graph
+from workbench.circuits.summary import find_circuit
+from workbench.cli import main
+from workbench.runs import Run
+from workbench.runs.compiled import compile_run
+from workbench.util.seeds import generator
+
+
+@pytest.fixture(scope="module")
+def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return compile_run("sorter", tmp_path_factory.mktemp("run") / "sorter", {"q": 6, "max_length": 6})
+
+
+def test_a_circuit_is_found_on_half_of_the_pairs_and_tested_on_the_other(sorter: Run) -> None:
+    pairs = sorter.task().pairs(32, generator(0, "pairs"))
+    comparison = Comparison(sorter.hooked(), pairs)
+    found = find_circuit(comparison, None, generator(0), method="path_patching", size=12)
+    assert len(found.comparison.pairs) == 16 and len(found.circuit) <= 12 and found.control is None
+    assert (found.comparison.pairs.clean.tokens == pairs.clean.tokens[1::2]).all()
+    assert found.curve.mean().values[-1] == pytest.approx(1) and found.without.mean().values[-1] == pytest.approx(0)
+    text = found.text()
+    assert "16 pairs of kind 'symbol', logit difference" in text and "of 46 edges" in text
+    assert "change nothing relevant" not in text
+    by_itself = find_circuit(comparison, None, generator(0), method="path_patching", shares=[0.1, 0.3, 1.0])
+    assert len(by_itself.circuit) <= round(0.3 * Graph.of(comparison.model).n_edges)
+
+
+def test_the_command_line_says_it_and_writes_it(
+    sorter: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "circuit"
+    assert main(["circuit", str(sorter.path), "symbol", "--n", "16", "--edges", "10", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "EAP with integrated gradients" in text and "largest where the pairs change nothing relevant" in text
+    circuit = Circuit.from_json((out / "circuit.json").read_text(encoding="utf-8"))
+    assert 0 < len(circuit) <= 10 and (out / "circuit.dot").read_text(encoding="utf-8").startswith("digraph")
+    scores = pd.read_csv(out / "scores.csv")
+    assert len(scores) == 46 and {"edge", "value", "low", "high", "n"} <= set(scores)
+    assert set(pd.read_csv(out / "control.csv")["edge"]) == set(scores["edge"])
+    for wrong, said in (
+        (["symbl"], "unknown kind of pair of sorting 'symbl'"),
+        (["--method", "acdc"], "unknown method 'acdc'"),
+        (["--metric", "loss"], "unknown metric 'loss'"),
+        (["--n", "1"], "draw more pairs"),
+        (["--edges", "99"], "a circuit has 0 to 46 edges here, not 99"),
+        (["--out", str(out)], "circuit"),
+    ):
+        assert main(["circuit", str(sorter.path), *wrong]) == 2
+        assert said in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""Circuits: which parts of a model carry the answer, on pairs of questions whose difference is known.
+
+    pairs = run.task().pairs(64, workbench.generator(0), kind="pointer")
+    comparison = Comparison(run.hooked(), pairs)
+    activation_patching(comparison, "head").mean()        # exact: layer × head, with intervals over pairs
+    scores = eap_ig(comparison)                           # estimated: every edge, from a few passes
+    faithfulness_curve(comparison, scores).mean()         # what circuits of the best edges keep, by size
+
+A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
+subspace that it lives in.
+
+What an attribution shows of pairs that change nothing relevant (`task.pairs(…, relevant=False)`) is its control.
+"""
+
+from __future__ import annotations
+
+from workbench.circuits.alignment import SUBSPACES, Search, alignment, find_subspace
+from workbench.circuits.checks import completeness, incompleteness, minimality
+from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
+from workbench.circuits.comparison import Comparison, Direction, baselines
+from workbench.circuits.direct import direct_logit_attribution
+from workbench.circuits.edges import METHODS, eap, eap_ig, path_patching, score_edges
+from workbench.circuits.faithfulness import (
+    SHARES,
+    Ablation,
+    answers_both,
+    cmd,
+    cpr,
+    faithfulness,
+    faithfulness_curve,
+    smallest_faithful,
+)
+from workbench.circuits.graph import Graph
+from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
+from workbench.circuits.metrics import METRICS, Metric
+from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching
+from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
+
+__all__ = [
+    "HYPOTHESES",
+    "METHODS",
+    "METRICS",
+    "SELECTIONS",
+    "SHARES",
+    "SITES",
+    "SUBSPACES",
+    "Ablation",
+    "Circuit",
+    "Comparison",
+    "Direction",
+    "Graph",
+    "Hypothesis",
+    "Interchange",
+    "Metric",
+    "Search",
+    "Site",
+    "activation_patching",
+    "alignment",
+    "answers_both",
+    "attribution_patching",
+    "baselines",
+    "chance_overlap",
+    "cmd",
+    "completeness",
+    "cpr",
+    "direct_logit_attribution",
+    "eap",
+    "eap_ig",
+    "edges_above",
+    "faithfulness",
+    "faithfulness_curve",
+    "find_subspace",
+    "greedy_edges",
+    "incompleteness",
+    "interchange_accuracy",
+    "interchanges",
+    "minimality",
+    "overlap",
+    "overlap_of_halves",
+    "overlap_of_seeds",
+    "path_patching",
+    "score_edges",
+    "smallest_faithful",
+    "top_edges",
+]

@@ -1,0 +1,181 @@
+"""A circuit: some edges of a model's graph, chosen by their scores; as JSON and as Graphviz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from workbench.circuits.graph import INPUT, LOGITS, Graph
+from workbench.measurement import Measurement
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Edges that are kept; what all others carry is decided where the circuit is run (`faithfulness`).
+
+    Attributes:
+        graph: the graph of the model.
+        names: the edges, in the graph's order.
+        scores: edge -> its mean score, where the circuit was chosen by scores.
+    """
+
+    graph: Graph
+    names: tuple[str, ...]
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph, names: Sequence[str], scores: Mapping[str, float] | None = None) -> Circuit:
+        """The circuit of these edges. Raises ValueError if the graph has no such edge."""
+        mask = graph.mask(names)
+        chosen = [name for name, kept in zip(graph.names, mask[graph.edges].tolist(), strict=True) if kept]
+        return cls(graph, tuple(chosen), dict(scores or {}))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def mask(self) -> Bool[Tensor, "writer reader"]:
+        return self.graph.mask(self.names)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The writers and readers at the ends of its edges, heads and MLPs once each."""
+        ends = {self.graph.node_of(end) for name in self.names for end in name.split("->")}
+        return tuple(node for node in (*self.graph.writers, LOGITS) if node in ends)
+
+    def complement(self) -> Circuit:
+        """The circuit of all other edges."""
+        own = set(self.names)
+        return Circuit(self.graph, tuple(name for name in self.graph.names if name not in own), self.scores)
+
+    def pruned(self) -> Circuit:
+        """The circuit without edges that lie on no path from the input to the logits."""
+        edges = [name.split("->") for name in self.names]
+        node = self.graph.node_of
+        reached, needed = {INPUT}, {LOGITS}
+        for writer, reader in edges_in_order(self.graph, edges):
+            if writer in reached:
+                reached.add(node(reader))
+        for writer, reader in reversed(edges_in_order(self.graph, edges)):
+            if node(reader) in needed:
+                needed.add(writer)
+        kept = [f"{w}->{r}" for w, r in edges if w in reached and node(r) in needed and w in needed | {INPUT}]
+        return Circuit.of(self.graph, kept, self.scores)
+
+    def to_json(self) -> str:
+        """The circuit as JSON: the graph's shape, and each edge with its score."""
+        edges = [{"edge": name, "score": self.scores.get(name)} for name in self.names]
+        about = {"n_layers": self.graph.n_layers, "n_heads": self.graph.n_heads, "edges": edges}
+        return json.dumps(about, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Circuit:
+        """The circuit that `to_json` wrote. Raises ValueError if this is none."""
+        try:
+            given = json.loads(text)
+            graph = Graph(int(given["n_layers"]), int(given["n_heads"]))
+            scores = {str(each["edge"]): each["score"] for each in given["edges"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is no circuit: it needs n_layers, n_heads and edges ({error})") from None
+        return cls.of(graph, list(scores), {name: score for name, score in scores.items() if score is not None})
+
+    def to_dot(self) -> str:
+        """The circuit as Graphviz text, layers from the bottom up; widths by score, dashed where it is negative."""
+        largest = max((abs(self.scores.get(name, 0.0)) for name in self.names), default=0.0) or 1.0
+        lines = ["digraph circuit {", "  rankdir=BT;", "  node [shape=box];"]
+        lines += [f'  "{node}";' for node in self.nodes]
+        for name in self.names:
+            writer, reader = name.split("->")
+            part = reader[len(self.graph.node_of(reader)) :].strip("<>")
+            score = self.scores.get(name)
+            style = [f'label="{part}"'] if part else []
+            if score is not None:
+                style += [f"penwidth={0.5 + 4 * abs(score) / largest:.2f}", f'tooltip="{score:.4g}"']
+                style += ["style=dashed"] if score < 0 else []
+            lines.append(f'  "{writer}" -> "{self.graph.node_of(reader)}" [{", ".join(style)}];')
+        return "\n".join([*lines, "}"]) + "\n"
+
+
+def edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Edges by their reader and then their writer: an edge comes after all that lead to its writer."""
+    writers = {name: at for at, name in enumerate((*graph.writers, LOGITS))}
+    return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.node_of(edge[1])], writers[edge[0]]))
+
+
+def mean_scores(scores: Measurement) -> dict[str, float]:
+    """Edge -> its mean score over pairs.
+
+    Raises:
+        ValueError: if these are not scores of edges.
+    """
+    if set(scores.dims) - {"example"} != {"edge"}:
+        raise ValueError(f"a circuit is chosen by scores of edges, not by a measure with dims {', '.join(scores.dims)}")
+    mean = scores.mean("example") if "example" in scores.dims else scores
+    return dict(zip(map(str, mean.coords["edge"]), map(float, mean.values), strict=True))
+
+
+def _ranked(scores: Measurement, graph: Graph, absolute: bool) -> tuple[dict[str, float], Float[Tensor, " edge"]]:
+    """Every edge's mean score, and by what it is ranked."""
+    by_name = mean_scores(scores)
+    missing = [name for name in graph.names if name not in by_name]
+    if missing:
+        raise ValueError(f"{len(missing)} of {graph.n_edges} edges have no score, among them {missing[0]}")
+    values = torch.tensor([by_name[name] for name in graph.names], dtype=torch.float64)
+    return by_name, values.abs() if absolute else values
+
+
+def _check_size(n: int, graph: Graph) -> None:
+    if not 0 <= n <= graph.n_edges:
+        raise ValueError(f"a circuit has 0 to {graph.n_edges} edges here, not {n}")
+
+
+def top_edges(scores: Measurement, graph: Graph, n: int, *, absolute: bool = True) -> Circuit:
+    """The circuit of the n edges with the largest scores.
+
+    Args:
+        scores: dims `edge` and perhaps `example`, whose mean then counts.
+        graph: the model's.
+        n: how many edges.
+        absolute: whether an edge that speaks against the answer counts as one that speaks for it.
+
+    Raises:
+        ValueError: if n is more than there are edges, or an edge has no score.
+    """
+    _check_size(n, graph)
+    by_name, rank = _ranked(scores, graph, absolute)
+    order = rank.argsort(descending=True, stable=True)[:n].tolist()
+    return Circuit.of(graph, [graph.names[at] for at in order], by_name)
+
+
+def edges_above(scores: Measurement, graph: Graph, threshold: float, *, absolute: bool = True) -> Circuit:
+    """The circuit of all edges whose score is above a threshold, in the score's units. Arguments as `top_edges`."""
+    by_name, rank = _ranked(scores, graph, absolute)
+    return Circuit.of(graph, [graph.names[at] for at in (rank > threshold).nonzero()[:, 0].tolist()], by_name)
+
+
+def greedy_edges(scores: Measurement, graph: Graph, n: int, *, absolute: bool = True) -> Circuit:
+    """The circuit grown from the logits: n times the edge of the largest score that leads to what is in it already.
+
+    So each of its edges has a path to the logits (Hanna et al. 2024). Arguments and errors as `top_edges`.
+    """
+    _check_size(n, graph)
+    by_name, rank = _ranked(scores, graph, absolute)
+    inside, chosen = {LOGITS}, []
+    left = [graph.names[at] for at in rank.argsort(descending=True, stable=True).tolist()]
+    for _ in range(n):
+        name = next((name for name in left if graph.node_of(name.split("->")[1]) in inside), None)
+        if name is None:
+            break
+        left.remove(name)
+        chosen.append(name)
+        inside.add(name.split("->")[0])
+    return Circuit.of(graph, chosen, by_name)
+
+
+SELECTIONS = {"top": top_edges, "greedy": greedy_edges}
+"""Ways to choose so many edges."""

@@ -1,0 +1,261 @@
+"""Faithfulness: how much of the metric a circuit alone keeps, by its size, and what is left without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.circuits.circuit import SELECTIONS, Circuit
+from workbench.circuits.comparison import Comparison
+from workbench.circuits.graph import Graph
+from workbench.circuits.rewired import rewired_logits, writes
+from workbench.measurement import Measurement
+from workbench.util.lookup import lookup
+
+Outside = Literal["patch", "mean", "resample"]
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""The sizes of circuits at which the MIB benchmark measures, as shares of all edges."""
+LEAST_GAP = 1e-9  # of the largest metric: with less between the whole model and none there is nothing to keep
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What the edges outside a circuit carry.
+
+    Attributes:
+        outside: `patch`, what their writer wrote in the pair's corrupted run; `mean`, its mean at that place over
+            the corrupted runs of all pairs; `resample`, what it wrote in another pair's corrupted run, drawn at random.
+        generator: draws the other pairs of `resample`.
+    """
+
+    outside: Outside = "patch"
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        if self.outside not in get_args(Outside):
+            raise ValueError(f"unknown ablation {self.outside!r}; there is: {', '.join(get_args(Outside))}")
+        if self.outside == "resample" and self.generator is None:
+            raise ValueError("resample ablation draws other pairs: give it a generator")
+
+
+def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation) -> Float[np.ndarray, "c pair"]:
+    """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit."""
+    values = np.zeros((len(circuits), len(comparison.pairs)))
+    mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
+    with torch.no_grad():
+        for where, part in comparison.parts():
+            clean = comparison.clean_logits(part)
+            if ablation.outside == "patch":
+                other = writes(comparison, part.corrupted.tokens)
+            elif mean is not None:
+                other = mean
+            else:
+                tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
+                other = writes(comparison, tokens)
+            for row, circuit in enumerate(circuits):
+                logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+                values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
+    return values
+
+
+def _other_pairs(comparison: Comparison, ablation: Ablation) -> Tensor:
+    """For each pair another one: the next in a random order."""
+    n = len(comparison.pairs)
+    if ablation.outside != "resample":
+        return torch.arange(n)
+    if n < 2:
+        raise ValueError("resample ablation needs at least two pairs")
+    order = torch.randperm(n, generator=ablation.generator)
+    return torch.empty_like(order).scatter_(0, order, order.roll(-1))
+
+
+def _mean_writes(comparison: Comparison, ablation: Ablation) -> Float[Tensor, "writer 1 pos d_model"] | None:
+    """The mean of every write over the corrupted runs, at each position."""
+    if ablation.outside != "mean":
+        return None
+    total = [writes(comparison, part.corrupted.tokens).sum(1, keepdim=True) for _, part in comparison.parts()]
+    return torch.stack(total).sum(0) / len(comparison.pairs)
+
+
+def faithfulness(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation | None = None) -> Measurement:
+    """The share of the metric that each circuit alone keeps: 1 as the whole model, 0 as with no edge at all.
+
+    f(C) = (m(C) − m(∅)) / (m(N) − m(∅)) with mean metrics m over pairs, as in the MIB benchmark (Mueller et al. 2025,
+    §3.1); it can be below 0 and above 1. Each pair has the value with which the mean over pairs is f and their spread
+    that of a ratio of means (the delta method): f + ((m_i(C) − m_i(∅)) − f (m_i(N) − m_i(∅))) / (m(N) − m(∅)).
+
+    Args:
+        comparison: the model, the pairs and the metric; always the clean run is edited.
+        circuits: of this model's graph. `circuit.complement()` is what is left without a circuit.
+        ablation: what the edges outside carry; by default those of the corrupted run.
+
+    Returns dims `size` (of each circuit, in edges), `example`.
+
+    Raises:
+        ValueError: if a circuit is of another graph, or the metric is no different with all edges and with none.
+    """
+    graph, ablation = Graph.of(comparison.model), ablation or Ablation()
+    _check_graphs(circuits, graph)
+    whole, none = Circuit.of(graph, graph.names), Circuit.of(graph, [])
+    values = kept_metric(comparison, [none, whole, *circuits], ablation)
+    gap = values[1] - values[0]
+    if abs(gap.mean()) <= LEAST_GAP * max(1.0, float(np.abs(values[:2]).max())):
+        raise ValueError(
+            f"the mean {comparison.measure.name} is the same with all edges and with none ({values[0].mean():.3g}): "
+            "there is nothing that a circuit could keep; choose pairs that the model answers differently"
+        )
+    kept = values[2:] - values[0]
+    share = kept.mean(-1, keepdims=True) / gap.mean()
+    caption = (
+        f"The share of the {comparison.measure.name} that is kept when all other edges carry "
+        f"{OUTSIDE_IN_WORDS[ablation.outside]}. 1 is the whole model, 0 none of it."
+    )
+    coords = {"size": [len(circuit) for circuit in circuits]}
+    result = comparison.measurement("Faithfulness", share + (kept - share * gap) / gap.mean(), coords, caption)
+    about = {"outside": ablation.outside, "gap": float(gap.mean())}
+    return replace(result, units="share of the metric", settings={**result.settings, **about})
+
+
+def _check_graphs(circuits: Sequence[Circuit], graph: Graph) -> None:
+    """Raise ValueError if a circuit is of another graph than the model's."""
+    for circuit in circuits:
+        if circuit.graph != graph:
+            raise ValueError(
+                f"the circuit is of {circuit.graph.n_layers} layers of {circuit.graph.n_heads} heads; the model has "
+                f"{graph.n_layers} of {graph.n_heads}"
+            )
+
+
+def answers_both(comparison: Comparison) -> Measurement:
+    """Whether the model prefers the right answer to the wrong one in both runs of a pair: dims `example`, 1 or 0.
+
+    It is what faithfulness takes for granted: a circuit can keep all of a difference that is next to nothing.
+    """
+    of_logits = replace(comparison, metric="logit_difference")
+    clean, corrupted = of_logits.baselines
+    right = (clean > 0) & ((corrupted > 0) if comparison.pairs.is_control else (corrupted < 0))
+    caption = "Whether the right answer's logit is above the wrong one's, in the clean and in the corrupted run."
+    result = comparison.measurement("Pairs with both answers right", right.astype(float), {}, caption)
+    return replace(result, units="share")
+
+
+def smallest_faithful(comparison: Comparison, curve: Measurement, at_least: float = 0.9) -> float | None:
+    """The smallest share of all edges from which on circuits are faithful; None where none is.
+
+    A circuit is called faithful where the interval of its faithfulness lies above `at_least`, as does that of every
+    larger one measured, and the model knows what it is asked: it has both answers of a pair right more often than not,
+    by the interval's lower end. Without the second, what untrained models do has small circuits too: they do little,
+    over few paths.
+
+    Args:
+        comparison: the model and pairs of the curve.
+        curve: of `faithfulness_curve`.
+        at_least: how much of the metric has to be kept.
+    """
+    known = answers_both(comparison).mean()
+    assert known.low is not None
+    if not float(known.low) > 0.5:
+        return None
+    mean = curve.mean()
+    assert mean.low is not None
+    low = np.where(np.isnan(mean.low), mean.values, mean.low)  # all pairs alike
+    enough = np.logical_and.accumulate((low >= at_least)[::-1])[::-1]
+    return float(curve.coords["share"][int(enough.argmax())]) if enough.any() else None
+
+
+OUTSIDE_IN_WORDS = {
+    "patch": "what they carry in the corrupted run",
+    "mean": "their mean over corrupted runs",
+    "resample": "what they carry in another pair's corrupted run",
+}
+
+
+def sizes_of(graph: Graph, shares: Sequence[float] = SHARES) -> list[int]:
+    """Sizes of circuits in edges, of these shares of all; at least none, at most all."""
+    return [min(graph.n_edges, round(share * graph.n_edges)) for share in shares]
+
+
+def faithfulness_curve(
+    comparison: Comparison,
+    scores: Measurement,
+    *,
+    shares: Sequence[float] = SHARES,
+    selection: Literal["top", "greedy"] = "greedy",
+    absolute: bool = True,
+    ablation: Ablation | None = None,
+    complement: bool = False,
+) -> Measurement:
+    """The faithfulness of circuits chosen by scores, by their share of all edges: dims `share`, `example`.
+
+    Edges that lie on no path from the input to the logits are left out of each circuit before it runs.
+
+    Args:
+        comparison: the model, the pairs and the metric.
+        scores: of every edge (`eap_ig`, …); those of other pairs show whether the circuit holds on these.
+        shares: sizes, as shares of all edges, increasing.
+        selection: `top`, or `greedy`, grown from the logits.
+        absolute: whether to rank by the size of scores alone.
+        ablation: what the edges outside carry.
+        complement: measure what is left without each circuit.
+
+    Raises:
+        ValueError: as `faithfulness`, or if shares are not increasing within [0, 1].
+    """
+    if list(shares) != sorted(set(shares)) or not shares or not (shares[0] >= 0 and shares[-1] <= 1):
+        raise ValueError(f"shares of all edges increase within 0 … 1, and are not {list(shares)}")
+    graph, choose = Graph.of(comparison.model), lookup(SELECTIONS, selection, "selection")
+    chosen = [choose(scores, graph, size, absolute=absolute).pruned() for size in sizes_of(graph, shares)]
+    run = faithfulness(comparison, [one.complement() if complement else one for one in chosen], ablation)
+    return replace(
+        run,
+        name="Faithfulness without the circuit" if complement else "Faithfulness by size",
+        dims=("share", "example"),
+        coords={"share": list(shares), "example": run.coords["example"]},
+        settings={**run.settings, "selection": selection, "edges": [len(one) for one in chosen]},
+    )
+
+
+def cpr(curve: Measurement) -> Measurement:
+    """The integrated circuit performance ratio (MIB, §3.2): the area under the faithfulness curve; larger is better.
+
+    By the trapezium rule over the shares that were measured, as the benchmark does; the area below the smallest share
+    is not in it. Of each pair, so that its mean has an interval.
+    """
+    return _area(curve, curve.values, "CPR, the area under the faithfulness curve")
+
+
+def cmd(curve: Measurement) -> Measurement:
+    """The integrated circuit–model distance (MIB, §3.2): the area between faithfulness and 1; smaller is better.
+
+    As `cpr`; |1 − f| is taken of the mean over pairs, and each pair has the sign of that, for its interval.
+    """
+    mean = np.nanmean(curve.values, axis=-1, keepdims=True)
+    return _area(curve, np.sign(1 - mean) * (1 - curve.values), "CMD, the area between faithfulness and 1")
+
+
+def _area(curve: Measurement, heights: np.ndarray, name: str) -> Measurement:
+    if curve.dims != ("share", "example"):
+        raise ValueError(f"areas are of a faithfulness curve by share, not of a measure by {', '.join(curve.dims)}")
+    area = np.trapezoid(heights, np.array(curve.coords["share"], dtype=float), axis=0)
+    coords = {"example": curve.coords["example"]}
+    return replace(curve, name=name, values=area, dims=("example",), coords=coords, units="share of the metric")
+
+
+__all__ = [
+    "SHARES",
+    "Ablation",
+    "answers_both",
+    "cmd",
+    "cpr",
+    "faithfulness",
+    "faithfulness_curve",
+    "kept_metric",
+    "sizes_of",
+    "smallest_faithful",
+]

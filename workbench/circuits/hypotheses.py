@@ -1,0 +1,228 @@
+"""Causal models of one's own: a variable is put in from another input, and the answer must become what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from workbench.circuits.comparison import check_names
+from workbench.measurement import Measurement
+from workbench.tasks import Task
+from workbench.util.ties import clear
+
+if TYPE_CHECKING:
+    from workbench.models.hooked import AnyHooked
+
+Rows = Int[Tensor, " row"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A variable that a model is thought to compute from the task's truth, and where it is thought to live.
+
+    Attributes:
+        claim: the variable in words.
+        where: task, tokens -> the position of each sequence at which the variable lives, and whose logits answer; −1
+            where a sequence has none.
+        predicts: task, base tokens, source tokens -> the answer of each base once the variable has the source's value
+            and all else stays; −1 where nothing follows.
+    """
+
+    claim: str
+    where: Callable[[Task, Tensor], Rows]
+    predicts: Callable[[Task, Tensor, Tensor], Rows]
+
+
+@dataclass(frozen=True)
+class Interchange:
+    """Bases and sources of an interchange intervention, with what must follow.
+
+    Attributes:
+        base, source: tokens, a row each.
+        at, source_at: the position of either at which the variable lives.
+        before, predicted: the right answer of each base, and the one that follows from the exchange. They differ.
+    """
+
+    base: Int[Tensor, "row pos"]
+    source: Int[Tensor, "row other"]
+    at: Rows
+    source_at: Rows
+    before: Rows
+    predicted: Rows
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: Tensor) -> Interchange:
+        parts = (self.base, self.source, self.at, self.source_at, self.before, self.predicted)
+        return Interchange(*(part[index] for part in parts))
+
+
+def interchanges(
+    task: Task, hypothesis: Hypothesis, n: int, generator: torch.Generator, *, split: Any = "test", **condition: Any
+) -> Interchange:
+    """Draw n sequences twice, and keep those rows in which the exchange must change the answer.
+
+    Args:
+        task, hypothesis: what is drawn, and what follows.
+        n, generator, split, condition: as for `Task.sample`; a subspace is sought on `train`, and tested on `test`.
+
+    Raises:
+        ValueError: if in none of them another answer follows.
+    """
+    base, source = (task.sample(n, generator, split=split, **condition) for _ in range(2))
+    at, source_at = hypothesis.where(task, base.tokens), hypothesis.where(task, source.tokens)
+    if base.targets.ndim != 2:
+        raise ValueError(f"{task.name} asks for sets here: an interchange predicts one class")
+    before = base.targets.gather(1, at.clamp(min=0)[:, None])[:, 0]
+    predicted = hypothesis.predicts(task, base.tokens, source.tokens)
+    usable = (at >= 0) & (source_at >= 0) & (predicted >= 0) & (predicted != before)
+    if not usable.any():
+        raise ValueError(f"in none of {n} draws does another answer follow from: {hypothesis.claim}")
+    return Interchange(base.tokens, source.tokens, at, source_at, before, predicted)[usable]
+
+
+def exchanged_logits(
+    model: AnyHooked,
+    rows: Interchange,
+    point: str,
+    basis: Float[Tensor, "d_model rank"] | None,
+    taken: Float[Tensor, "row d_model"] | None = None,
+) -> Float[Tensor, "row class"]:
+    """The logits at the bases' position when it holds there, within a subspace, what the source holds.
+
+    h ← h + (h' − h) B Bᵀ, with h' the source's (Geiger et al. 2021).
+
+    Args:
+        model, rows: the hooked model, and what it runs on.
+        point: a hook name of the residual, `[row, pos, d_model]`.
+        basis: B, orthonormal; None for all of the residual.
+        taken: h', where it is known already.
+    """
+    source = held(model, rows.source, rows.source_at, point) if taken is None else taken
+    number = torch.arange(len(rows), device=rows.base.device)
+
+    def exchange(residual: Tensor, hook: Any) -> Tensor:
+        change = source - residual[number, rows.at]
+        change = change if basis is None else change @ basis @ basis.T
+        edited = residual.clone()
+        edited[number, rows.at] = edited[number, rows.at] + change
+        return edited
+
+    with model.hooks(fwd_hooks=[(point, exchange)]):
+        logits = cast(Tensor, model(rows.base))
+    return logits[number, rows.at]
+
+
+@torch.no_grad()
+def held(model: AnyHooked, tokens: Int[Tensor, "row pos"], at: Rows, point: str) -> Float[Tensor, "row d_model"]:
+    """What each row holds at a position. Raises ValueError if there is no such hook point."""
+    check_names(model, [point])
+    seen: list[Tensor] = []
+
+    def see(residual: Tensor, hook: Any) -> Tensor:
+        seen.append(residual)
+        return residual
+
+    with model.hooks(fwd_hooks=[(point, see)]):
+        model(tokens)
+    return seen[0][torch.arange(len(tokens), device=tokens.device), at]
+
+
+@torch.no_grad()
+def interchange_accuracy(
+    model: AnyHooked, rows: Interchange, point: str, basis: Float[Tensor, "d_model rank"] | None = None, name: str = ""
+) -> Measurement:
+    """Whether each answer becomes the one that follows from the exchange: 1 or 0, dims `example`.
+
+    A tie is 0, and NaN where the base's answer is not right before the exchange: nothing can be said of it.
+
+    Args:
+        model, rows, point, basis: as for `exchanged_logits`.
+        name: what to call the model in captions.
+    """
+    number = torch.arange(len(rows), device=rows.base.device)
+    right: Bool[Tensor, " row"] = clear(cast(Tensor, model(rows.base))[number, rows.at]) == rows.before
+    became = clear(exchanged_logits(model, rows, point, basis)) == rows.predicted
+    values = torch.where(right, became.double(), torch.nan).cpu().numpy()
+    return Measurement(
+        name="Interchange accuracy",
+        values=values,
+        dims=("example",),
+        coords={"example": range(len(rows))},
+        units="share",
+        settings={"model": name, "point": point, "rank": None if basis is None else basis.shape[1]},
+        caption="Whether the answer becomes the one that follows when the variable has the source's value, over bases "
+        "that are answered right and whose answer must change.",
+    )
+
+
+def _labelled(task: Task, tokens: Tensor, label: str) -> tuple[Tensor, Rows]:
+    """A label of the truth, and its first position in each sequence; −1 where it is nowhere."""
+    values = task.truth(tokens).labels
+    if label not in values:
+        raise ValueError(f"{task.name} has no label {label!r}; there is: {', '.join(values) or 'none'}")
+    there = values[label] >= 0
+    return values[label], torch.where(there.any(-1), there.long().argmax(-1), -1)
+
+
+def at_first(label: str) -> Callable[[Task, Tensor], Rows]:
+    """The first position at which a label of the truth is there."""
+    return lambda task, tokens: _labelled(task, tokens, label)[1]
+
+
+def at_last(label: str) -> Callable[[Task, Tensor], Rows]:
+    """The last position at which a label of the truth is there."""
+
+    def where(task: Task, tokens: Tensor) -> Rows:
+        values, first = _labelled(task, tokens, label)
+        last = values.shape[1] - 1 - (values >= 0).flip(1).long().argmax(-1)
+        return torch.where(first >= 0, last, -1)
+
+    return where
+
+
+def _value_at(task: Task, tokens: Tensor, label: str, at: Rows) -> Rows:
+    values, _ = _labelled(task, tokens, label)
+    return torch.where(at >= 0, values.gather(1, at.clamp(min=0)[:, None])[:, 0], -1)
+
+
+def sources_value(label: str, where: Callable[[Task, Tensor], Rows]) -> Callable[[Task, Tensor, Tensor], Rows]:
+    """The variable is the answer itself: that of the source follows."""
+    return lambda task, base, source: _value_at(task, source, label, where(task, source))
+
+
+def _second_place(task: Task, tokens: Tensor) -> Rows:
+    place, _ = _labelled(task, tokens, "place")
+    there = place == 1
+    return torch.where(there.any(-1), there.long().argmax(-1), -1)
+
+
+def _with_sources_carry(task: Task, base: Tensor, source: Tensor) -> Rows:
+    """The base's digit of the second place plus the source's carry into it."""
+    own, other = _second_place(task, base), _second_place(task, source)
+    carry = _value_at(task, source, "carry", other)
+    digit = base.gather(1, (task.question_length(base) - 2).clamp(min=0)[:, None])[:, 0]
+    usable = (own >= 0) & (carry >= 0) & (task.question_length(base) >= 2)
+    return torch.where(usable, (digit + carry) % 10, -1)
+
+
+HYPOTHESES: dict[str, Hypothesis] = {
+    "minimum": Hypothesis(
+        "the delimiter holds the smallest symbol", at_first("minimum"), sources_value("minimum", at_first("minimum"))
+    ),
+    "root": Hypothesis(
+        "the last position holds the value at the root of its chain", at_last("root"),
+        sources_value("root", at_last("root")),
+    ),
+    "carry": Hypothesis(
+        "the position that writes the second digit holds the carry into it, apart from the digit",
+        _second_place, _with_sources_carry,
+    ),
+}  # fmt: skip
+"""Variables of the tasks that are known; one's own is another `Hypothesis`."""

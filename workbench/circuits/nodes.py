@@ -1,0 +1,196 @@
+"""Attribution to nodes: what one head, MLP, residual position or entry of a pattern does to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from workbench.circuits.comparison import Comparison, activations, gradients
+from workbench.measurement import Measurement
+from workbench.util.lookup import lookup
+
+
+@dataclass(frozen=True)
+class Site:
+    """A kind of activation.
+
+    Attributes:
+        hook: its hook name, with `{}` for the layer.
+        axes: its axes after the batch, without the last one where that is a vector's.
+        is_vector: whether a vector stands at each place, and not a number.
+        words: in words.
+    """
+
+    hook: str
+    axes: tuple[str, ...]
+    words: str
+    is_vector: bool = True
+
+
+SITES: dict[str, Site] = {
+    "resid_pre": Site("blocks.{}.hook_resid_pre", ("position",), "the residual before the layer"),
+    "resid_mid": Site("blocks.{}.hook_resid_mid", ("position",), "the residual after attention"),
+    "resid_post": Site("blocks.{}.hook_resid_post", ("position",), "the residual after the layer"),
+    "attn_out": Site("blocks.{}.hook_attn_out", ("position",), "what attention writes"),
+    "mlp_out": Site("blocks.{}.hook_mlp_out", ("position",), "what the MLP writes"),
+    "head": Site("blocks.{}.attn.hook_z", ("position", "head"), "what a head reads, and so what it writes"),
+    "q": Site("blocks.{}.attn.hook_q", ("position", "head"), "a head's queries"),
+    "k": Site("blocks.{}.attn.hook_k", ("position", "head"), "a head's keys"),
+    "v": Site("blocks.{}.attn.hook_v", ("position", "head"), "a head's values"),
+    "pattern": Site("blocks.{}.attn.hook_pattern", ("head", "query", "key"), "a head's attention pattern", False),
+}
+"""Site -> where it is. An entry of a pattern is the token-graph edge query → key: a layer that takes several steps, as
+ChaCAL does, reads over it in all of them."""
+
+NOT_SHOWN = "It tells what one part does while all others stay, so parts that stand in for each other show little."
+
+
+def axes_of(site: str, by: Sequence[str] | None) -> tuple[str, ...]:
+    """The axes by which effects are told apart, beside the layer: by default heads, of residuals positions.
+
+    Raises:
+        ValueError: if there is no such site, or the site no such axis.
+    """
+    axes = lookup(SITES, site, "site").axes
+    if by is None:
+        return ("head",) if "head" in axes else axes
+    for axis in by:
+        if axis not in axes:
+            raise ValueError(f"{site} has no axis {axis!r}; there is: {', '.join(axes)}")
+    return tuple(axis for axis in axes if axis in by)
+
+
+@torch.no_grad()
+def activation_patching(comparison: Comparison, site: str, by: Sequence[str] | None = None) -> Measurement:
+    """The exact effect of putting one part of the other run in: a pass for each place, many places at once.
+
+    As TransformerLens's `get_act_patch_*`, less what is measured without an edit.
+
+    Args:
+        comparison: the model, the pairs, the metric and the direction.
+        site: a name in `SITES`.
+        by: the axes to patch one index at a time (`head`, `position`; of a pattern `query`, `key`); along all others
+            everything is patched. By default heads, of residuals positions.
+
+    Returns the change of the metric: dims `layer`, those of `by`, `example` (a pair each).
+
+    Raises:
+        ValueError: if there is no such site or axis, or the model has no such hook point.
+    """
+    by = axes_of(site, by)
+    parts = []
+    for where, part in comparison.parts():
+        base, source = comparison.sides(part)
+        clean = comparison.clean_logits(part)
+        names = _names(comparison, site)
+        taken, _ = activations(comparison, source, names)
+        unedited = torch.from_numpy(comparison.unedited(where))
+        effects = []
+        for name in names:
+            sizes = _sizes(taken[name], site, by)
+            values = torch.cat(
+                [
+                    _patched(comparison, part, base, clean, name, taken[name], mask)
+                    for mask in _masks(comparison, taken[name], site, by)
+                ]
+            )
+            effects.append(((values.double().cpu() - unedited) * comparison.sign()).view(*sizes, -1))
+        parts.append(torch.stack(effects).numpy())
+    caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
+    return _measured(comparison, f"Activation patching: {site}", parts, by, caption + NOT_SHOWN)
+
+
+def attribution_patching(comparison: Comparison, site: str, by: Sequence[str] | None = None) -> Measurement:
+    """Activation patching to first order: (clean − corrupted activation) · gradient, at the run that is edited.
+
+    One pass backward for all places at once (Nanda 2023; Kramár et al. 2024). Arguments and result as for
+    `activation_patching`. Where the model is far from linear between both runs, it can be far off: a saturated softmax
+    has no gradient.
+    """
+    by = axes_of(site, by)
+    parts = []
+    for _, part in comparison.parts():
+        base, source = comparison.sides(part)
+        clean = comparison.clean_logits(part)
+        names = _names(comparison, site)
+        taken, _ = activations(comparison, source, names)
+        own, slopes = gradients(comparison, base, part, clean, names)
+        effects = [(taken[name] - own[name]) * slopes[name] * comparison.sign() for name in names]
+        parts.append(torch.stack([_summed(effect, site, by) for effect in effects]).double().cpu().numpy())
+    caption = (
+        f"The change of the {comparison.measure.name}, estimated from its gradient, when {SITES[site].words} of the "
+        "other run is put in. "
+    )
+    return _measured(comparison, f"Attribution patching: {site}", parts, by, caption + NOT_SHOWN)
+
+
+def _names(comparison: Comparison, site: str) -> list[str]:
+    return [SITES[site].hook.format(layer) for layer in range(cast(Any, comparison.model.cfg).n_layers)]
+
+
+def _sizes(activation: Tensor, site: str, by: Sequence[str]) -> list[int]:
+    sizes = dict(zip(SITES[site].axes, activation.shape[1:], strict=False))
+    return [sizes[axis] for axis in by]
+
+
+def _masks(
+    comparison: Comparison, activation: Tensor, site: str, by: Sequence[str]
+) -> Iterator[Bool[Tensor, "place 1 *axes"]]:
+    """Which entries are patched at each place, as many places at a time as fit one pass."""
+    axes, n = SITES[site].axes, len(activation)
+    sizes = dict(zip(axes, activation.shape[1:], strict=False))
+    places = list(product(*(range(sizes[axis]) for axis in by)))
+    at_once = max(1, comparison.rows_at_once // n)
+    for start in range(0, len(places), at_once):
+        some = torch.tensor(places[start : start + at_once], dtype=torch.long, device=activation.device)
+        mask = torch.ones(len(some), *(1 for _ in activation.shape), dtype=torch.bool, device=activation.device)
+        for column, axis in enumerate(by):
+            shape = [1] * activation.ndim
+            shape[1 + axes.index(axis)] = sizes[axis]
+            index = torch.arange(sizes[axis], device=activation.device).view(1, *shape)
+            mask = mask & (index == some[:, column].view(-1, *(1 for _ in activation.shape)))
+        yield mask
+
+
+def _patched(
+    comparison: Comparison,
+    part: Any,
+    base: Int[Tensor, "pair pos"],
+    clean: Tensor,
+    name: str,
+    taken: Tensor,
+    mask: Bool[Tensor, "place 1 *axes"],
+) -> Tensor:
+    """The metric of each pair `[place, pair]` when these places are patched."""
+    n_places = len(mask)
+
+    def patch(activation: Tensor, hook: Any) -> Tensor:
+        by_place = activation.view(n_places, len(base), *activation.shape[1:])
+        return torch.where(mask, taken, by_place).reshape(activation.shape)
+
+    logits = comparison.run(base.repeat(n_places, 1), [(name, patch)])
+    by_place = logits.view(n_places, len(base), *logits.shape[1:])
+    return torch.stack([comparison.score(each, part, clean) for each in by_place])
+
+
+def _summed(effect: Tensor, site: str, by: Sequence[str]) -> Tensor:
+    """Products summed over all axes but those of `by`, with the pairs last."""
+    axes = SITES[site].axes
+    dims = [1 + number for number, axis in enumerate(axes) if axis not in by]
+    dims += [effect.ndim - 1] if SITES[site].is_vector else []
+    return (effect.sum(dims) if dims else effect).movedim(0, -1)
+
+
+def _measured(
+    comparison: Comparison, name: str, parts: Sequence[np.ndarray], by: Sequence[str], caption: str
+) -> Measurement:
+    values = np.concatenate(parts, axis=-1)
+    coords = {axis: range(size) for axis, size in zip(("layer", *by), values.shape[:-1], strict=True)}
+    return comparison.measurement(name, values, coords, caption)
