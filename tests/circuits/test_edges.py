@@ -213,6 +213,19 @@ def test_single_precision_gives_the_same_numbers(variant: str) -> None:
     assert np.allclose(path_patching(single).values.shape, values.shape)
 
 
+def test_a_model_with_another_graph_is_refused() -> None:
+    """Attention that is written twice as strong as its heads say, as a norm or a scale behind it would."""
+    comparison = compared()
+    comparison.model.add_hook("blocks.0.hook_attn_out", lambda write, hook: 2 * write, is_permanent=True)
+    for measure in (eap, eap_ig, path_patching):
+        with pytest.raises(
+            ValueError, match=r"at blocks\.0\.hook_mlp_in the residual is not the sum of what heads and MLPs wrote"
+        ):
+            measure(comparison)
+    comparison.model.reset_hooks(including_permanent=True)
+    assert eap(comparison).values.any()
+
+
 def test_what_there_is_not_is_refused_in_words() -> None:
     comparison = compared()
     with pytest.raises(ValueError, match="steps must be at least 1, not 0"):

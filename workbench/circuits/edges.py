@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, gradients
 from workbench.circuits.graph import Graph
-from workbench.circuits.rewired import own_inputs, reader_hooks, rewired_logits, writes
+from workbench.circuits.rewired import check_graph, own_inputs, reader_hooks, rewired_logits, writes
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
@@ -38,6 +38,7 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
     """
     graph = Graph.of(comparison.model)
     chosen = list(graph.names if names is None else names)
+    check_graph(comparison)
     keep = torch.stack([~graph.mask([name]) for name in chosen])
     parts = []
     for where, part in comparison.parts():
@@ -54,8 +55,7 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
                 other.repeat(1, len(some), 1, 1),
             ).unflatten(0, (len(some), len(part)))
             rows += [comparison.score(each, part, clean) for each in logits]
-        effects = torch.stack(rows).double().cpu().numpy() - comparison.unedited(where)
-        parts.append(effects * comparison.sign())
+        parts.append((torch.stack(rows).double().cpu().numpy() - comparison.unedited(where)) * comparison.sign())
     caption = (
         f"The change of the {comparison.measure.name} when one edge carries what its writer wrote in the other run. It "
         "tells what one edge does while all others stay, so edges that stand in for each other show little."
@@ -146,6 +146,7 @@ def _edge_scores(
 ) -> Measurement:
     """Every writer's change times every later reader's slope, as a measurement."""
     graph = Graph.of(comparison.model)
+    check_graph(comparison)
     valid = graph.edges.nonzero()
     parts = []
     for _, part in comparison.parts():

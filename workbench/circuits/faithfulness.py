@@ -14,7 +14,7 @@ from torch import Tensor
 from workbench.circuits.circuit import SELECTIONS, Circuit
 from workbench.circuits.comparison import Comparison
 from workbench.circuits.graph import Graph
-from workbench.circuits.rewired import rewired_logits, writes
+from workbench.circuits.rewired import check_graph, rewired_logits, writes
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 
@@ -46,6 +46,7 @@ class Ablation:
 
 def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation) -> Float[np.ndarray, "c pair"]:
     """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit."""
+    check_graph(comparison)
     values = np.zeros((len(circuits), len(comparison.pairs)))
     mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
     with torch.no_grad():

@@ -17,6 +17,8 @@ from workbench.circuits.direct import head_writes
 from workbench.circuits.graph import LOGITS, QKV, Graph
 from workbench.interventions import Hooks
 
+CHECKED = 2  # pairs on which the graph is checked
+
 
 @contextmanager
 def own_inputs(model: Any) -> Iterator[None]:
@@ -142,4 +144,31 @@ def rewired_logits(
         return comparison.run(tokens, Rewired(comparison, keep.to(tokens.device), other).hooks())
 
 
-__all__ = ["Rewired", "own_inputs", "reader_hooks", "rewired_logits", "writer_hooks", "writes"]
+@torch.no_grad()
+def check_graph(comparison: Comparison) -> None:
+    """See that the graph is the model's: what each reader reads is what all writers before it wrote, and a constant.
+
+    Checked on the clean inputs of a few pairs. It is not so where what is written is scaled or normalised on its way to
+    the residual, or where an MLP does not read the attention of its own layer.
+
+    Raises:
+        ValueError: if the model has another graph.
+    """
+    graph, readers = Graph.of(comparison.model), reader_hooks(Graph.of(comparison.model))
+    tokens = comparison.pairs[:CHECKED].to(comparison.device).clean.tokens
+    with own_inputs(comparison.model):
+        seen, _ = activations(comparison, tokens, [*writer_hooks(graph), *(name for name, _, _ in readers)])
+    written = torch.cat([as_writes(comparison, name, seen[name]) for name in writer_hooks(graph)])
+    for name, layer, part in readers:
+        before = graph.edges[:, graph.columns(layer, part)][:, 0]
+        read = seen[name] if seen[name].ndim == 4 else seen[name][:, :, None]
+        rest = read - written[before.to(written.device)].sum(0)[:, :, None]
+        apart, scale = (rest - rest[:1, :1]).abs().max(), read.abs().max()
+        if not bool(apart <= scale * torch.finfo(read.dtype).eps ** 0.5):
+            raise ValueError(
+                f"at {name} the residual is not the sum of what heads and MLPs wrote before: it is {float(apart):.2g} "
+                "apart. Nodes of this model can be attributed (activation_patching, attribution_patching), edges cannot"
+            )
+
+
+__all__ = ["Rewired", "check_graph", "own_inputs", "reader_hooks", "rewired_logits", "writer_hooks", "writes"]
