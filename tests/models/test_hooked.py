@@ -63,7 +63,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
         "d_model": d_model,
         "n_heads": draw(st.integers(1, 3)),
         "d_head": draw(width),
-        "d_mlp": draw(width),
+        "d_mlp": draw(st.one_of(st.just(0), width)),
         "d_vocab": max(11, draw(width)),
         "positions": draw(st.sampled_from(["learned", "sinusoidal", "none"])),
         "activation": draw(st.sampled_from(["gelu", "gelu_tanh", "relu"])),

@@ -29,6 +29,9 @@ class DecoderConfig:
     `attention` is one variant for all layers, or one per layer. A variant is a name in `ATTENTION`, or a mapping with
     its settings, `{"variant": "chacal", "gamma": 0.8}`; after validation it is always one such mapping per layer.
 
+    With `d_mlp=0` a layer is its attention alone: there is no MLP and no norm before one, and the residual after the
+    layer (`hook_resid_post`) is the residual after its attention (`hook_resid_mid`).
+
     Raises:
         ValueError: if a field is unknown or out of range (pydantic's ValidationError, which is a ValueError).
     """
@@ -40,7 +43,9 @@ class DecoderConfig:
     n_ctx: Positive
     attention: Any = Field(default="standard", description="a variant, or one per layer")
     d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
-    d_mlp: Positive | None = Field(default=None, description="width of the MLP; by default 4 d_model")
+    d_mlp: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
+        default=None, description="width of the MLP; by default 4 d_model; 0 for layers of attention alone"
+    )
     positions: Literal["learned", "sinusoidal", "none"] = Field(
         default="learned", description="learned, fixed sines and cosines, or none"
     )
@@ -81,7 +86,7 @@ class DecoderConfig:
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; give d_head as well")
         object.__setattr__(self, "d_head", self.d_head or self.d_model // self.n_heads)
-        object.__setattr__(self, "d_mlp", self.d_mlp or 4 * self.d_model)
+        object.__setattr__(self, "d_mlp", 4 * self.d_model if self.d_mlp is None else self.d_mlp)
 
     @property
     def n_parameters(self) -> int:
@@ -89,7 +94,8 @@ class DecoderConfig:
         assert self.d_head is not None and self.d_mlp is not None
         d, width = self.d_model, self.n_heads * self.d_head
         norm = NORMS[self.norm].learned * d
-        layer = (4 * d * width + 3 * width + d) + (2 * d * self.d_mlp + self.d_mlp + d) + 2 * norm
+        mlp = norm + 2 * d * self.d_mlp + self.d_mlp + d if self.d_mlp else 0
+        layer = norm + (4 * d * width + 3 * width + d) + mlp
         tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
         return self.n_layers * layer + norm + tables * d + heads

@@ -81,13 +81,17 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect."""
+    """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect.
+
+    With `d_mlp=0` there is no MLP (`mlp` and `ln2` are None), and the residual after it is that before it.
+    """
 
     def __init__(self, config: DecoderConfig, variant: Attention) -> None:
         super().__init__()
-        self.ln1, self.ln2 = norm(config), norm(config)
+        self.ln1 = norm(config)
+        self.ln2 = norm(config) if config.d_mlp else None
         self.attn = MultiHeadAttention(config, variant)
-        self.mlp = MLP(config)
+        self.mlp = MLP(config) if config.d_mlp else None
         self.dropout = nn.Dropout(config.dropout)
 
     def resid_mid(
@@ -96,6 +100,8 @@ class Layer(nn.Module):
         return x + self.dropout(self.attn(self.ln1(x), input_lengths, cache, layer))
 
     def resid_post(self, mid: Tensor) -> Tensor:
+        if self.mlp is None or self.ln2 is None:
+            return mid
         return mid + self.dropout(self.mlp(self.ln2(mid)))
 
 

@@ -91,6 +91,7 @@ def build(model: Decoder) -> HookedDecoder:
             "n_heads": config.n_heads,
             "d_head": config.d_head,
             "d_mlp": config.d_mlp,
+            "attn_only": not config.d_mlp,
             "n_layers": config.n_layers,
             "n_ctx": config.n_ctx,
             "d_vocab": config.d_vocab,
@@ -147,20 +148,23 @@ class ExplicitLayer(nn.Module):
     """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one.
 
     The residual between attention and MLP is a step of its own, so that an edit of `hook_resid_mid` edits the residual;
-    where a block has no such step, TransformerLens hooks the MLP's input alone.
+    where a block has no such step, TransformerLens hooks the MLP's input alone. It is there without an MLP too, where
+    it equals `hook_resid_post`.
     """
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.ln1, self.ln2, self.dropout = layer.ln1, layer.ln2, layer.dropout
-        self.attn, self.mlp = layer.attn, layer.mlp
+        self.ln1, self.attn, self.dropout = layer.ln1, layer.attn, layer.dropout
+        self.has_mlp = layer.mlp is not None
+        if layer.ln2 is not None and layer.mlp is not None:
+            self.ln2, self.mlp = layer.ln2, layer.mlp
         self.resid_mid = nn.Identity()
 
     def forward(
         self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
     ) -> tuple[Float[Tensor, "batch pos d_model"]]:
         x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x), input_lengths)))
-        return (x + self.dropout(self.mlp(self.ln2(x))),)
+        return (x + self.dropout(self.mlp(self.ln2(x))) if self.has_mlp else x,)
 
 
 class ExplicitDecoder(nn.Module):
@@ -300,14 +304,17 @@ class Adapter(ArchitectureAdapter):
             "ln1": norm("ln1"),
             "attn": ExplicitAttentionBridge(name="attn", config=cfg, submodules=linears),
             "resid_mid": GeneralizedComponent(name="resid_mid", config=cfg),
-            "ln2": norm("ln2"),
-            "mlp": MLPBridge(name="mlp", submodules=mlp),
         }
+        if not cfg.attn_only:
+            blocks |= {"ln2": norm("ln2"), "mlp": MLPBridge(name="mlp", submodules=mlp)}
         mapping: dict[str, Any] = {"embed": EmbeddingBridge(name="token_embedding")}
         if cfg.positional_embedding_type == "standard":
             mapping["pos_embed"] = PosEmbedBridge(name="position_embedding")
         middle = {"hook_resid_mid": "resid_mid.hook_out"}
-        mapping["blocks"] = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
+        block = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
+        if cfg.attn_only:
+            block.hook_aliases = {name: at for name, at in block.hook_aliases.items() if name != "hook_mlp_out"}
+        mapping["blocks"] = block
         mapping["ln_final"] = norm("final_norm")
         mapping["unembed"] = UnembeddingBridge(name="unembedding")
         self.component_mapping = mapping

@@ -61,7 +61,8 @@ class HookedDecoder(Words):
         """Every norm's scale and bias into the maps that read what it gives."""
         for block in self.blocks:
             fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v], centres)
-            fold_norm(block.ln2, [getattr(block.mlp, "in")], centres)
+            if not self.cfg.attn_only:
+                fold_norm(block.ln2, [getattr(block.mlp, "in")], centres)
         if unembed.bias is None:
             unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
         fold_norm(self.ln_final, [unembed], centres)
@@ -80,7 +81,8 @@ class HookedDecoder(Words):
             table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
         for block in self.blocks:
             centre_output(block.attn.o)
-            centre_output(block.mlp.out)
+            if not self.cfg.attn_only:
+                centre_output(block.mlp.out)
 
     # What asks for words takes the task's, and says so where there are none.
     to_string, to_str_tokens, to_single_token, to_single_str_token = map(with_words, ALWAYS)

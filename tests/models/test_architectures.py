@@ -1,0 +1,174 @@
+"""Every architecture of the decoder: hooked, decoded with a cache, trained, stopped and resumed, and inspected."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformer_lens import ActivationCache
+
+import workbench
+from workbench.capture import Subject
+from workbench.cli import main
+from workbench.figures.paper_projection import paper_projection
+from workbench.inspection import inspect_run
+from workbench.instruments.residual.trajectory import trajectory
+from workbench.interventions import points, try_edit, writes
+from workbench.mechanisms import identity_removed
+from workbench.mechanisms.suggestions import suggestions
+from workbench.models import Decoder, DecoderConfig
+from workbench.models.hooked import hook
+from workbench.runs import Run, load_run
+from workbench.tasks import make
+from workbench.training.optimizer_step import Step
+from workbench.util.files import load_tensors
+from workbench.util.seeds import generator
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "attention-only": {"d_mlp": 0},
+}
+VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}]
+SHAPE: dict[str, Any] = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_vocab": 11, "n_ctx": 16}
+TRAINED = {"task": {"n": 8, "k": 2}, "batch_size": 4, "eval_size": 8, "steps": 12, "save_every": 3}
+each_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+each_variant = pytest.mark.parametrize("attention", VARIANTS, ids=str)
+
+
+def decoder(dtype: torch.dtype = torch.float64, **shape: Any) -> Decoder:
+    """A small decoder with all its weights far from their gentle start."""
+    draws = generator(1)
+    model = Decoder(DecoderConfig(**{**SHAPE, **shape}), draws).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=draws).to(dtype)
+    return model.eval()
+
+
+def tokens(batch: int = 3, pos: int = 12) -> Tensor:
+    return torch.randint(0, 11, (batch, pos), generator=generator(2))
+
+
+def seen(model: Decoder) -> tuple[Any, ActivationCache]:
+    hooked = hook(model)
+    return hooked, hooked.run_with_cache(tokens())[1]
+
+
+@each_architecture
+@each_variant
+def test_the_hooked_model_and_the_cache_compute_what_the_model_does(name: str, attention: Any) -> None:
+    model = decoder(attention=attention, **ARCHITECTURES[name])
+    logits = model(tokens())
+    torch.testing.assert_close(hook(model)(tokens()), logits, atol=1e-10, rtol=1e-10)
+    for cuts in ([1] * 12, [5, 1, 6]):
+        cache = model.cache(3)
+        read = torch.cat([model.extend(chunk, cache) for chunk in tokens().split(cuts, dim=1)], dim=1)
+        torch.testing.assert_close(read, logits, atol=1e-10, rtol=1e-10)
+    prompts = [tokens()[0, :7], tokens()[1, :2]]
+    for prompt, row in zip(prompts, model.generate(prompts, 6), strict=True):
+        for _ in range(6):
+            prompt = torch.cat([prompt, model(prompt[None])[0, -1:].argmax(-1)])
+        assert torch.equal(row, prompt)
+
+
+@each_architecture
+def test_the_future_changes_nothing_and_parameters_are_counted(name: str) -> None:
+    model, other = decoder(**ARCHITECTURES[name]), tokens().clone()
+    other[:, 8:] = (other[:, 8:] + 1) % 11
+    torch.testing.assert_close(model(other)[:, :8], model(tokens())[:, :8], atol=1e-10, rtol=1e-10)
+    assert model.config.n_parameters == sum(weight.numel() for weight in model.parameters())
+
+
+@each_architecture
+def test_the_residual_is_the_sum_of_what_was_written(name: str) -> None:
+    _, cache = seen(decoder(**ARCHITECTURES[name]))
+    parts = cache.decompose_resid()
+    torch.testing.assert_close(parts.sum(0), cache["blocks.1.hook_resid_post"], atol=1e-10, rtol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """A run of each architecture, trained by the command line."""
+    root = tmp_path_factory.mktemp("architectures")
+    return {name: _train(root / name, ARCHITECTURES[name]) for name in ARCHITECTURES}
+
+
+def _train(out: Path, shape: dict[str, Any]) -> Run:
+    model = {"d_model": 16, "n_heads": 4, "n_layers": 2, **shape}
+    fields = {f"task.{name}": value for name, value in TRAINED["task"].items()}  # type: ignore[attr-defined]
+    fields |= {name: value for name, value in TRAINED.items() if name != "task"}
+    fields |= {f"model.{name}": value for name, value in model.items()}
+    given = [f"--{name}={value}" for name, value in fields.items()]
+    assert main(["train", "chain-chacal", "--out", str(out), "--quiet", *given]) == 0
+    return load_run(out)
+
+
+@each_architecture
+def test_training_learns_every_weight_and_a_saved_run_opens_the_same(name: str, trained: dict[str, Run]) -> None:
+    run = trained[name]
+    model, config = run.model(), run.config.model
+    for field, value in ARCHITECTURES[name].items():
+        assert getattr(config, field) == value
+    fresh = Decoder(config, generator(0)).state_dict()
+    assert all(not torch.equal(fresh[key], weight) for key, weight in model.state_dict().items())
+    batch = run.task().sample(4, generator(1)).tokens
+    torch.testing.assert_close(run.hooked()(batch), model(batch), atol=1e-5, rtol=1e-5)
+
+
+@each_architecture
+def test_a_run_that_was_stopped_resumes_exactly(
+    name: str, trained: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step.__call__
+
+    def interrupted(self: Step, batches: Any, rate: float) -> Any:
+        if self.learner.step == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batches, rate)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        workbench.train(trained[name].config, out=tmp_path / "run", progress=False)
+    assert not load_run(tmp_path / "run").finished
+    workbench.resume(tmp_path / "run", progress=False)
+    ours, theirs = (load_tensors(path / "weights.safetensors")[0] for path in (tmp_path / "run", trained[name].path))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+@each_architecture
+def test_every_instrument_measures_it_or_says_why_not(name: str, trained: dict[str, Run]) -> None:
+    inspected = inspect_run(trained[name], n=4, seed=0)
+    assert {"projection", "logit_lens", "accuracy"} <= set(inspected.results)
+    subject = Subject.of(trained[name].model(), trained[name].task(), name)
+    batch = trained[name].task().sample(1, generator(0))
+    capture = workbench.see(trained[name], batch)
+    assert {*points(subject)} <= set(trained[name].hooked().hook_dict)
+    for words, edit in suggestions(capture, 0, 0).items():
+        assert try_edit(trained[name].hooked(), capture, edit).verdict(), words
+    every = trajectory(capture, 0, 1, tokens=range(len(subject.encoder)))
+    assert paper_projection(every).data
+
+
+def test_without_an_mlp_the_points_before_and_after_it_are_one_and_nobody_lists_what_it_wrote() -> None:
+    model = decoder(d_mlp=0, norm="layernorm")
+    assert not any("mlp" in name or "ln2" in name for name in model.state_dict())
+    hooked, cache = seen(model)
+    assert torch.equal(cache["blocks.1.hook_resid_mid"], cache["blocks.1.hook_resid_post"])
+    assert "blocks.0.hook_mlp_out" not in hooked.hook_dict and hooked.cfg.attn_only
+    halved = hooked.run_with_hooks(tokens(), fwd_hooks=[("blocks.0.hook_resid_mid", lambda x, hook: x / 2)])
+    after = hooked.run_with_hooks(tokens(), fwd_hooks=[("blocks.0.hook_resid_post", lambda x, hook: x / 2)])
+    assert torch.equal(halved, after) and not torch.equal(halved, hooked(tokens()))
+    subject = Subject.of(model, make("pointer_chain", n=8, k=2), "attention-only")
+    assert subject.residuals == ["blocks.0.hook_resid_mid", "blocks.1.hook_resid_mid"]
+    assert writes(subject) == ["blocks.0.hook_attn_out", "blocks.1.hook_attn_out"]
+
+
+def test_a_claim_about_the_last_mlp_says_that_there_is_none() -> None:
+    task = make("sorting")
+    shape = {**SHAPE, "d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "d_mlp": 0}
+    subject = Subject.of(Decoder(DecoderConfig(**shape), generator(0)), task, "attention-only")
+    assert identity_removed.why_not(subject) == "the model has no MLP, of which this claim is (d_mlp = 0)"
