@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -23,6 +23,7 @@ from workbench.mechanisms import identity_removed
 from workbench.mechanisms.suggestions import suggestions
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
+from workbench.models.mlp import MLPS
 from workbench.runs import Run, load_run
 from workbench.tasks import make
 from workbench.training.optimizer_step import Step
@@ -31,6 +32,7 @@ from workbench.util.seeds import generator
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "attention-only": {"d_mlp": 0},
+    "SwiGLU": {"activation": "swiglu", "d_mlp": 24},
 }
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}]
 SHAPE: dict[str, Any] = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_vocab": 11, "n_ctx": 16}
@@ -172,3 +174,30 @@ def test_a_claim_about_the_last_mlp_says_that_there_is_none() -> None:
     shape = {**SHAPE, "d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "d_mlp": 0}
     subject = Subject.of(Decoder(DecoderConfig(**shape), generator(0)), task, "attention-only")
     assert identity_removed.why_not(subject) == "the model has no MLP, of which this claim is (d_mlp = 0)"
+
+
+def test_every_mlp_can_be_named_in_a_config() -> None:
+    assert get_args(get_type_hints(DecoderConfig)["activation"]) == tuple(MLPS)
+
+
+def test_swiglu_is_llamas_mlp() -> None:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    theirs = LlamaMLP(LlamaConfig(hidden_size=16, intermediate_size=24, num_attention_heads=4, mlp_bias=True)).double()
+    ours = decoder(activation="swiglu", d_mlp=24).layers[0].mlp
+    for name, source in (("up_proj", ours.fc_in), ("gate_proj", ours.gate), ("down_proj", ours.fc_out)):
+        getattr(theirs, name).load_state_dict(source.state_dict())
+    x = torch.randn(3, 5, 16, dtype=torch.float64, generator=generator(0))
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-12, rtol=1e-12)
+
+
+def test_the_gate_of_an_mlp_is_seen_and_edited_under_transformer_lens_names() -> None:
+    model = decoder(activation="swiglu", d_mlp=24)
+    hooked, cache = seen(model)
+    pre, linear, post = (cache[f"blocks.0.mlp.{name}"] for name in ("hook_pre", "hook_pre_linear", "hook_post"))
+    torch.testing.assert_close(torch.nn.functional.silu(pre) * linear, post)
+    assert hooked.W_gate.shape == hooked.W_in.shape == (2, 16, 24) and hooked.W_out.shape == (2, 24, 16)
+    for name in ("hook_pre", "hook_pre_linear", "hook_post"):
+        edited = hooked.run_with_hooks(tokens(), fwd_hooks=[(f"blocks.0.mlp.{name}", lambda x, hook: x / 2)])
+        assert not torch.allclose(edited, hooked(tokens()), atol=1e-3)

@@ -295,7 +295,7 @@ def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str
         ({"dropout": 1.0}, "dropout"),
         ({"norm": "batchnorm"}, "'layernorm', 'rmsnorm' or 'none'"),
         ({"positions": "rotary"}, "'learned', 'sinusoidal' or 'none'"),
-        ({"activation": "silu"}, "'gelu', 'gelu_tanh' or 'relu'"),
+        ({"activation": "silu"}, "'gelu', 'gelu_tanh', 'relu' or 'swiglu'"),
         ({"heads": {"main": 3}}, "'main' cannot name an extra head"),
         ({"heads": {"keys": 3}}, "'keys' cannot name an extra head"),
         ({"heads": {"a hint": 3}}, "'a hint' cannot name an extra head"),

@@ -21,6 +21,7 @@ from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.hooked import HookedDecoder, hook
 from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
+from workbench.models.mlp import MLPS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
@@ -66,7 +67,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
         "d_mlp": draw(st.one_of(st.just(0), width)),
         "d_vocab": max(11, draw(width)),
         "positions": draw(st.sampled_from(["learned", "sinusoidal", "none"])),
-        "activation": draw(st.sampled_from(["gelu", "gelu_tanh", "relu"])),
+        "activation": draw(st.sampled_from(list(MLPS))),
         "norm": draw(st.sampled_from(NORMS)),
         "tied": draw(st.booleans()),
         "unembed_bias": draw(st.booleans()),

@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
@@ -49,8 +50,9 @@ class DecoderConfig:
     positions: Literal["learned", "sinusoidal", "none"] = Field(
         default="learned", description="learned, fixed sines and cosines, or none"
     )
-    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(
-        default="gelu", description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it"
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(
+        default="gelu",
+        description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it; swiglu is gated, as Llama",
     )
     norm: Literal["layernorm", "rmsnorm", "none"] = Field(
         default="layernorm", description="layernorm, rmsnorm (without mean and bias, as Llama has it), or none"
@@ -94,7 +96,7 @@ class DecoderConfig:
         assert self.d_head is not None and self.d_mlp is not None
         d, width = self.d_model, self.n_heads * self.d_head
         norm = NORMS[self.norm].learned * d
-        mlp = norm + 2 * d * self.d_mlp + self.d_mlp + d if self.d_mlp else 0
+        mlp = norm + MLPS[self.activation].learned(d, self.d_mlp) if self.d_mlp else 0
         layer = norm + (4 * d * width + 3 * width + d) + mlp
         tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast, overload
 
 import torch
@@ -16,6 +15,7 @@ from workbench.models.attention.base import remember
 from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
 from workbench.models.generation import Generation
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.models.positions import SinusoidalPositions
 from workbench.util.lookup import lookup
@@ -23,11 +23,6 @@ from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
 
 INITIAL_STD = 0.02  # GPT-2's
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "gelu": nn.GELU,
-    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
-    "relu": nn.ReLU,
-}
 
 
 class MultiHeadAttention(nn.Module):
@@ -66,20 +61,6 @@ class MultiHeadAttention(nn.Module):
         return self.merge(self.variant.extend(q, keys, v, memory, cache.at))
 
 
-class MLP(nn.Module):
-    """Two linear maps with a nonlinearity between them."""
-
-    def __init__(self, config: DecoderConfig) -> None:
-        super().__init__()
-        assert config.d_mlp is not None
-        self.fc_in = nn.Linear(config.d_model, config.d_mlp)
-        self.fc_out = nn.Linear(config.d_mlp, config.d_model)
-        self.activation = ACTIVATIONS[config.activation]()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return self.fc_out(self.activation(self.fc_in(x)))
-
-
 class Layer(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect.
 
@@ -91,7 +72,7 @@ class Layer(nn.Module):
         self.ln1 = norm(config)
         self.ln2 = norm(config) if config.d_mlp else None
         self.attn = MultiHeadAttention(config, variant)
-        self.mlp = MLP(config) if config.d_mlp else None
+        self.mlp = MLPS[config.activation].make(config.d_model, config.d_mlp) if config.d_mlp else None
         self.dropout = nn.Dropout(config.dropout)
 
     def resid_mid(

@@ -16,6 +16,7 @@ from transformer_lens.model_bridge.generalized_components import (
     AttentionBridge,
     BlockBridge,
     EmbeddingBridge,
+    GatedMLPBridge,
     LinearBridge,
     MLPBridge,
     NormalizationBridge,
@@ -28,6 +29,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from workbench.models.attention import Attention
 from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
@@ -96,7 +98,8 @@ def build(model: Decoder) -> HookedDecoder:
             "n_ctx": config.n_ctx,
             "d_vocab": config.d_vocab,
             "d_vocab_out": config.d_vocab,
-            "act_fn": "gelu_new" if config.activation == "gelu_tanh" else config.activation,  # TransformerLens's name
+            "act_fn": MLPS[config.activation].lens_name,
+            "gated_mlp": MLPS[config.activation].gated,
             "normalization_type": NORMS[config.norm].lens_name,
             "eps": NORMS[config.norm].eps,
             "positional_embedding_type": "none" if config.positions == "none" else "standard",
@@ -284,6 +287,13 @@ class ExplicitAttentionBridge(AttentionBridge):
         ]
 
 
+def mlp_bridge(cfg: Any) -> MLPBridge:
+    """The bridge of an MLP, whose maps run one after the other through their hook points."""
+    names = {"in": "fc_in", "out": "fc_out", **({"gate": "gate"} if cfg.gated_mlp else {})}
+    maps: dict[str, GeneralizedComponent] = {role: LinearBridge(name=name) for role, name in names.items()}
+    return GatedMLPBridge("mlp", config=cfg, submodules=maps) if cfg.gated_mlp else MLPBridge("mlp", submodules=maps)
+
+
 class Adapter(ArchitectureAdapter):
     """The adapter that tells TransformerLens where the parts of an `ExplicitDecoder` are."""
 
@@ -299,14 +309,13 @@ class Adapter(ArchitectureAdapter):
             return NormalizationBridge(name=name, config=cfg, uses_rms_norm=cfg.normalization_type == "RMS")
 
         linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
-        mlp: dict[str, GeneralizedComponent] = {"in": LinearBridge(name="fc_in"), "out": LinearBridge(name="fc_out")}
         blocks: dict[str, GeneralizedComponent] = {
             "ln1": norm("ln1"),
             "attn": ExplicitAttentionBridge(name="attn", config=cfg, submodules=linears),
             "resid_mid": GeneralizedComponent(name="resid_mid", config=cfg),
         }
         if not cfg.attn_only:
-            blocks |= {"ln2": norm("ln2"), "mlp": MLPBridge(name="mlp", submodules=mlp)}
+            blocks |= {"ln2": norm("ln2"), "mlp": mlp_bridge(cfg)}
         mapping: dict[str, Any] = {"embed": EmbeddingBridge(name="token_embedding")}
         if cfg.positional_embedding_type == "standard":
             mapping["pos_embed"] = PosEmbedBridge(name="position_embedding")

@@ -62,7 +62,8 @@ class HookedDecoder(Words):
         for block in self.blocks:
             fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v], centres)
             if not self.cfg.attn_only:
-                fold_norm(block.ln2, [getattr(block.mlp, "in")], centres)
+                reading = ("in", "gate") if self.cfg.gated_mlp else ("in",)
+                fold_norm(block.ln2, [getattr(block.mlp, name) for name in reading], centres)
         if unembed.bias is None:
             unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
         fold_norm(self.ln_final, [unembed], centres)

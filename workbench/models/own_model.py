@@ -95,7 +95,7 @@ class OwnModelConfig(DecoderConfig):
     attention: Any = Field(default=(), exclude=True)
     d_mlp: int | None = Field(default=None, exclude=True)
     positions: Literal["learned", "sinusoidal", "none"] = Field(default="learned", exclude=True)
-    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(default="gelu", exclude=True)
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(default="gelu", exclude=True)
     norm: Literal["layernorm", "rmsnorm", "none"] = Field(default="layernorm", exclude=True)
     dropout: float = Field(default=0.0, exclude=True)
     tied: bool = Field(default=False, exclude=True)
