@@ -24,6 +24,7 @@ from workbench.mechanisms.suggestions import suggestions
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
 from workbench.models.mlp import MLPS
+from workbench.models.positions import POSITIONS, RotaryPositions
 from workbench.runs import Run, load_run
 from workbench.tasks import make
 from workbench.training.optimizer_step import Step
@@ -32,6 +33,7 @@ from workbench.util.seeds import generator
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "attention-only": {"d_mlp": 0},
+    "rotary": {"positions": "rotary"},
     "SwiGLU": {"activation": "swiglu", "d_mlp": 24},
 }
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}]
@@ -176,8 +178,9 @@ def test_a_claim_about_the_last_mlp_says_that_there_is_none() -> None:
     assert identity_removed.why_not(subject) == "the model has no MLP, of which this claim is (d_mlp = 0)"
 
 
-def test_every_mlp_can_be_named_in_a_config() -> None:
+def test_every_mlp_and_way_to_know_positions_can_be_named_in_a_config() -> None:
     assert get_args(get_type_hints(DecoderConfig)["activation"]) == tuple(MLPS)
+    assert get_args(get_type_hints(DecoderConfig)["positions"]) == tuple(POSITIONS)
 
 
 def test_swiglu_is_llamas_mlp() -> None:
@@ -200,4 +203,41 @@ def test_the_gate_of_an_mlp_is_seen_and_edited_under_transformer_lens_names() ->
     assert hooked.W_gate.shape == hooked.W_in.shape == (2, 16, 24) and hooked.W_out.shape == (2, 24, 16)
     for name in ("hook_pre", "hook_pre_linear", "hook_post"):
         edited = hooked.run_with_hooks(tokens(), fwd_hooks=[(f"blocks.0.mlp.{name}", lambda x, hook: x / 2)])
+        assert not torch.allclose(edited, hooked(tokens()), atol=1e-3)
+
+
+def test_scores_of_rotary_positions_are_those_of_the_papers_rotation_of_pairs() -> None:
+    """Eq. 15: the score of query m and key n is Re Σ_i q_i k_i* e^(i(m−n)θ_i), with pairs as complex numbers."""
+    q, k = torch.randn(2, 1, 1, 9, 6, dtype=torch.float64, generator=generator(0)).unbind(0)
+    rotary, at = RotaryPositions(6), torch.arange(40, 49)
+    scores = rotary(q, at) @ rotary(k, at).mT
+    as_complex = [torch.complex(*x.chunk(2, dim=-1))[0, 0] for x in (q, k)]
+    theta = torch.tensor([10_000 ** (-2 * i / 6) for i in range(3)], dtype=torch.float64)
+    for m in range(9):
+        for n in range(9):
+            turned = torch.polar(torch.ones(3, dtype=torch.float64), (m - n) * theta)
+            wanted = (as_complex[0][m] * as_complex[1][n].conj() * turned).sum().real
+            torch.testing.assert_close(scores[0, 0, m, n], wanted, atol=1e-12, rtol=1e-12)
+
+
+def test_rotary_positions_are_not_stored_and_their_scores_do_not_move_with_the_sequence() -> None:
+    model = decoder(positions="rotary", n_layers=1, n_ctx=64)
+    assert not any("rotary" in name or "position" in name for name in model.state_dict())
+    attention, q = model.layers[0].attn, torch.randn(1, 4, 5, 4, dtype=torch.float64)
+    here, far = (attention.rotary(q, torch.arange(5) + start) for start in (0, 1000))
+    torch.testing.assert_close(here @ here.mT, far @ far.mT, atol=1e-10, rtol=1e-10)
+    half = attention.rotary(q.bfloat16(), torch.arange(5) + 1000)
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.double(), far, atol=0.03, rtol=0.03)
+
+
+def test_turned_queries_and_keys_are_seen_and_an_edit_of_them_counts() -> None:
+    hooked, cache = seen(decoder(positions="rotary"))
+    assert "hook_pos_embed" not in hooked.hook_dict and hooked.cfg.positional_embedding_type == "rotary"
+    before, after = cache["blocks.1.attn.hook_k"], cache["blocks.1.attn.hook_rot_k"]
+    wanted = RotaryPositions(4)(before.transpose(1, 2), torch.arange(12)).transpose(1, 2)
+    torch.testing.assert_close(after, wanted)
+    assert torch.equal(before[:, 0], after[:, 0]) and not torch.allclose(before[:, 1], after[:, 1], atol=1e-3)
+    for point in ("hook_rot_q", "hook_rot_k"):
+        edited = hooked.run_with_hooks(tokens(), fwd_hooks=[(f"blocks.0.attn.{point}", lambda x, hook: x / 2)])
         assert not torch.allclose(edited, hooked(tokens()), atol=1e-3)

@@ -22,6 +22,7 @@ from workbench.models.attention.standard import StandardAttention
 from workbench.models.hooked import HookedDecoder, hook
 from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
 from workbench.models.mlp import MLPS
+from workbench.models.positions import POSITIONS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
@@ -58,15 +59,16 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     """Any shape, and often one with two widths alike: that is where a tool that guesses axes from widths goes wrong."""
     d_model = draw(st.integers(2, 12))
     width = st.one_of(st.just(d_model), st.integers(1, 14))
+    positions = draw(st.sampled_from(list(POSITIONS)))
     return {
         "n_layers": 2,
         "attention": draw(st.lists(st.sampled_from(["standard", "tempered", "chacal"]), min_size=2, max_size=2)),
         "d_model": d_model,
         "n_heads": draw(st.integers(1, 3)),
-        "d_head": draw(width),
+        "d_head": 2 * draw(st.integers(1, 7)) if positions == "rotary" else draw(width),
         "d_mlp": draw(st.one_of(st.just(0), width)),
         "d_vocab": max(11, draw(width)),
-        "positions": draw(st.sampled_from(["learned", "sinusoidal", "none"])),
+        "positions": positions,
         "activation": draw(st.sampled_from(list(MLPS))),
         "norm": draw(st.sampled_from(NORMS)),
         "tied": draw(st.booleans()),

@@ -12,6 +12,7 @@ from torch import nn
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
+from workbench.models.positions import POSITIONS
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.strict_settings import true_is_no_number
@@ -47,8 +48,8 @@ class DecoderConfig:
     d_mlp: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
         default=None, description="width of the MLP; by default 4 d_model; 0 for layers of attention alone"
     )
-    positions: Literal["learned", "sinusoidal", "none"] = Field(
-        default="learned", description="learned, fixed sines and cosines, or none"
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = Field(
+        default="learned", description="learned; fixed sines and cosines; rotary, as in Llama; or none"
     )
     activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(
         default="gelu",
@@ -87,7 +88,10 @@ class DecoderConfig:
     def __post_init__(self) -> None:
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; give d_head as well")
-        object.__setattr__(self, "d_head", self.d_head or self.d_model // self.n_heads)
+        d_head = self.d_head or self.d_model // self.n_heads
+        if POSITIONS[self.positions].turn is not None and d_head % 2:
+            raise ValueError(f"rotary positions turn pairs of coordinates: d_head is an even number, not {d_head}")
+        object.__setattr__(self, "d_head", d_head)
         object.__setattr__(self, "d_mlp", 4 * self.d_model if self.d_mlp is None else self.d_mlp)
 
     @property
@@ -98,7 +102,7 @@ class DecoderConfig:
         norm = NORMS[self.norm].learned * d
         mlp = norm + MLPS[self.activation].learned(d, self.d_mlp) if self.d_mlp else 0
         layer = norm + (4 * d * width + 3 * width + d) + mlp
-        tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
+        tables = self.d_vocab * (2 - self.tied) + self.n_ctx * POSITIONS[self.positions].learned
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
         return self.n_layers * layer + norm + tables * d + heads
 

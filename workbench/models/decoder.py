@@ -17,7 +17,7 @@ from workbench.models.config import DecoderConfig
 from workbench.models.generation import Generation
 from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
-from workbench.models.positions import SinusoidalPositions
+from workbench.models.positions import POSITIONS, SinusoidalPositions
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
@@ -37,6 +37,8 @@ class MultiHeadAttention(nn.Module):
         self.v = nn.Linear(config.d_model, width)
         self.o = nn.Linear(width, config.d_model)
         self.variant = variant
+        turn = POSITIONS[config.positions].turn
+        self.rotary = None if turn is None else turn(config.d_head)
 
     def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch head pos d_head"]:
         return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", head=self.n_heads)
@@ -52,6 +54,9 @@ class MultiHeadAttention(nn.Module):
         layer: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        if self.rotary is not None:
+            at = torch.arange(x.shape[1], device=x.device) if cache is None else cache.positions(x.shape[1])
+            q, k = self.rotary(q, at), self.rotary(k, at)
         q = self.variant.scale_by_input(q, input_lengths)
         if cache is None:
             return self.merge(self.variant.mix(q, k, v))
@@ -92,9 +97,8 @@ def norm(config: DecoderConfig) -> nn.Module:
 
 def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
     """The module that maps positions to the vectors added to the token embeddings; None if none are added."""
-    if config.positions == "sinusoidal":
-        return SinusoidalPositions(config.n_ctx, config.d_model, INITIAL_STD)
-    return nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+    add = POSITIONS[config.positions].add
+    return None if add is None else add(config.n_ctx, config.d_model, INITIAL_STD)
 
 
 class Decoder(Generation):

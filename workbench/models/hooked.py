@@ -33,7 +33,7 @@ from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
-from workbench.models.positions import SinusoidalPositions
+from workbench.models.positions import POSITIONS, SinusoidalPositions
 from workbench.util.seeds import generator
 
 __all__ = ["AnyHooked", "HookedDecoder", "hook"]
@@ -57,8 +57,9 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
     `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
     head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` is
     `[batch, pos, d_model]`, `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern`
-    `[batch, head, query, key]`. A variant whose pattern does not come from `Attention.scores` has none there: NaN, and
-    an edit of them is an error.
+    `[batch, head, query, key]`. With rotary positions `hook_q` and `hook_k` come before they are turned,
+    `hook_rot_q` and `hook_rot_k` after. A variant whose pattern does not come from `Attention.scores` has none there:
+    NaN, and an edit of them is an error.
 
     Raises:
         ValueError: if this is no decoder, or the hooked copy does not compute what the decoder does on a few tokens: an
@@ -102,7 +103,8 @@ def build(model: Decoder) -> HookedDecoder:
             "gated_mlp": MLPS[config.activation].gated,
             "normalization_type": NORMS[config.norm].lens_name,
             "eps": NORMS[config.norm].eps,
-            "positional_embedding_type": "none" if config.positions == "none" else "standard",
+            "positional_embedding_type": POSITIONS[config.positions].lens_name,
+            "rotary_dim": config.d_head if POSITIONS[config.positions].turn else None,
         }
     )
     bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
@@ -232,6 +234,10 @@ class ExplicitAttentionBridge(AttentionBridge):
         self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self._queries_keys_values(self.hook_in(x))
+        rotary = cast(MultiHeadAttention, self.original_component).rotary
+        if rotary is not None:
+            at = torch.arange(x.shape[1], device=x.device)
+            q, k = self.hook_rot_q(rotary(q, at)), self.hook_rot_k(rotary(k, at))
         pattern = self.hook_pattern(self.own_pattern(self.variant.scale_by_input(q, input_lengths), k))
         z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
         if not self.config.use_attn_result:

@@ -94,7 +94,7 @@ class OwnModelConfig(DecoderConfig):
     # What describes the library's decoder alone is not kept, nor told in any table.
     attention: Any = Field(default=(), exclude=True)
     d_mlp: int | None = Field(default=None, exclude=True)
-    positions: Literal["learned", "sinusoidal", "none"] = Field(default="learned", exclude=True)
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = Field(default="learned", exclude=True)
     activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(default="gelu", exclude=True)
     norm: Literal["layernorm", "rmsnorm", "none"] = Field(default="layernorm", exclude=True)
     dropout: float = Field(default=0.0, exclude=True)
