@@ -18,7 +18,7 @@ from workbench.cli import main
 from workbench.figures.paper_projection import paper_projection
 from workbench.inspection import inspect_run
 from workbench.instruments.residual.trajectory import trajectory
-from workbench.interventions import points, try_edit, writes
+from workbench.interventions import ReadBy, SpanEdit, points, try_edit, writes
 from workbench.mechanisms import identity_removed
 from workbench.mechanisms.suggestions import suggestions
 from workbench.models import Decoder, DecoderConfig
@@ -33,6 +33,8 @@ from workbench.util.seeds import generator
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "attention-only": {"d_mlp": 0},
+    "grouped queries": {"n_kv_heads": 2},
+    "one key for all": {"n_kv_heads": 1},
     "rotary": {"positions": "rotary"},
     "SwiGLU": {"activation": "swiglu", "d_mlp": 24},
 }
@@ -241,3 +243,55 @@ def test_turned_queries_and_keys_are_seen_and_an_edit_of_them_counts() -> None:
     for point in ("hook_rot_q", "hook_rot_k"):
         edited = hooked.run_with_hooks(tokens(), fwd_hooks=[(f"blocks.0.attn.{point}", lambda x, hook: x / 2)])
         assert not torch.allclose(edited, hooked(tokens()), atol=1e-3)
+
+
+@each_variant
+def test_grouped_queries_are_a_model_whose_heads_have_the_same_keys_and_values(attention: Any) -> None:
+    grouped = decoder(n_kv_heads=2, positions="rotary", attention=attention)
+    weights = grouped.state_dict()
+    for name, weight in weights.items():
+        if ".attn.k." in name or ".attn.v." in name:
+            weights[name] = weight.unflatten(0, (2, 4)).repeat_interleave(2, dim=0).flatten(0, 1)
+    whole = decoder(positions="rotary", attention=attention)
+    whole.load_state_dict(weights)
+    torch.testing.assert_close(grouped(tokens()), whole(tokens()), atol=1e-12, rtol=1e-12)
+    assert [keys.shape[1] for keys in grouped.cache(1).keys] == [2, 2]
+
+
+def test_what_heads_share_and_what_each_has_of_it_can_be_seen_and_edited() -> None:
+    hooked, cache = seen(decoder(n_kv_heads=2))
+    shared, own = cache["blocks.0.attn.hook_v"], cache["blocks.0.attn.hook_v_of_head"]
+    assert shared.shape == (3, 12, 2, 4) and torch.equal(own, shared[:, :, [0, 0, 1, 1]])
+    assert hooked.cfg.n_key_value_heads == 2 and hooked.W_K.shape == (2, 2, 16, 4)
+
+    def changed(point: str, head: int) -> list[bool]:
+        edit = (f"blocks.0.attn.{point}", lambda x, hook: x.index_fill(2, torch.tensor([head]), 0))
+        with hooked.hooks(fwd_hooks=[edit]):
+            _, edited = hooked.run_with_cache(tokens())
+        z = "blocks.0.attn.hook_z"
+        return [not torch.allclose(edited[z][:, :, i], cache[z][:, :, i]) for i in range(4)]
+
+    assert changed("hook_v", 1) == [False, False, True, True]
+    assert changed("hook_v_of_head", 1) == changed("hook_k_of_head", 1) == [False, True, False, False]
+    logits = hooked(tokens())
+    hooked.set_use_split_qkv_input(True)
+    torch.testing.assert_close(hooked(tokens()), logits)
+
+
+def test_one_input_for_all_of_a_head_is_refused_where_heads_share() -> None:
+    with pytest.raises(ValueError, match="with 2 heads of keys and values for 4 of queries they share theirs"):
+        hook(decoder(n_kv_heads=2)).set_use_attn_in(True)
+
+
+def test_an_edit_read_by_one_head_leaves_the_others_of_its_group() -> None:
+    model = decoder(n_kv_heads=1)
+    hooked, cache = seen(model)
+    point = "blocks.1.hook_resid_pre"
+    span = torch.zeros(3, 12, dtype=torch.bool)
+    span[:, 2] = True
+    edit = SpanEdit(point, span, torch.zeros_like(cache[point]), tokens()[:, 0])
+    with hooked.hooks(fwd_hooks=ReadBy(lambda layer: edit, [(1, 2)]).hooks(hooked, tokens())):
+        _, edited = hooked.run_with_cache(tokens())
+    z = "blocks.1.attn.hook_z"
+    same = [torch.equal(edited[z][:, :, head], cache[z][:, :, head]) for head in range(4)]
+    assert same == [True, True, False, True]

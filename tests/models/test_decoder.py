@@ -290,6 +290,8 @@ def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str
         ({"attention": {"variant": ["chacal"]}}, "a name or a mapping with 'variant'"),
         ({"attention": 3}, "a name or a mapping with 'variant', not 3"),
         ({"n_heads": 5}, "d_model=12 is not a multiple of n_heads=5; give d_head as well"),
+        ({"n_kv_heads": 2}, "n_heads=3 is not a multiple of n_kv_heads=2"),
+        ({"n_kv_heads": 6}, "n_heads=3 is not a multiple of n_kv_heads=6"),
         ({"n_layers": 0}, "n_layers"),
         ({"d_vocab": 0}, "d_vocab"),
         ({"dropout": 1.0}, "dropout"),

@@ -60,11 +60,13 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     d_model = draw(st.integers(2, 12))
     width = st.one_of(st.just(d_model), st.integers(1, 14))
     positions = draw(st.sampled_from(list(POSITIONS)))
+    groups, kv_heads = draw(st.sampled_from([(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)]))
     return {
         "n_layers": 2,
         "attention": draw(st.lists(st.sampled_from(["standard", "tempered", "chacal"]), min_size=2, max_size=2)),
         "d_model": d_model,
-        "n_heads": draw(st.integers(1, 3)),
+        "n_heads": groups * kv_heads,
+        "n_kv_heads": kv_heads,
         "d_head": 2 * draw(st.integers(1, 7)) if positions == "rotary" else draw(width),
         "d_mlp": draw(st.one_of(st.just(0), width)),
         "d_vocab": max(11, draw(width)),

@@ -45,6 +45,9 @@ class DecoderConfig:
     n_ctx: Positive
     attention: Any = Field(default="standard", description="a variant, or one per layer")
     d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
+    n_kv_heads: Positive | None = Field(
+        default=None, description="heads of keys and values, each read by as many queries' heads; by default n_heads"
+    )
     d_mlp: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
         default=None, description="width of the MLP; by default 4 d_model; 0 for layers of attention alone"
     )
@@ -92,16 +95,19 @@ class DecoderConfig:
         if POSITIONS[self.positions].turn is not None and d_head % 2:
             raise ValueError(f"rotary positions turn pairs of coordinates: d_head is an even number, not {d_head}")
         object.__setattr__(self, "d_head", d_head)
+        object.__setattr__(self, "n_kv_heads", self.n_kv_heads or self.n_heads)
+        if self.n_heads % (self.n_kv_heads or 1):
+            raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
         object.__setattr__(self, "d_mlp", 4 * self.d_model if self.d_mlp is None else self.d_mlp)
 
     @property
     def n_parameters(self) -> int:
         """The numbers that a decoder of this shape learns, but for the few that an attention variant may add."""
-        assert self.d_head is not None and self.d_mlp is not None
-        d, width = self.d_model, self.n_heads * self.d_head
+        assert self.d_head is not None and self.d_mlp is not None and self.n_kv_heads is not None
+        d, width, kv = self.d_model, self.n_heads * self.d_head, self.n_kv_heads * self.d_head
         norm = NORMS[self.norm].learned * d
         mlp = norm + MLPS[self.activation].learned(d, self.d_mlp) if self.d_mlp else 0
-        layer = norm + (4 * d * width + 3 * width + d) + mlp
+        layer = norm + ((d + 1) * (width + 2 * kv) + (width + 1) * d) + mlp
         tables = self.d_vocab * (2 - self.tied) + self.n_ctx * POSITIONS[self.positions].learned
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
         return self.n_layers * layer + norm + tables * d + heads

@@ -26,25 +26,35 @@ INITIAL_STD = 0.02  # GPT-2's
 
 
 class MultiHeadAttention(nn.Module):
-    """The linear maps around an attention variant."""
+    """The linear maps around an attention variant.
+
+    With fewer heads of keys and values than of queries, consecutive heads share them (grouped queries: Ainslie and
+    others 2023, arXiv 2305.13245). The cache keeps the keys once for each group, but what the variant reads of values
+    for each head: ChaCAL's solved values depend on the head's pattern.
+    """
 
     def __init__(self, config: DecoderConfig, variant: Attention) -> None:
         super().__init__()
-        assert config.d_head is not None
-        self.n_heads, width = config.n_heads, config.n_heads * config.d_head
+        assert config.d_head is not None and config.n_kv_heads is not None
+        width, kv_width = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
+        self.d_head, self.group = config.d_head, config.n_heads // config.n_kv_heads
         self.q = nn.Linear(config.d_model, width)
-        self.k = nn.Linear(config.d_model, width)
-        self.v = nn.Linear(config.d_model, width)
+        self.k = nn.Linear(config.d_model, kv_width)
+        self.v = nn.Linear(config.d_model, kv_width)
         self.o = nn.Linear(width, config.d_model)
         self.variant = variant
         turn = POSITIONS[config.positions].turn
         self.rotary = None if turn is None else turn(config.d_head)
 
-    def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch head pos d_head"]:
-        return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", head=self.n_heads)
+    def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch some_head pos d_head"]:
+        return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", d_head=self.d_head)
 
     def merge(self, z: Float[Tensor, "batch head pos d_head"]) -> Float[Tensor, "batch pos d_model"]:
         return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
+
+    def of_each_head(self, x: Float[Tensor, "batch kv_head pos d_head"]) -> Float[Tensor, "batch head pos d_head"]:
+        """Keys or values of groups, for each head its own."""
+        return x if self.group == 1 else x.repeat_interleave(self.group, dim=1)
 
     def forward(
         self,
@@ -59,10 +69,11 @@ class MultiHeadAttention(nn.Module):
             q, k = self.rotary(q, at), self.rotary(k, at)
         q = self.variant.scale_by_input(q, input_lengths)
         if cache is None:
-            return self.merge(self.variant.mix(q, k, v))
+            return self.merge(self.variant.mix(q, self.of_each_head(k), self.of_each_head(v)))
         read = slice(cache.longest + x.shape[1])
         keys, memory = cache.keys[layer][:, :, read], cache.memory[layer][:, :, read]
         remember(keys, k, cache.at)
+        keys, v = self.of_each_head(keys), self.of_each_head(v)
         return self.merge(self.variant.extend(q, keys, v, memory, cache.at))
 
 

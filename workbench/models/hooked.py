@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
+from transformer_lens.hook_points import HookPoint
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
 from transformer_lens.model_bridge.generalized_components import (
@@ -93,6 +94,7 @@ def build(model: Decoder) -> HookedDecoder:
             "d_model": config.d_model,
             "n_heads": config.n_heads,
             "d_head": config.d_head,
+            "n_key_value_heads": None if config.n_kv_heads == config.n_heads else config.n_kv_heads,
             "d_mlp": config.d_mlp,
             "attn_only": not config.d_mlp,
             "n_layers": config.n_layers,
@@ -226,6 +228,11 @@ class ExplicitAttentionBridge(AttentionBridge):
     supports_attn_result = True
     config: Any  # never None here
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        if self.config.n_key_value_heads is not None:  # each head's own copy, beside what the heads of a group share
+            self.hook_k_of_head, self.hook_v_of_head = HookPoint(), HookPoint()
+
     @property
     def variant(self) -> Attention:
         return cast(MultiHeadAttention, self.original_component).variant
@@ -234,10 +241,13 @@ class ExplicitAttentionBridge(AttentionBridge):
         self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self._queries_keys_values(self.hook_in(x))
-        rotary = cast(MultiHeadAttention, self.original_component).rotary
-        if rotary is not None:
+        attention = cast(MultiHeadAttention, self.original_component)
+        if attention.rotary is not None:
             at = torch.arange(x.shape[1], device=x.device)
-            q, k = self.hook_rot_q(rotary(q, at)), self.hook_rot_k(rotary(k, at))
+            q, k = self.hook_rot_q(attention.rotary(q, at)), self.hook_rot_k(attention.rotary(k, at))
+        if attention.group > 1:
+            k, v = attention.of_each_head(k).transpose(1, 2), attention.of_each_head(v).transpose(1, 2)
+            k, v = self.hook_k_of_head(k).transpose(1, 2), self.hook_v_of_head(v).transpose(1, 2)
         pattern = self.hook_pattern(self.own_pattern(self.variant.scale_by_input(q, input_lengths), k))
         z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
         if not self.config.use_attn_result:
@@ -277,19 +287,19 @@ class ExplicitAttentionBridge(AttentionBridge):
 
     def _queries_keys_values(self, x: Tensor) -> list[Float[Tensor, "batch head pos d_head"]]:
         """Projections of the normed residual; or, by TransformerLens's flags, of a copy for each head, to be edited."""
-        n_heads, d_head = self.config.n_heads, self.config.d_head
-        linears = (self.q, self.k, self.v)
+        d_head, kv_heads = self.config.d_head, self.config.n_key_value_heads or self.config.n_heads
+        linears, n_heads = (self.q, self.k, self.v), (self.config.n_heads, kv_heads, kv_heads)
         if not (self.config.use_split_qkv_input or self.config.use_attn_in):
-            return [linear(x).unflatten(-1, (n_heads, d_head)).transpose(1, 2) for linear in linears]
+            return [linear(x).unflatten(-1, (-1, d_head)).transpose(1, 2) for linear in linears]
         residual = x if self._captured_pre_ln_residual is None else self._captured_pre_ln_residual
         if self.config.use_split_qkv_input:
             hooks = (self.hook_q_input, self.hook_k_input, self.hook_v_input)
-            copies = [self._fork_and_norm_per_head(residual, point, n_heads) for point in hooks]
+            copies = [self._fork_and_norm_per_head(residual, *of) for of in zip(hooks, n_heads, strict=True)]
         else:
-            copies = [self._fork_and_norm_per_head(residual, self.hook_attn_in, n_heads)] * 3
+            copies = [self._fork_and_norm_per_head(residual, self.hook_attn_in, self.config.n_heads)] * 3
         return [
-            self._project_per_head_qkv(linear, own, n_heads, d_head).transpose(1, 2)
-            for linear, own in zip(linears, copies, strict=True)
+            self._project_per_head_qkv(linear, own, n, d_head).transpose(1, 2)
+            for linear, own, n in zip(linears, copies, n_heads, strict=True)
         ]
 
 

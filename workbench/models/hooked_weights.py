@@ -72,7 +72,9 @@ class HookedDecoder(Words):
         """Value biases into the output bias, where attention passes constants on."""
         for block in self.blocks:
             if block.attn.variant.passes_constants:
-                block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
+                of_heads = block.attn.v.bias.unflatten(0, (-1, self.cfg.d_head))
+                of_heads = of_heads.repeat_interleave(self.cfg.n_heads // len(of_heads), dim=0)
+                block.attn.o.bias += block.attn.o.weight @ of_heads.flatten()
                 block.attn.v.bias.zero_()
 
     def _centre_what_is_written(self) -> None:
@@ -91,7 +93,16 @@ class HookedDecoder(Words):
     generate, generate_stream = map(with_words, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
-        """Allow every flag: all layers here support them, but TransformerLens would accept its own classes only."""
+        """Allow every flag that a layer here supports; TransformerLens would accept its own classes only.
+
+        Raises:
+            ValueError: if asked for one input for all of a head, where heads share their keys and values.
+        """
+        if "attn_in" in flag_name and self.cfg.n_key_value_heads is not None:
+            raise ValueError(
+                f"{flag_name} gives each head an input of its own, but with {self.cfg.n_key_value_heads} heads of keys "
+                f"and values for {self.cfg.n_heads} of queries they share theirs; use use_split_qkv_input"
+            )
 
 
 def check_constants(model: HookedDecoder) -> None:
