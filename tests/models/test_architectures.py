@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -36,6 +37,14 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "grouped queries": {"n_kv_heads": 2},
     "one key for all": {"n_kv_heads": 1},
     "rotary": {"positions": "rotary"},
+    "scalable": {"attention": "scalable"},
+    "all that Llama has": {
+        "positions": "rotary",
+        "n_kv_heads": 2,
+        "activation": "swiglu",
+        "d_mlp": 24,
+        "norm": "rmsnorm",
+    },
     "SwiGLU": {"activation": "swiglu", "d_mlp": 24},
 }
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}]
@@ -67,7 +76,7 @@ def seen(model: Decoder) -> tuple[Any, ActivationCache]:
 @each_architecture
 @each_variant
 def test_the_hooked_model_and_the_cache_compute_what_the_model_does(name: str, attention: Any) -> None:
-    model = decoder(attention=attention, **ARCHITECTURES[name])
+    model = decoder(**{"attention": attention, **ARCHITECTURES[name]})
     logits = model(tokens())
     torch.testing.assert_close(hook(model)(tokens()), logits, atol=1e-10, rtol=1e-10)
     for cuts in ([1] * 12, [5, 1, 6]):
@@ -86,7 +95,8 @@ def test_the_future_changes_nothing_and_parameters_are_counted(name: str) -> Non
     model, other = decoder(**ARCHITECTURES[name]), tokens().clone()
     other[:, 8:] = (other[:, 8:] + 1) % 11
     torch.testing.assert_close(model(other)[:, :8], model(tokens())[:, :8], atol=1e-10, rtol=1e-10)
-    assert model.config.n_parameters == sum(weight.numel() for weight in model.parameters())
+    of_variants = sum(weight.numel() for variant in model.attention for weight in variant.parameters())
+    assert model.config.n_parameters + of_variants == sum(weight.numel() for weight in model.parameters())
 
 
 @each_architecture
@@ -118,7 +128,7 @@ def test_training_learns_every_weight_and_a_saved_run_opens_the_same(name: str, 
     run = trained[name]
     model, config = run.model(), run.config.model
     for field, value in ARCHITECTURES[name].items():
-        assert getattr(config, field) == value
+        assert field == "attention" or getattr(config, field) == value
     fresh = Decoder(config, generator(0)).state_dict()
     assert all(not torch.equal(fresh[key], weight) for key, weight in model.state_dict().items())
     batch = run.task().sample(4, generator(1)).tokens
@@ -295,3 +305,37 @@ def test_an_edit_read_by_one_head_leaves_the_others_of_its_group() -> None:
     z = "blocks.1.attn.hook_z"
     same = [torch.equal(edited[z][:, :, head], cache[z][:, :, head]) for head in range(4)]
     assert same == [True, True, False, True]
+
+
+def test_each_head_of_scalable_softmax_has_a_temperature_of_its_own_and_learns_it() -> None:
+    """Head h is softmax(s_h ln n · z), which the paper writes n^(s z_i) / Σ_j n^(s z_j)."""
+    model = decoder(attention="scalable")
+    _, cache = seen(model)
+    attention = model.layers[0].attn
+    assert attention.variant.s.shape == (4,)
+    q, k = (cache[f"blocks.0.attn.hook_{part}"].transpose(1, 2) for part in "qk")
+    z, n = q @ k.mT / 4**0.5, torch.arange(1, 13, dtype=torch.float64)
+    for head in range(4):
+        power = (n[:, None] ** (attention.variant.s[head] * z[:, head])).tril()
+        torch.testing.assert_close(cache["blocks.0.attn.hook_pattern"][:, head], power / power.sum(-1, keepdim=True))
+    model(tokens()).square().sum().backward()
+    assert bool((attention.variant.s.grad != 0).all())
+
+
+def test_with_equal_temperatures_scalable_softmax_is_tempered() -> None:
+    scalable, tempered = (
+        decoder(attention=each) for each in ({"variant": "scalable", "s": 0.4}, {"variant": "tempered", "beta": 0.4})
+    )
+    weights = {name: weight for name, weight in scalable.state_dict().items() if not name.endswith(".s")}
+    tempered.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        for one, other in zip(scalable.layers, tempered.layers, strict=True):
+            one.attn.variant.s.fill_(0.6)
+            other.attn.variant.beta.fill_(0.6)
+    torch.testing.assert_close(scalable(tokens()), tempered(tokens()), atol=1e-12, rtol=1e-12)
+
+
+def test_a_new_runs_scalable_softmax_starts_at_1_for_the_median_training_sequence(trained: dict[str, Run]) -> None:
+    start = trained["scalable"].config.model.attention[0]["s"]
+    assert start * math.log(trained["scalable"].task().median_training_length()) == pytest.approx(1, abs=1e-3)
+    assert decoder(attention="scalable").config.attention_layer(0).s.tolist() == pytest.approx([1 / math.log(8)] * 4)

@@ -118,8 +118,8 @@ def gpt2(dtype: torch.dtype) -> GPT2LMHeadModel:
 
 
 def assert_as(ours: Tensor, theirs: Tensor) -> None:
-    """Equal to the tolerance of their type, of logits' largest value, which is some tens here."""
-    apart = ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1)).item()
+    """Equal to the tolerance of their type; the largest logits here are about 4."""
+    apart = (ours - theirs).abs().max().item()
     assert ours.dtype == theirs.dtype and apart < TOLERANCE[ours.dtype], apart
 
 

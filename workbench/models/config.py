@@ -122,7 +122,7 @@ class DecoderConfig:
     def attention_layer(self, layer: int) -> Attention:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
-        return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+        return ATTENTION[settings.pop("variant")].for_model(self.n_ctx, self.n_heads, **settings)
 
 
 def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], ...]:
