@@ -77,7 +77,10 @@ def gain(accuracy: Measurement) -> Measurement:
 
 
 BEFORE_ATTENTION = ("hook_embed", "hook_pos_embed", "blocks.0.hook_resid_pre", "blocks.0.hook_in", "blocks.0.ln1.")
-FROM_EMBEDDING = ("hook_q", "hook_k", "hook_v", "hook_q_input", "hook_k_input", "hook_v_input", "hook_attn_in")
+FROM_EMBEDDING = (
+    *("hook_q", "hook_k", "hook_v", "hook_rot_q", "hook_rot_k"),
+    *("hook_q_input", "hook_k_input", "hook_v_input", "hook_attn_in"),
+)
 
 
 def before_attention(point: str) -> bool:

@@ -72,7 +72,7 @@ def test_a_standard_decoder_is_a_stack_of_pytorchs_pre_norm_layers(activation: s
     torch.testing.assert_close(model(tokens()), model.unembedding(model.final_norm(x)), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
 def test_only_positions_tell_the_order_of_earlier_tokens(positions: str) -> None:
     """With one layer: deeper, the causal mask alone gives order away."""
     swapped = tokens()[:, [1, 0, 2, 3, 4, 5]]
@@ -290,12 +290,15 @@ def test_wrong_inputs_are_refused_with_what_was_expected(call: Any, message: str
         ({"attention": {"variant": ["chacal"]}}, "a name or a mapping with 'variant'"),
         ({"attention": 3}, "a name or a mapping with 'variant', not 3"),
         ({"n_heads": 5}, "d_model=12 is not a multiple of n_heads=5; give d_head as well"),
+        ({"n_kv_heads": 2}, "n_heads=3 is not a multiple of n_kv_heads=2"),
+        ({"n_kv_heads": 6}, "n_heads=3 is not a multiple of n_kv_heads=6"),
         ({"n_layers": 0}, "n_layers"),
         ({"d_vocab": 0}, "d_vocab"),
         ({"dropout": 1.0}, "dropout"),
         ({"norm": "batchnorm"}, "'layernorm', 'rmsnorm' or 'none'"),
-        ({"positions": "rotary"}, "'learned', 'sinusoidal' or 'none'"),
-        ({"activation": "silu"}, "'gelu', 'gelu_tanh' or 'relu'"),
+        ({"positions": "alibi"}, "'learned', 'sinusoidal', 'rotary' or 'none'"),
+        ({"positions": "rotary", "d_head": 5}, "d_head is an even number, not 5"),
+        ({"activation": "silu"}, "'gelu', 'gelu_tanh', 'relu' or 'swiglu'"),
         ({"heads": {"main": 3}}, "'main' cannot name an extra head"),
         ({"heads": {"keys": 3}}, "'keys' cannot name an extra head"),
         ({"heads": {"a hint": 3}}, "'a hint' cannot name an extra head"),

@@ -21,6 +21,8 @@ from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.hooked import HookedDecoder, hook
 from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
+from workbench.models.mlp import MLPS
+from workbench.models.positions import POSITIONS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]
@@ -57,16 +59,19 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     """Any shape, and often one with two widths alike: that is where a tool that guesses axes from widths goes wrong."""
     d_model = draw(st.integers(2, 12))
     width = st.one_of(st.just(d_model), st.integers(1, 14))
+    positions = draw(st.sampled_from(list(POSITIONS)))
+    groups, kv_heads = draw(st.sampled_from([(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)]))
     return {
         "n_layers": 2,
         "attention": draw(st.lists(st.sampled_from(["standard", "tempered", "chacal"]), min_size=2, max_size=2)),
         "d_model": d_model,
-        "n_heads": draw(st.integers(1, 3)),
-        "d_head": draw(width),
-        "d_mlp": draw(width),
+        "n_heads": groups * kv_heads,
+        "n_kv_heads": kv_heads,
+        "d_head": 2 * draw(st.integers(1, 7)) if positions == "rotary" else draw(width),
+        "d_mlp": draw(st.one_of(st.just(0), width)),
         "d_vocab": max(11, draw(width)),
-        "positions": draw(st.sampled_from(["learned", "sinusoidal", "none"])),
-        "activation": draw(st.sampled_from(["gelu", "gelu_tanh", "relu"])),
+        "positions": positions,
+        "activation": draw(st.sampled_from(list(MLPS))),
         "norm": draw(st.sampled_from(NORMS)),
         "tied": draw(st.booleans()),
         "unembed_bias": draw(st.booleans()),

@@ -23,6 +23,7 @@ from workbench.testing.attention import CHECKS, Variant, queries_keys_values, so
 KINDS = {**ATTENTION, **TOYS}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tempered": [{}, {"beta": 0.7}, {"beta": 0.7, "n": 7}, {"beta": 0.7, "n": "input", "delimiters": (5, 6)}],
+    "scalable": [{}, {"s": 0.7}],
     "chacal": [{"form": form, "diagonal": diagonal} for form in ("eq5", "eq7") for diagonal in (False, True)]
     + [{"gamma": 0.0}, {"gamma": 0.99}],
     "tempered_chacal": [

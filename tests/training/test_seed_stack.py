@@ -30,6 +30,17 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         "chain-standard",
         {"batch_size": 4, "model": {**SMALL, "positions": "sinusoidal", "activation": "gelu_tanh"}},
     ),
+    "as Llama": (
+        "chain-chacal",
+        {
+            "batch_size": 4,
+            "model": {**SMALL, "positions": "rotary", "n_kv_heads": 1, "activation": "swiglu", "norm": "rmsnorm"},
+        },
+    ),
+    "attention-only, a temperature for each head": (
+        "chain-standard",
+        {"batch_size": 4, "model": {**SMALL, "d_mlp": 0, "attention": "scalable"}},
+    ),
     "tied": ("chain-standard", {"batch_size": 4, "model": {**SMALL, "tied": True}}),
     "tempered, turns with a hint": ("sort-tempered", {"batch_size": 4, "model": SMALL, "task": {"hints": "successor"}}),
     "tempered by input": (

@@ -39,6 +39,7 @@ class Subject:
         no_pattern: why attention patterns cannot be seen; None where they can.
         model: the bare model, for what looks at its weights; None where there are activations alone.
         parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
+        attention_only: whether layers have no MLP: the residual after attention is then the one after the layer.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Subject:
     no_pattern: str | None = None
     model: AnyModel | None = None
     parallel: bool = False
+    attention_only: bool = False
 
     @classmethod
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
@@ -69,12 +71,17 @@ class Subject:
             no_pattern=model.facts.no_pattern if isinstance(model, OwnModel) else None,
             model=model,
             parallel=isinstance(model, OwnModel) and model.facts.parallel,
+            attention_only=isinstance(model, Decoder) and not model.config.d_mlp,
         )
 
     @property
     def residuals(self) -> list[str]:
-        """Hook names of the residual after attention (`resid_mid`, where there is one) and after the MLP, per layer."""
-        names = ("hook_resid_post",) if self.parallel else ("hook_resid_mid", "hook_resid_post")
+        """Hook names of the residual after attention (`resid_mid`, where there is one) and after the MLP, per layer.
+
+        Layers without an MLP have the first alone.
+        """
+        there = (self.attention_only or not self.parallel, not self.attention_only)
+        names = [name for name, is_there in zip(("hook_resid_mid", "hook_resid_post"), there, strict=True) if is_there]
         return [f"blocks.{layer}.{name}" for layer in range(self.n_layers) for name in names]
 
     @property

@@ -39,14 +39,15 @@ def paper_projection(every: Measurement) -> go.Figure:
     """One position's residual on every token of both bases: a row for each layer, the columns of the paper's figures.
 
     Columns are the encoder basis before and after the MLP, then the decoder basis before and after it; where the blocks
-    have no residual before the MLP, after it alone. Peaks are the
+    have no residual before the MLP, after it alone, and where they have no MLP, after attention alone. Peaks are the
     largest component, if it is positive, and up to two more of at least two fifths of it; their colour says what they
     are. Every panel has its own scale.
 
     Args:
         every: `trajectory(capture, example, position, tokens=range(d_vocab))`.
     """
-    n_layers = sum(point.endswith("hook_resid_post") for point in every.coords["point"])
+    after = ("hook_resid_mid", "hook_resid_post")
+    n_layers = len({point.split(".")[1] for point in every.coords["point"] if point.endswith(after)})
     figure = _panels(every, n_layers)
     where, words = every.settings["position"], list(every.settings["input"])
     title = f"Token {words[where]} at position {where} on both bases"
@@ -66,10 +67,13 @@ def paper_projection(every: Measurement) -> go.Figure:
 def _panels(every: Measurement, n_layers: int) -> go.Figure:
     """A grid of panels, layers down and those of `COLUMNS` across that there are, each with its own scale."""
     columns = [column for column in COLUMNS if f"blocks.0.hook_resid_{column[1]}" in every.coords["point"]]
+    has_mlp = any(after == "post" for _, after, _ in columns)
     figure = make_subplots(
         rows=n_layers,
         cols=len(columns),
-        column_titles=[title for _, _, title in columns],
+        column_titles=[
+            title if has_mlp else title.replace("before the MLP", "after attention") for *_, title in columns
+        ],
         shared_xaxes=True,
         horizontal_spacing=0.05,
         vertical_spacing=min(0.08, 0.4 / n_layers),

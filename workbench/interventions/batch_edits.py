@@ -82,7 +82,7 @@ class ReadBy:
         for layer, own in in_layers(self.heads).items():
             for head in own:
                 check_head(model, layer, head)
-            edit, points = self.edit(layer), [f"blocks.{layer}.attn.hook_{which}" for which in "kv"]
+            edit, points = self.edit(layer), own_keys_and_values(model, layer)
             captured: dict[str, Tensor] = {}
             with model.hooks(fwd_hooks=[(edit.point, edit)]):
                 visit(model, tokens, points, captured.__setitem__)
@@ -91,6 +91,13 @@ class ReadBy:
             where = self.span[:, :, None, None] & edited[:, None]
             hooks += [(point, partial(put, values=captured[point], where=where)) for point in points]
         return hooks
+
+
+def own_keys_and_values(model: AnyHooked, layer: int) -> list[str]:
+    """The hook points of a layer's keys and values, each `[batch, pos, head, d_head]`, also where heads share them."""
+    attention = f"blocks.{layer}.attn"
+    shared = f"{attention}.hook_k_of_head" in model.hook_dict
+    return [f"{attention}.hook_{which}{'_of_head' if shared else ''}" for which in "kv"]
 
 
 def read_by(edit: Callable[[int], SpanEdit], heads: Sequence[Head] | None, n_layers: int) -> SpanEdit | ReadBy:

@@ -10,8 +10,9 @@ from workbench.util.lookup import lookup
 
 
 def writes(subject: Subject) -> list[str]:
-    """Hook names of what attention and the MLP write, layer by layer."""
-    return [f"blocks.{layer}.hook_{part}_out" for layer in range(subject.n_layers) for part in ("attn", "mlp")]
+    """Hook names of what attention and the MLP, if there is one, write, layer by layer."""
+    parts = ("attn",) if subject.attention_only else ("attn", "mlp")
+    return [f"blocks.{layer}.hook_{part}_out" for layer in range(subject.n_layers) for part in parts]
 
 
 def points(subject: Subject) -> list[str]:

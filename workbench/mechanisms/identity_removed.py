@@ -36,6 +36,8 @@ def needs(subject: Subject) -> list[str]:
 
 def why_not(subject: Subject) -> str | None:
     """Why this claim cannot be tested on this model, in one line; None if it can."""
+    if subject.attention_only:
+        return "the model has no MLP, of which this claim is (d_mlp = 0)"
     return missing(subject, "identity", "successor")
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import CutEdge, Edit, RemoveHead, RemoveWrite
+from workbench.interventions import CutEdge, Edit, RemoveHead, RemoveWrite, writes
 from workbench.mechanisms import MECHANISMS
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
@@ -36,7 +36,8 @@ def suggestions(seen: Capture, layer: int, head: int) -> dict[str, Edit]:
     for mechanism in MECHANISMS.values():
         if hasattr(mechanism, "suggested_edits") and mechanism.why_not(seen.subject) is None:
             edits |= mechanism.suggested_edits(seen)
-    edits["remove the last MLP's output"] = RemoveWrite(f"blocks.{seen.subject.n_layers - 1}.hook_mlp_out")
+    part = "attention" if seen.subject.attention_only else "MLP"
+    edits[f"remove the last {part}'s output"] = RemoveWrite(writes(seen.subject)[-1])
     return edits
 
 

@@ -17,14 +17,14 @@ class Cache:
     slots when prompts differ in length.
 
     Attributes:
-        keys: each layer's keys, `[batch, head, slot, d_head]`.
+        keys: each layer's keys, `[batch, kv_head, slot, d_head]`: with grouped queries, once for each group.
         memory: what each layer's variant reads instead of values, `[batch, head, slot, d_memory]`.
         tokens: what was read, `[batch, slot]`.
         length: tokens read; a tensor `[batch]` where that differs between sequences.
         longest: the largest of them.
     """
 
-    keys: list[Float[Tensor, "batch head slot d_head"]]
+    keys: list[Float[Tensor, "batch kv_head slot d_head"]]
     memory: list[Float[Tensor, "batch head slot d_memory"]]
     tokens: Int[Tensor, "batch slot"]
     length: int | Int[Tensor, " batch"] = 0

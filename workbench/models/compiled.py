@@ -275,6 +275,7 @@ class Writer:
     def mlp(self, layer: int, *, reads: Tensor, threshold: float, writes: Tensor) -> None:
         """One neuron a row: relu(⟨reads, x⟩ − threshold) times `writes`."""
         mlp = self._layer(layer).mlp
+        assert mlp is not None
         scale = self.blocks.norm_scale(SQUARES_BEFORE_MLP[layer])
         mlp.fc_in.weight.copy_(self.blocks.read(reads) / scale)
         mlp.fc_in.bias.fill_(-threshold)

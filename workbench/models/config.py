@@ -10,7 +10,9 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
+from workbench.models.positions import POSITIONS
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.strict_settings import true_is_no_number
@@ -29,6 +31,9 @@ class DecoderConfig:
     `attention` is one variant for all layers, or one per layer. A variant is a name in `ATTENTION`, or a mapping with
     its settings, `{"variant": "chacal", "gamma": 0.8}`; after validation it is always one such mapping per layer.
 
+    With `d_mlp=0` a layer is its attention alone: there is no MLP and no norm before one, and the residual after the
+    layer (`hook_resid_post`) is the residual after its attention (`hook_resid_mid`).
+
     Raises:
         ValueError: if a field is unknown or out of range (pydantic's ValidationError, which is a ValueError).
     """
@@ -40,12 +45,18 @@ class DecoderConfig:
     n_ctx: Positive
     attention: Any = Field(default="standard", description="a variant, or one per layer")
     d_head: Positive | None = Field(default=None, description="width of a head; by default d_model / n_heads")
-    d_mlp: Positive | None = Field(default=None, description="width of the MLP; by default 4 d_model")
-    positions: Literal["learned", "sinusoidal", "none"] = Field(
-        default="learned", description="learned, fixed sines and cosines, or none"
+    n_kv_heads: Positive | None = Field(
+        default=None, description="heads of keys and values, each read by as many queries' heads; by default n_heads"
     )
-    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(
-        default="gelu", description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it"
+    d_mlp: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
+        default=None, description="width of the MLP; by default 4 d_model; 0 for layers of attention alone"
+    )
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = Field(
+        default="learned", description="learned; fixed sines and cosines; rotary, as in Llama; or none"
+    )
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(
+        default="gelu",
+        description="gelu is exact; gelu_tanh is its approximation by tanh, as GPT-2 has it; swiglu is gated, as Llama",
     )
     norm: Literal["layernorm", "rmsnorm", "none"] = Field(
         default="layernorm", description="layernorm, rmsnorm (without mean and bias, as Llama has it), or none"
@@ -80,17 +91,24 @@ class DecoderConfig:
     def __post_init__(self) -> None:
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; give d_head as well")
-        object.__setattr__(self, "d_head", self.d_head or self.d_model // self.n_heads)
-        object.__setattr__(self, "d_mlp", self.d_mlp or 4 * self.d_model)
+        d_head = self.d_head or self.d_model // self.n_heads
+        if POSITIONS[self.positions].turn is not None and d_head % 2:
+            raise ValueError(f"rotary positions turn pairs of coordinates: d_head is an even number, not {d_head}")
+        object.__setattr__(self, "d_head", d_head)
+        object.__setattr__(self, "n_kv_heads", self.n_kv_heads or self.n_heads)
+        if self.n_heads % (self.n_kv_heads or 1):
+            raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
+        object.__setattr__(self, "d_mlp", 4 * self.d_model if self.d_mlp is None else self.d_mlp)
 
     @property
     def n_parameters(self) -> int:
         """The numbers that a decoder of this shape learns, but for the few that an attention variant may add."""
-        assert self.d_head is not None and self.d_mlp is not None
-        d, width = self.d_model, self.n_heads * self.d_head
+        assert self.d_head is not None and self.d_mlp is not None and self.n_kv_heads is not None
+        d, width, kv = self.d_model, self.n_heads * self.d_head, self.n_kv_heads * self.d_head
         norm = NORMS[self.norm].learned * d
-        layer = (4 * d * width + 3 * width + d) + (2 * d * self.d_mlp + self.d_mlp + d) + 2 * norm
-        tables = self.d_vocab * (2 - self.tied) + self.n_ctx * (self.positions == "learned")
+        mlp = norm + MLPS[self.activation].learned(d, self.d_mlp) if self.d_mlp else 0
+        layer = norm + ((d + 1) * (width + 2 * kv) + (width + 1) * d) + mlp
+        tables = self.d_vocab * (2 - self.tied) + self.n_ctx * POSITIONS[self.positions].learned
         heads = sum(self.heads.values()) * (d + 1) + self.d_vocab * self.unembed_bias
         return self.n_layers * layer + norm + tables * d + heads
 
@@ -104,7 +122,7 @@ class DecoderConfig:
     def attention_layer(self, layer: int) -> Attention:
         """A fresh attention variant for one layer."""
         settings = dict(self.attention[layer])
-        return ATTENTION[settings.pop("variant")].for_context(self.n_ctx, **settings)
+        return ATTENTION[settings.pop("variant")].for_model(self.n_ctx, self.n_heads, **settings)
 
 
 def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], ...]:

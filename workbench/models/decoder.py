@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast, overload
 
 import torch
@@ -16,38 +15,46 @@ from workbench.models.attention.base import remember
 from workbench.models.cache import Cache
 from workbench.models.config import DecoderConfig
 from workbench.models.generation import Generation
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
-from workbench.models.positions import SinusoidalPositions
+from workbench.models.positions import POSITIONS, SinusoidalPositions
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
 
 INITIAL_STD = 0.02  # GPT-2's
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "gelu": nn.GELU,
-    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
-    "relu": nn.ReLU,
-}
 
 
 class MultiHeadAttention(nn.Module):
-    """The linear maps around an attention variant."""
+    """The linear maps around an attention variant.
+
+    With fewer heads of keys and values than of queries, consecutive heads share them (grouped queries: Ainslie and
+    others 2023, arXiv 2305.13245). The cache keeps the keys once for each group, but what the variant reads of values
+    for each head: ChaCAL's solved values depend on the head's pattern.
+    """
 
     def __init__(self, config: DecoderConfig, variant: Attention) -> None:
         super().__init__()
-        assert config.d_head is not None
-        self.n_heads, width = config.n_heads, config.n_heads * config.d_head
+        assert config.d_head is not None and config.n_kv_heads is not None
+        width, kv_width = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
+        self.d_head, self.group = config.d_head, config.n_heads // config.n_kv_heads
         self.q = nn.Linear(config.d_model, width)
-        self.k = nn.Linear(config.d_model, width)
-        self.v = nn.Linear(config.d_model, width)
+        self.k = nn.Linear(config.d_model, kv_width)
+        self.v = nn.Linear(config.d_model, kv_width)
         self.o = nn.Linear(width, config.d_model)
         self.variant = variant
+        turn = POSITIONS[config.positions].turn
+        self.rotary = None if turn is None else turn(config.d_head)
 
-    def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch head pos d_head"]:
-        return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", head=self.n_heads)
+    def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch some_head pos d_head"]:
+        return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", d_head=self.d_head)
 
     def merge(self, z: Float[Tensor, "batch head pos d_head"]) -> Float[Tensor, "batch pos d_model"]:
         return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
+
+    def of_each_head(self, x: Float[Tensor, "batch kv_head pos d_head"]) -> Float[Tensor, "batch head pos d_head"]:
+        """Keys or values of groups, for each head its own."""
+        return x if self.group == 1 else x.repeat_interleave(self.group, dim=1)
 
     def forward(
         self,
@@ -57,37 +64,31 @@ class MultiHeadAttention(nn.Module):
         layer: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        if self.rotary is not None:
+            at = torch.arange(x.shape[1], device=x.device) if cache is None else cache.positions(x.shape[1])
+            q, k = self.rotary(q, at), self.rotary(k, at)
         q = self.variant.scale_by_input(q, input_lengths)
         if cache is None:
-            return self.merge(self.variant.mix(q, k, v))
+            return self.merge(self.variant.mix(q, self.of_each_head(k), self.of_each_head(v)))
         read = slice(cache.longest + x.shape[1])
         keys, memory = cache.keys[layer][:, :, read], cache.memory[layer][:, :, read]
         remember(keys, k, cache.at)
+        keys, v = self.of_each_head(keys), self.of_each_head(v)
         return self.merge(self.variant.extend(q, keys, v, memory, cache.at))
 
 
-class MLP(nn.Module):
-    """Two linear maps with a nonlinearity between them."""
-
-    def __init__(self, config: DecoderConfig) -> None:
-        super().__init__()
-        assert config.d_mlp is not None
-        self.fc_in = nn.Linear(config.d_model, config.d_mlp)
-        self.fc_out = nn.Linear(config.d_mlp, config.d_model)
-        self.activation = ACTIVATIONS[config.activation]()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return self.fc_out(self.activation(self.fc_in(x)))
-
-
 class Layer(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect."""
+    """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect.
+
+    With `d_mlp=0` there is no MLP (`mlp` and `ln2` are None), and the residual after it is that before it.
+    """
 
     def __init__(self, config: DecoderConfig, variant: Attention) -> None:
         super().__init__()
-        self.ln1, self.ln2 = norm(config), norm(config)
+        self.ln1 = norm(config)
+        self.ln2 = norm(config) if config.d_mlp else None
         self.attn = MultiHeadAttention(config, variant)
-        self.mlp = MLP(config)
+        self.mlp = MLPS[config.activation].make(config.d_model, config.d_mlp) if config.d_mlp else None
         self.dropout = nn.Dropout(config.dropout)
 
     def resid_mid(
@@ -96,6 +97,8 @@ class Layer(nn.Module):
         return x + self.dropout(self.attn(self.ln1(x), input_lengths, cache, layer))
 
     def resid_post(self, mid: Tensor) -> Tensor:
+        if self.mlp is None or self.ln2 is None:
+            return mid
         return mid + self.dropout(self.mlp(self.ln2(mid)))
 
 
@@ -105,9 +108,8 @@ def norm(config: DecoderConfig) -> nn.Module:
 
 def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
     """The module that maps positions to the vectors added to the token embeddings; None if none are added."""
-    if config.positions == "sinusoidal":
-        return SinusoidalPositions(config.n_ctx, config.d_model, INITIAL_STD)
-    return nn.Embedding(config.n_ctx, config.d_model) if config.positions == "learned" else None
+    add = POSITIONS[config.positions].add
+    return None if add is None else add(config.n_ctx, config.d_model, INITIAL_STD)
 
 
 class Decoder(Generation):

@@ -37,13 +37,11 @@ class Generation(nn.Module):
     def cache(self, batch: int, n_ctx: int | None = None) -> Cache:
         """An empty cache to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
         n_slots = self.config.n_ctx if n_ctx is None else n_ctx
-        weight, d_head = self.token_embedding.weight, self.config.d_head
-        assert d_head is not None
+        weight, d_head, n_kv_heads = self.token_embedding.weight, self.config.d_head, self.config.n_kv_heads
+        assert d_head is not None and n_kv_heads is not None
         widths = [variant.memory_width(d_head) for variant in self.attention]
-        keys, memory = (
-            [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in all_widths]
-            for all_widths in ([d_head] * len(widths), widths)
-        )
+        keys = [weight.new_zeros(batch, n_kv_heads, n_slots, d_head) for _ in widths]
+        memory = [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in widths]
         return Cache(keys, memory, torch.zeros(batch, n_slots, dtype=torch.long, device=weight.device))
 
     @torch.no_grad()

@@ -13,9 +13,9 @@ from transformer_lens.factories.architecture_adapter_factory import Architecture
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
 from transformer_lens.model_bridge.generalized_components import (
-    AttentionBridge,
     BlockBridge,
     EmbeddingBridge,
+    GatedMLPBridge,
     LinearBridge,
     MLPBridge,
     NormalizationBridge,
@@ -25,13 +25,14 @@ from transformer_lens.model_bridge.generalized_components import (
 from transformer_lens.model_bridge.generalized_components.base import GeneralizedComponent
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from workbench.models.attention import Attention
-from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
+from workbench.models.decoder import Decoder, Layer
+from workbench.models.hooked_attention import ExplicitAttentionBridge
 from workbench.models.hooked_weights import HookedDecoder
+from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
-from workbench.models.positions import SinusoidalPositions
+from workbench.models.positions import POSITIONS, SinusoidalPositions
 from workbench.util.seeds import generator
 
 __all__ = ["AnyHooked", "HookedDecoder", "hook"]
@@ -55,8 +56,9 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
     `hook_attn_scores` or `hook_pattern` changes what is read (for ChaCAL, what is solved). Its logits are the main
     head's. Names and shapes of hook points are TransformerLens's own: `blocks.0.hook_resid_pre` is
     `[batch, pos, d_model]`, `blocks.0.attn.hook_q` `[batch, pos, head, d_head]`, `blocks.0.attn.hook_pattern`
-    `[batch, head, query, key]`. A variant whose pattern does not come from `Attention.scores` has none there: NaN, and
-    an edit of them is an error.
+    `[batch, head, query, key]`. With rotary positions `hook_q` and `hook_k` come before they are turned,
+    `hook_rot_q` and `hook_rot_k` after. A variant whose pattern does not come from `Attention.scores` has none there:
+    NaN, and an edit of them is an error.
 
     Raises:
         ValueError: if this is no decoder, or the hooked copy does not compute what the decoder does on a few tokens: an
@@ -90,15 +92,19 @@ def build(model: Decoder) -> HookedDecoder:
             "d_model": config.d_model,
             "n_heads": config.n_heads,
             "d_head": config.d_head,
+            "n_key_value_heads": None if config.n_kv_heads == config.n_heads else config.n_kv_heads,
             "d_mlp": config.d_mlp,
+            "attn_only": not config.d_mlp,
             "n_layers": config.n_layers,
             "n_ctx": config.n_ctx,
             "d_vocab": config.d_vocab,
             "d_vocab_out": config.d_vocab,
-            "act_fn": "gelu_new" if config.activation == "gelu_tanh" else config.activation,  # TransformerLens's name
+            "act_fn": MLPS[config.activation].lens_name,
+            "gated_mlp": MLPS[config.activation].gated,
             "normalization_type": NORMS[config.norm].lens_name,
             "eps": NORMS[config.norm].eps,
-            "positional_embedding_type": "none" if config.positions == "none" else "standard",
+            "positional_embedding_type": POSITIONS[config.positions].lens_name,
+            "rotary_dim": config.d_head if POSITIONS[config.positions].turn else None,
         }
     )
     bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
@@ -147,20 +153,23 @@ class ExplicitLayer(nn.Module):
     """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one.
 
     The residual between attention and MLP is a step of its own, so that an edit of `hook_resid_mid` edits the residual;
-    where a block has no such step, TransformerLens hooks the MLP's input alone.
+    where a block has no such step, TransformerLens hooks the MLP's input alone. It is there without an MLP too, where
+    it equals `hook_resid_post`.
     """
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.ln1, self.ln2, self.dropout = layer.ln1, layer.ln2, layer.dropout
-        self.attn, self.mlp = layer.attn, layer.mlp
+        self.ln1, self.attn, self.dropout = layer.ln1, layer.attn, layer.dropout
+        self.has_mlp = layer.mlp is not None
+        if layer.ln2 is not None and layer.mlp is not None:
+            self.ln2, self.mlp = layer.ln2, layer.mlp
         self.resid_mid = nn.Identity()
 
     def forward(
         self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
     ) -> tuple[Float[Tensor, "batch pos d_model"]]:
         x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x), input_lengths)))
-        return (x + self.dropout(self.mlp(self.ln2(x))),)
+        return (x + self.dropout(self.mlp(self.ln2(x))) if self.has_mlp else x,)
 
 
 class ExplicitDecoder(nn.Module):
@@ -207,77 +216,11 @@ class ExplicitDecoder(nn.Module):
         return [None] * len(lengths)
 
 
-class ExplicitAttentionBridge(AttentionBridge):
-    """`MultiHeadAttention` one step at a time, each step through its hook point.
-
-    The generic bridge cannot do this: it sees the pattern only after the values were read, and gives it out as the
-    scores too.
-    """
-
-    supports_attn_result = True
-    config: Any  # never None here
-
-    @property
-    def variant(self) -> Attention:
-        return cast(MultiHeadAttention, self.original_component).variant
-
-    def forward(
-        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
-    ) -> Float[Tensor, "batch pos d_model"]:
-        q, k, v = self._queries_keys_values(self.hook_in(x))
-        pattern = self.hook_pattern(self.own_pattern(self.variant.scale_by_input(q, input_lengths), k))
-        z = self.variant.read(pattern, v).transpose(1, 2).flatten(2)
-        if not self.config.use_attn_result:
-            return self.hook_out(self.o(z))
-        z = self.o.hook_in(z).unflatten(-1, (self.config.n_heads, self.config.d_head))
-        return self.hook_out(self._compute_per_head_result(z, self.config.n_heads, self.config.d_head))
-
-    def own_pattern(self, q: Tensor, k: Tensor) -> Float[Tensor, "batch head query key"]:
-        """The variant's own pattern, its scores passed through their hook point on the way.
-
-        Of a variant whose pattern comes from elsewhere there are no scores to see: the hook point gets NaN.
-
-        Raises:
-            ValueError: if such scores are edited, which would change nothing.
-        """
-        variant, scored = self.variant, False
-
-        def hooked_scores(*given: Any, **named: Any) -> Tensor:
-            nonlocal scored
-            scored = True
-            return self.hook_attn_scores(type(variant).scores(variant, *given, **named))
-
-        variant.scores = hooked_scores  # type: ignore[method-assign]
-        try:
-            pattern = variant.pattern(q, k)
-        finally:
-            del variant.scores
-        if not scored:
-            nothing = torch.full_like(pattern, torch.nan)
-            place, version = nothing.data_ptr(), nothing._version
-            if self.hook_attn_scores(nothing).data_ptr() != place or nothing._version != version:
-                raise ValueError(
-                    f"hook_attn_scores of the attention variant {variant.name!r} cannot be edited: its pattern does "
-                    "not come from Attention.scores; edit hook_pattern"
-                )
-        return pattern
-
-    def _queries_keys_values(self, x: Tensor) -> list[Float[Tensor, "batch head pos d_head"]]:
-        """Projections of the normed residual; or, by TransformerLens's flags, of a copy for each head, to be edited."""
-        n_heads, d_head = self.config.n_heads, self.config.d_head
-        linears = (self.q, self.k, self.v)
-        if not (self.config.use_split_qkv_input or self.config.use_attn_in):
-            return [linear(x).unflatten(-1, (n_heads, d_head)).transpose(1, 2) for linear in linears]
-        residual = x if self._captured_pre_ln_residual is None else self._captured_pre_ln_residual
-        if self.config.use_split_qkv_input:
-            hooks = (self.hook_q_input, self.hook_k_input, self.hook_v_input)
-            copies = [self._fork_and_norm_per_head(residual, point, n_heads) for point in hooks]
-        else:
-            copies = [self._fork_and_norm_per_head(residual, self.hook_attn_in, n_heads)] * 3
-        return [
-            self._project_per_head_qkv(linear, own, n_heads, d_head).transpose(1, 2)
-            for linear, own in zip(linears, copies, strict=True)
-        ]
+def mlp_bridge(cfg: Any) -> MLPBridge:
+    """The bridge of an MLP, whose maps run one after the other through their hook points."""
+    names = {"in": "fc_in", "out": "fc_out", **({"gate": "gate"} if cfg.gated_mlp else {})}
+    maps: dict[str, GeneralizedComponent] = {role: LinearBridge(name=name) for role, name in names.items()}
+    return GatedMLPBridge("mlp", config=cfg, submodules=maps) if cfg.gated_mlp else MLPBridge("mlp", submodules=maps)
 
 
 class Adapter(ArchitectureAdapter):
@@ -295,19 +238,21 @@ class Adapter(ArchitectureAdapter):
             return NormalizationBridge(name=name, config=cfg, uses_rms_norm=cfg.normalization_type == "RMS")
 
         linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
-        mlp: dict[str, GeneralizedComponent] = {"in": LinearBridge(name="fc_in"), "out": LinearBridge(name="fc_out")}
         blocks: dict[str, GeneralizedComponent] = {
             "ln1": norm("ln1"),
             "attn": ExplicitAttentionBridge(name="attn", config=cfg, submodules=linears),
             "resid_mid": GeneralizedComponent(name="resid_mid", config=cfg),
-            "ln2": norm("ln2"),
-            "mlp": MLPBridge(name="mlp", submodules=mlp),
         }
+        if not cfg.attn_only:
+            blocks |= {"ln2": norm("ln2"), "mlp": mlp_bridge(cfg)}
         mapping: dict[str, Any] = {"embed": EmbeddingBridge(name="token_embedding")}
         if cfg.positional_embedding_type == "standard":
             mapping["pos_embed"] = PosEmbedBridge(name="position_embedding")
         middle = {"hook_resid_mid": "resid_mid.hook_out"}
-        mapping["blocks"] = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
+        block = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
+        if cfg.attn_only:
+            block.hook_aliases = {name: at for name, at in block.hook_aliases.items() if name != "hook_mlp_out"}
+        mapping["blocks"] = block
         mapping["ln_final"] = norm("final_norm")
         mapping["unembed"] = UnembeddingBridge(name="unembedding")
         self.component_mapping = mapping

@@ -61,7 +61,9 @@ class HookedDecoder(Words):
         """Every norm's scale and bias into the maps that read what it gives."""
         for block in self.blocks:
             fold_norm(block.ln1, [block.attn.q, block.attn.k, block.attn.v], centres)
-            fold_norm(block.ln2, [getattr(block.mlp, "in")], centres)
+            if not self.cfg.attn_only:
+                reading = ("in", "gate") if self.cfg.gated_mlp else ("in",)
+                fold_norm(block.ln2, [getattr(block.mlp, name) for name in reading], centres)
         if unembed.bias is None:
             unembed.bias = nn.Parameter(torch.zeros_like(unembed.weight[:, 0]))
         fold_norm(self.ln_final, [unembed], centres)
@@ -70,7 +72,9 @@ class HookedDecoder(Words):
         """Value biases into the output bias, where attention passes constants on."""
         for block in self.blocks:
             if block.attn.variant.passes_constants:
-                block.attn.o.bias += block.attn.o.weight @ block.attn.v.bias
+                of_heads = block.attn.v.bias.unflatten(0, (-1, self.cfg.d_head))
+                of_heads = of_heads.repeat_interleave(self.cfg.n_heads // len(of_heads), dim=0)
+                block.attn.o.bias += block.attn.o.weight @ of_heads.flatten()
                 block.attn.v.bias.zero_()
 
     def _centre_what_is_written(self) -> None:
@@ -80,7 +84,8 @@ class HookedDecoder(Words):
             table.original_component.weight -= table.original_component.weight.mean(1, keepdim=True)
         for block in self.blocks:
             centre_output(block.attn.o)
-            centre_output(block.mlp.out)
+            if not self.cfg.attn_only:
+                centre_output(block.mlp.out)
 
     # What asks for words takes the task's, and says so where there are none.
     to_string, to_str_tokens, to_single_token, to_single_str_token = map(with_words, ALWAYS)
@@ -88,7 +93,16 @@ class HookedDecoder(Words):
     generate, generate_stream = map(with_words, GENERATING)
 
     def _validate_attention_fork_supported(self, flag_name: str) -> None:
-        """Allow every flag: all layers here support them, but TransformerLens would accept its own classes only."""
+        """Allow every flag that a layer here supports; TransformerLens would accept its own classes only.
+
+        Raises:
+            ValueError: if asked for one input for all of a head, where heads share their keys and values.
+        """
+        if "attn_in" in flag_name and self.cfg.n_key_value_heads is not None:
+            raise ValueError(
+                f"{flag_name} gives each head an input of its own, but with {self.cfg.n_key_value_heads} heads of keys "
+                f"and values for {self.cfg.n_heads} of queries they share theirs; use use_split_qkv_input"
+            )
 
 
 def check_constants(model: HookedDecoder) -> None:

@@ -93,9 +93,10 @@ class OwnModelConfig(DecoderConfig):
     pattern: bool = Field(default=True, description="whether its attention pattern can be seen")
     # What describes the library's decoder alone is not kept, nor told in any table.
     attention: Any = Field(default=(), exclude=True)
+    n_kv_heads: int | None = Field(default=None, exclude=True)
     d_mlp: int | None = Field(default=None, exclude=True)
-    positions: Literal["learned", "sinusoidal", "none"] = Field(default="learned", exclude=True)
-    activation: Literal["gelu", "gelu_tanh", "relu"] = Field(default="gelu", exclude=True)
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = Field(default="learned", exclude=True)
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = Field(default="gelu", exclude=True)
     norm: Literal["layernorm", "rmsnorm", "none"] = Field(default="layernorm", exclude=True)
     dropout: float = Field(default=0.0, exclude=True)
     tied: bool = Field(default=False, exclude=True)

@@ -1,6 +1,10 @@
-"""Sinusoidal positions: fixed ones, which have no longest length (Vaswani and others 2017, §3.5)."""
+"""How a decoder knows positions. A new way is one entry in `POSITIONS`, and its name in `DecoderConfig.positions`."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -8,9 +12,13 @@ from torch import Tensor, nn
 
 from workbench.util.memory import check_memory
 
+BASE = 10_000  # of the periods of sinusoidal and of rotary positions, in both papers
+
 
 class SinusoidalPositions(nn.Module):
     """Position p as sin(p / 10000^(2i/d)) at coordinate 2i and the cosine of the same at 2i + 1, times `size`.
+
+    These positions are fixed, and have no longest one (Vaswani and others 2017, §3.5).
 
     There, embeddings are multiplied by √d_model before positions are added (§3.4), which makes their entries about 1.
     Here embeddings stay as they are, and positions have their `size`: both weigh as much against each other as there.
@@ -33,7 +41,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, positions: Int[Tensor, "*batch pos"]) -> Float[Tensor, "*batch pos d_model"]:
         dtype = torch.promote_types(self.size.dtype, torch.float32)
         coordinate = torch.arange(self.d_model, device=positions.device)
-        period = 10_000 ** ((coordinate - coordinate % 2).to(dtype) / self.d_model)
+        period = BASE ** ((coordinate - coordinate % 2).to(dtype) / self.d_model)
         angle = positions.unsqueeze(-1).to(dtype) / period
         rows = torch.where(coordinate % 2 == 0, angle.sin(), angle.cos())
         return (rows * self.size).to(self.size.dtype)
@@ -49,3 +57,60 @@ class SinusoidalPositions(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.n_ctx}, {self.d_model}"
+
+
+class RotaryPositions(nn.Module):
+    """Turns pairs of coordinates of queries and keys by angles that grow with the position (RoFormer, §3.2.2).
+
+    Pair i of d_head / 2 is turned by p / 10000^(2i / d_head) at position p, so that a score depends on how far apart
+    query and key are (Su and others 2021, arXiv 2104.09864, Eq. 15). Unlike there, a pair is coordinates i and
+    i + d_head / 2, as in Llama, not 2i and 2i + 1: the same but for the order of coordinates, which is learned.
+
+    Nothing is learned here. Angles are computed in float32 or better, for any position.
+
+    Args:
+        d_head: the width of a head, an even number.
+    """
+
+    def __init__(self, d_head: int) -> None:
+        super().__init__()
+        self.d_head = d_head
+
+    def forward(
+        self, x: Float[Tensor, "batch head pos d_head"], positions: Int[Tensor, "*batch pos"]
+    ) -> Float[Tensor, "batch head pos d_head"]:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        pair = torch.arange(0, self.d_head, 2, device=x.device).to(dtype)
+        angle = (positions.unsqueeze(-1).to(dtype) / BASE ** (pair / self.d_head)).unsqueeze(-3)  # the same for heads
+        first, second = x.to(dtype).chunk(2, dim=-1)
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_head}"
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A way to know positions.
+
+    Attributes:
+        add: makes the module that maps positions to what is added to embeddings, from n_ctx, d_model and the standard
+            deviation that embeddings start with; None if nothing is added.
+        turn: makes the module that turns queries and keys, from d_head; None if nothing does.
+        learned: whether each position of the context has a vector of d_model numbers that are learned.
+        lens_name: TransformerLens's name for it.
+    """
+
+    add: Callable[[int, int, float], nn.Embedding | SinusoidalPositions] | None
+    turn: Callable[[int], RotaryPositions] | None
+    learned: bool
+    lens_name: Literal["standard", "rotary", "none"]
+
+
+POSITIONS: dict[str, Positions] = {
+    "learned": Positions(lambda n_ctx, d_model, std: nn.Embedding(n_ctx, d_model), None, True, "standard"),
+    "sinusoidal": Positions(SinusoidalPositions, None, False, "standard"),
+    "rotary": Positions(None, RotaryPositions, False, "rotary"),
+    "none": Positions(None, None, False, "none"),
+}

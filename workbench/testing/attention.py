@@ -21,6 +21,7 @@ from workbench.models.attention import ATTENTION, Attention
 from workbench.models.decoder import Layer, MultiHeadAttention
 from workbench.models.hooked import hook
 from workbench.models.norms import NORMS
+from workbench.models.positions import POSITIONS
 from workbench.testing.require import ContractError, NotTested, require, require_close
 
 LENGTH = 9
@@ -187,8 +188,8 @@ def the_future_changes_nothing(variant: Variant) -> None:
 
 def cached_generation(variant: Variant) -> None:
     """Generation with a cache, also of prompts of different lengths, equals recomputing everything."""
-    for positions in ("learned", "sinusoidal", "none"):
-        decoder, prompt = variant.model(positions=positions), some_tokens(pos=4)
+    for positions in POSITIONS:
+        decoder, prompt = variant.model(positions=positions, d_head=6), some_tokens(pos=4)
         expected = prompt
         for _ in range(12):
             expected = torch.cat([expected, decoder(expected)[:, -1:].argmax(-1)], dim=1)
@@ -213,9 +214,9 @@ def chunks_have_the_same_logits(variant: Variant) -> None:
 def hooked_logits_are_the_bare_ones(variant: Variant) -> None:
     """The hooked model has the logits of the bare one, whatever its norm and positions."""
     for norm in NORMS:
-        for positions in ("learned", "sinusoidal", "none"):
+        for positions in POSITIONS:
             shape = {"norm": norm, "positions": positions, "tied": norm == "none", "unembed_bias": norm != "none"}
-            decoder = variant.model(**shape)
+            decoder = variant.model(d_head=6, **shape)
             bare = decoder(some_tokens())
             scale = bare.abs().max().clamp(min=1)
             hooked = hook(decoder)(some_tokens())

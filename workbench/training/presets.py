@@ -195,6 +195,8 @@ def _without_derived(config: RunConfig) -> dict[str, Any]:
         del data["mixture"]
     if model["d_head"] * model["n_heads"] == model["d_model"]:
         del model["d_head"]
+    if model["n_kv_heads"] == model["n_heads"]:
+        del model["n_kv_heads"]
     if model["d_mlp"] == 4 * model["d_model"]:
         del model["d_mlp"]
     model["attention"] = [without_fitted(layer, config.make_task()) for layer in config.model.attention]

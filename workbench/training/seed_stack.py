@@ -205,8 +205,8 @@ class StackedStep:
         """The number of runs in one forward pass: all on a GPU; on a CPU as many as stay in its cache."""
         if self.device.type != "cpu":
             return len(batches)
-        assert self.config.model.d_mlp is not None
-        return max(1, CACHED // (batches[0].tokens.numel() * self.config.model.d_mlp))
+        width = self.config.model.d_mlp or self.config.model.d_model
+        return max(1, CACHED // (batches[0].tokens.numel() * width))
 
     def _clip(self) -> Tensor:
         """Clip the gradients of each run by its own norm, and zero those that are not finite; returns the norms."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from workbench.models.attention.base import Attention
 from workbench.models.attention.chacal import ChacalAttention, chacal_attention
+from workbench.models.attention.scalable import ScalableAttention
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.attention.tempered import TemperedAttention, TemperedChacalAttention, tempered_attention
 
 ATTENTION: dict[str, type[Attention]] = {
     "standard": StandardAttention,
     "tempered": TemperedAttention,
+    "scalable": ScalableAttention,
     "chacal": ChacalAttention,
     "tempered_chacal": TemperedChacalAttention,
 }

@@ -84,6 +84,11 @@ class Attention(nn.Module):
         """A variant for a model with this context length; defaults may depend on it."""
         return cls(**settings)
 
+    @classmethod
+    def for_model(cls, n_ctx: int, n_heads: int, **settings: Any) -> Self:
+        """A variant for a layer of a model with this context length and so many heads, which may have weights each."""
+        return cls.for_context(n_ctx, **settings)
+
     def input_lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
         """The length of each query's input, of a variant whose queries depend on it (`scale_by_input`); else None.
 
