@@ -303,6 +303,11 @@ def _read_config(path: Path) -> RunConfig:
         raise ValueError(f"{path} is corrupted: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         version = data.get("format") if isinstance(data, dict) else None
+        if isinstance(data, dict) and "format" not in data and "model_type" in data:
+            raise ValueError(
+                f"{path.parent} is a model of Hugging Face, not a run folder; "
+                f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
+            )
         raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):

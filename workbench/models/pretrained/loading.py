@@ -11,6 +11,7 @@ import torch
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging
 
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
 from workbench.models.pretrained.model import Pretrained
@@ -26,6 +27,7 @@ def load_model(
     attention: Any = None,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
+    progress: bool = True,
 ) -> Pretrained:
     """Load a causal language model, hooked, with its own tokenizer, ready for every instrument.
 
@@ -37,20 +39,19 @@ def load_model(
             the model was saved with.
         dtype: of the weights and of what is computed: `torch.bfloat16` halves the memory.
         device: where the model runs.
+        progress: show Transformers' progress bar.
 
     Raises:
         ValueError: in one line, if there is no such model, it is not accessible, its architecture is unknown to
-            Transformers or TransformerLens, it is no causal language model, its files are damaged, or its tokenizer
-            does not fit.
+            Transformers or TransformerLens, it is not causal, its files are damaged, or its tokenizer does not fit.
     """
-    name = str(name_or_path)
-    folder = Path(name).expanduser()
+    name, folder = str(name_or_path), Path(name_or_path).expanduser()
     check_folder(name, folder)
     source = str(folder) if folder.is_dir() else name
     with told(name, "its config"):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     check_architecture(config, name)
-    with told(name, "its weights"):
+    with told(name, "its weights"), shown(progress):
         model = AutoModelForCausalLM.from_pretrained(
             source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
@@ -89,6 +90,19 @@ def load_tokenizer(source: str, name: str) -> PreTrainedTokenizerBase | None:
         return None
     with told(name, "its tokenizer"):
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+@contextmanager
+def shown(progress: bool) -> Iterator[None]:
+    """Transformers' progress bars within this context: as they are, or none."""
+    before = logging.is_progress_bar_enabled()
+    if not progress:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            logging.enable_progress_bar()
 
 
 @contextmanager
