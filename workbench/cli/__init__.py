@@ -14,6 +14,7 @@ from workbench.cli import (
     data,
     explore,
     export,
+    finetune,
     import_,
     inspect,
     list,
@@ -39,6 +40,7 @@ __all__ = ["COMMANDS", "main", "parse_fields"]
 COMMANDS = {
     "train": train,
     "resume": resume,
+    "finetune": finetune,
     "sweep": sweep,
     "study": study,
     "compile": compile,

@@ -199,22 +199,26 @@ class Run:
         Raises:
             ValueError: if a line before the last is damaged.
         """
-        path = self.path / METRICS
-        lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
-        rows = []
-        for number, line in enumerate(lines, 1):
-            try:
-                row = parse_json(line)
-            except json.JSONDecodeError:
-                if number < len(lines):
-                    raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
-                continue
-            except ValueError as error:
-                raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
-            if not _is_row(row):
-                raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
-            rows.append(row)
-        return rows
+        return read_log(self.path / METRICS)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log as they were written; none if there is no file. Raises ValueError as `Run.log`."""
+    lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_json(line)
+        except json.JSONDecodeError:
+            if number < len(lines):
+                raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
+            continue
+        except ValueError as error:
+            raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
+        if not _is_row(row):
+            raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
+        rows.append(row)
+    return rows
 
 
 def _is_row(row: Any) -> bool:

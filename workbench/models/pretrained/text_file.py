@@ -40,6 +40,25 @@ def cut(tokens: Iterator[Int[Tensor, " token"]], length: int) -> Iterator[Int[Te
         rest = rest[whole:]
 
 
+def needed(tokenizer: PreTrainedTokenizerBase | None, name: str) -> PreTrainedTokenizerBase:
+    """A model's tokenizer. Raises ValueError if it has none."""
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer, which cuts a text into tokens: save one in its folder")
+    return tokenizer
+
+
+def sequence_length(name: str, n_ctx: int, length: int | None) -> int:
+    """The tokens of each sequence of a text: those asked for, else 256, or the context if that is shorter.
+
+    Raises:
+        ValueError: if a sequence is longer than the context, or has fewer than two tokens.
+    """
+    length = min(256, n_ctx) if length is None else length
+    if not 2 <= length <= n_ctx:
+        raise ValueError(f"a sequence for {name} has 2 to {n_ctx} tokens, its context, not {length}")
+    return length
+
+
 def file_sequences(
     model: Pretrained, path: str | Path, *, length: int | None = None, n: int = 256, training: int = 0
 ) -> Sequences:
@@ -58,15 +77,12 @@ def file_sequences(
         ValueError: in one line, if the model has no tokenizer, the file cannot be read, holds no text or fewer than two
             such sequences, or a sequence is longer than the model's context.
     """
-    name, n_ctx, path = model.config.module, model.config.n_ctx, Path(path)
-    if model.tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer, which cuts a text into tokens: save one in its folder")
-    length = min(256, n_ctx) if length is None else length
-    if not 2 <= length <= n_ctx:
-        raise ValueError(f"a sequence for {name} has 2 to {n_ctx} tokens, its context, not {length}")
-    pieces = list(islice(cut(text_tokens(model.tokenizer, path), length), n + training))
+    path = Path(path)
+    tokenizer = needed(model.tokenizer, model.config.module)
+    length = sequence_length(model.config.module, model.config.n_ctx, length)
+    pieces = list(islice(cut(text_tokens(tokenizer, path), length), n + training))
     if len(pieces) < 2:
-        total = sum(map(len, text_tokens(model.tokenizer, path)))
+        total = sum(len(part) for part in text_tokens(tokenizer, path))
         raise ValueError(too_short(path, total, length))
     others = pieces[n:] or None
     return own_sequences(pieces[:n], model.config.d_vocab, training=others, words=model.words)
