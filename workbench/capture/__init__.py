@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Subject:
         model: the bare model, for what looks at its weights; None where there are activations alone.
         parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
         attention_only: whether layers have no MLP: the residual after attention is then the one after the layer.
+        chosen: the layers to look at, 0-based, in order; None for all. The embedding and the output are always there.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Subject:
     model: AnyModel | None = None
     parallel: bool = False
     attention_only: bool = False
+    chosen: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
@@ -82,11 +84,24 @@ class Subject:
         """
         there = (self.attention_only or not self.parallel, not self.attention_only)
         names = [name for name, is_there in zip(("hook_resid_mid", "hook_resid_post"), there, strict=True) if is_there]
-        return [f"blocks.{layer}.{name}" for layer in range(self.n_layers) for name in names]
+        return [f"blocks.{layer}.{name}" for layer in self.layers for name in names]
 
     @property
     def n_layers(self) -> int:
         return len(self.attention)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers to look at, in order: those chosen, else all."""
+        return tuple(range(self.n_layers)) if self.chosen is None else self.chosen
+
+    def only(self, layers: Iterable[int]) -> Subject:
+        """The same model, of which only these layers are looked at. Raises ValueError if there is no such layer."""
+        chosen = tuple(sorted(set(layers)))
+        wrong = next((layer for layer in chosen if not 0 <= layer < self.n_layers), None)
+        if wrong is not None or not chosen:
+            raise ValueError(f"there is no layer {wrong}; the layers of {self.name} are 0 to {self.n_layers - 1}")
+        return replace(self, chosen=chosen)
 
 
 def sample_truth(subject: Subject) -> Truth:

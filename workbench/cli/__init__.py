@@ -15,6 +15,7 @@ from workbench.cli import (
     data,
     explore,
     export,
+    finetune,
     import_,
     inspect,
     list,
@@ -40,6 +41,7 @@ __all__ = ["COMMANDS", "main", "parse_fields"]
 COMMANDS = {
     "train": train,
     "resume": resume,
+    "finetune": finetune,
     "sweep": sweep,
     "study": study,
     "compile": compile,

@@ -1,13 +1,21 @@
-"""`workbench inspect`: measure runs and write a report."""
+"""`workbench inspect`: measure runs, or models of Hugging Face on a text, and write a report."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
 from workbench.cli.output import say, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import Commands, Parser, add_command
+
+if TYPE_CHECKING:
+    from workbench.report import Report
+
+RUNS_ALONE = ("timeline", "conditions")
+TEXT_ALONE = ("length", "layers")
 
 
 def add(commands: Commands, name: str) -> None:
@@ -15,16 +23,18 @@ def add(commands: Commands, name: str) -> None:
         commands,
         name,
         run,
-        summary="measure runs and write a report",
-        description="Measure runs on held-out sequences and write a report with every number behind it. Settings of "
-        "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
-        "false …; `workbench list instruments` shows them.",
-        usage="RUN [RUN …] [--only NAME …] [--timeline] [--conditions CONDITION …] [--export FORMAT …] "
-        "[--NAME.SETTING VALUE …]",
+        summary="measure runs, or Hugging Face models on a text, and write a report",
+        description="Measure runs on held-out sequences and write a report with every number behind it. With --text, "
+        "measure Hugging Face models instead, each a folder or a name on the hub, on a text. Settings of instruments "
+        "and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm false …; "
+        "`workbench list instruments` shows them.",
+        usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] "
+        "[--conditions CONDITION …] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         takes_fields=True,
     )
-    add_runs(parser, "run folders, or folders of runs; several are side by side")
-    add_out(parser, "report folder (default: inspection/ in the first run)")
+    add_runs(parser, "run folders, or folders of runs; or models of Hugging Face: several are side by side")
+    add_out(parser, "report folder (default: inspection/ in the first run or model)")
+    add_text(parser)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
     parser.add_argument(
         "--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too"
@@ -39,36 +49,62 @@ def add(commands: Commands, name: str) -> None:
         metavar="CONDITION",
         help="test conditions to draw the sequences for, such as length=20,repeats=4 (default: the task's own)",
     )
-    add_count(parser, "sequences to draw, per test condition (default: 256)", 256)
+    add_count(parser, "sequences to draw, per test condition; of a text, the first ones (default: 256)", 256)
     add_seed(parser, "seed of the sequences")
     add_quiet(parser)
 
 
-def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.report import inspect
-    from workbench.runs import run_folders
-    from workbench.runs.config import parse_conditions
+def add_text(parser: Parser) -> None:
+    """The options for models of Hugging Face."""
+    parser.add_argument("--text", type=Path, metavar="FILE", help="of models: the text to measure them on, in UTF-8")
+    parser.add_argument(
+        "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
+    )
+    parser.add_argument(
+        "--layers",
+        type=int,
+        nargs="+",
+        metavar="LAYER",
+        help="with --text: look at these layers, from 0 (default: all)",
+    )
 
+
+def run(options: argparse.Namespace, fields: list[str]) -> None:
     settings = parse_fields(fields)
     unknown = next((name for name, setting in settings.items() if not isinstance(setting, dict)), None)
     if unknown is not None:
         raise ValueError(f"unrecognised argument '--{unknown}'; settings are given as --NAME.SETTING, see --help")
-    folders, passed_over = run_folders(options.runs)
-    warn(passed_over)
-    report = inspect(
-        folders,
-        out=options.out,
-        n=options.n,
-        seed=options.seed,
-        only=options.only,
-        settings=settings,
-        timeline=options.timeline,
-        conditions=None if options.conditions is None else parse_conditions(options.conditions),
-        export=options.export,
-        width=options.width,
-        progress=not options.quiet,
-    )
+    names = ("out", "n", "seed", "only", "export", "width")
+    shared = {name: getattr(options, name) for name in names}
+    shared |= {"settings": settings, "progress": not options.quiet}
+    report = _of_runs(options, shared) if options.text is None else _of_models(options, shared)
     say(report.summary)
     say(f"report: {report.html}")
     if report.figures:
         say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")
+
+
+def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
+    from workbench.report import inspect
+    from workbench.runs import run_folders
+    from workbench.runs.config import parse_conditions
+
+    _refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
+    folders, passed_over = run_folders(options.runs)
+    warn(passed_over)
+    conditions = None if options.conditions is None else parse_conditions(options.conditions)
+    return inspect(folders, timeline=options.timeline, conditions=conditions, **shared)
+
+
+def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
+    from workbench.report.hugging_face import inspect_text
+
+    _refuse(options, RUNS_ALONE, "is of runs, not of models that are measured on a text; leave it or --text out")
+    return inspect_text(options.runs, options.text, length=options.length, layers=options.layers, **shared)
+
+
+def _refuse(options: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
+    """Raise ValueError if one of these options is given."""
+    given = next((name for name in names if getattr(options, name)), None)
+    if given is not None:
+        raise ValueError(f"--{given} {reason}")

@@ -47,47 +47,47 @@ def paper_projection(every: Measurement) -> go.Figure:
         every: `trajectory(capture, example, position, tokens=range(d_vocab))`.
     """
     after = ("hook_resid_mid", "hook_resid_post")
-    n_layers = len({point.split(".")[1] for point in every.coords["point"] if point.endswith(after)})
-    figure = _panels(every, n_layers)
+    layers = sorted({int(point.split(".")[1]) for point in every.coords["point"] if point.endswith(after)})
+    figure = _panels(every, layers)
     where, words = every.settings["position"], list(every.settings["input"])
     title = f"Token {words[where]} at position {where} on both bases"
     subtitle = (
         f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {_around(words, where)}"
     )
-    framed(figure, title, subtitle, height=190 + 170 * n_layers)
+    framed(figure, title, subtitle, height=190 + 170 * len(layers))
     figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay")
     figure.update_annotations(font={"size": 13})
     tokens = list(every.coords["token"])
     margin = 1 + 0.1 * len(tokens)  # names stand beside the outermost peaks
     figure.update_xaxes(showgrid=False, tickangle=0, range=[-margin, len(tokens) - 1 + margin], **thinned(tokens, 8))
-    figure.update_xaxes(title="token", row=n_layers)
+    figure.update_xaxes(title="token", row=len(layers))
     return figure.update_yaxes(zeroline=True, zerolinecolor=GREY, nticks=5, title_standoff=4)
 
 
-def _panels(every: Measurement, n_layers: int) -> go.Figure:
+def _panels(every: Measurement, layers: list[int]) -> go.Figure:
     """A grid of panels, layers down and those of `COLUMNS` across that there are, each with its own scale."""
-    columns = [column for column in COLUMNS if f"blocks.0.hook_resid_{column[1]}" in every.coords["point"]]
+    columns = [column for column in COLUMNS if f"blocks.{layers[0]}.hook_resid_{column[1]}" in every.coords["point"]]
     has_mlp = any(after == "post" for _, after, _ in columns)
     figure = make_subplots(
-        rows=n_layers,
+        rows=len(layers),
         cols=len(columns),
         column_titles=[
             title if has_mlp else title.replace("before the MLP", "after attention") for *_, title in columns
         ],
         shared_xaxes=True,
         horizontal_spacing=0.05,
-        vertical_spacing=min(0.08, 0.4 / n_layers),
+        vertical_spacing=min(0.08, 0.4 / len(layers)),
     )
     shown: set[str] = set()
-    for layer in range(n_layers):
+    for row, layer in enumerate(layers, start=1):
         for column, (basis, point, _) in enumerate(columns, start=1):
             part = every.select(basis=basis, point=f"blocks.{layer}.hook_resid_{point}")
             for trace in _panel(part, shown):
-                figure.add_trace(trace, row=layer + 1, col=column)
+                figure.add_trace(trace, row=row, col=column)
             low, high = min(part.values.min(), 0), max(part.values.max(), 0)
             room = high - low or 1
-            figure.update_yaxes(range=[low - 0.05 * room, high + 0.2 * room], row=layer + 1, col=column)
-        figure.update_yaxes(title=f"depth {layer}<br>{every.units}", row=layer + 1, col=1)
+            figure.update_yaxes(range=[low - 0.05 * room, high + 0.2 * room], row=row, col=column)
+        figure.update_yaxes(title=f"depth {layer}<br>{every.units}", row=row, col=1)
     return figure
 
 

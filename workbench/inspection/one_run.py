@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 BATCH = 64
+MEMORY = 10**9  # bytes that a batch and what is measured of it may take
+DECODED_BYTES = 48  # for each position and token of the vocabulary: six numbers in float64
 TESTED = 64  # sequences of each condition that causal tests are made on
 FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
 
@@ -51,6 +53,7 @@ def inspect_run(
     nulls: Sequence[str] = tuple(CONTROLS),
     causal: bool = True,
     conditions: Sequence[Mapping[str, Any]] | None = None,
+    layers: Sequence[int] | None = None,
     progress: bool = False,
 ) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
@@ -68,6 +71,7 @@ def inspect_run(
         nulls: controls to make, of those that each instrument and mechanism has (see `measurement.controls`).
         causal: make the mechanisms' causal tests too, also of models that know nothing.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
+        layers: the layers to look at, 0-based, where nothing needs all of them, as on a task without a graph.
         progress: show a progress bar on standard error.
 
     Raises:
@@ -76,8 +80,11 @@ def inspect_run(
     task, name = run.task(), name or run.name
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
-    plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal)
-    sample, batches = Sample(n * len(conditions), task.measured_on), list(test_batches(task, n, seed, conditions))
+    plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
+    sample, batches = (
+        Sample(n * len(conditions), task.measured_on),
+        list(test_batches(task, n, seed, conditions, plan.size)),
+    )
     n_fresh = sequences_for_fresh_models(batches)
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
@@ -85,7 +92,7 @@ def inspect_run(
         plan.measure(batch, condition)
         if number == 0:
             plan.measure_other_models(batch[:n_fresh], condition)
-        if number * BATCH < TESTED:
+        if number * plan.size < TESTED:
             plan.test(batch)
     return Inspected(run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head)
 
@@ -130,10 +137,12 @@ class Plan:
         settings: Settings,
         nulls: Sequence[str],
         causal: bool,
+        layers: Sequence[int] | None = None,
     ) -> Plan:
         """The plan for one run, with models loaded and heads chosen; the arguments are those of `inspect_run`."""
         model = run.model(step)
         subject = Subject.of(model, run.task(), name)
+        subject = subject if layers is None else subject.only(layers)
         measures, left_out = bound(subject, only, settings)
         for one in measures:
             one.controls = [null for null in one.controls if null in nulls]
@@ -150,6 +159,11 @@ class Plan:
             ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
         needed = sets_of_heads(measures, own, selection, seed) if causal else {}
         return Plan(measures, left_out, names, own, fresh, ignorant, needed, seed, causal)
+
+    @property
+    def size(self) -> int:
+        """How many sequences are measured at a time; models with fresh weights see the first of these batches alone."""
+        return BATCH if self.fresh else sequences_at_a_time(self.own.subject, self.own.hooked.cfg, self.names)
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""
@@ -236,6 +250,21 @@ def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batc
     return min(most, max(least, in_all // max(1, n_conditions)))
 
 
+def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> int:
+    """How many sequences fit in `MEMORY` bytes together with what is measured of them: `BATCH` at most, at least one.
+
+    Args:
+        subject: the model's facts.
+        shape: its hooked copy's config, with `n_heads`.
+        names: the hook points that are captured, each in float32; what is decoded from one residual and the output
+            stands there several times in float64 (`DECODED_BYTES`).
+    """
+    n_pos, (d_vocab, d_model) = subject.task.n_ctx, subject.decoder.shape
+    patterns = sum(name.endswith("hook_pattern") for name in names)
+    numbers = patterns * shape.n_heads * n_pos + (len(names) - patterns) * d_model
+    return max(1, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
+
+
 def hook_names(subject: Subject) -> list[str]:
     """Every hook point that an inspection of this model needs."""
     return needed_names(subject, bound(subject, (), {})[0])
@@ -247,14 +276,14 @@ def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
 
 
 def test_batches(
-    task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None
+    task: Task, n: int, seed: int, conditions: Sequence[Mapping[str, Any]] | None = None, size: int = BATCH
 ) -> Iterator[tuple[dict[str, Any], int, Batch]]:
     """The distinct ones of n held-out sequences for each of the task's test conditions.
 
-    Each batch with its condition and its number.
+    Each batch, of `size` sequences at most, with its condition and its number.
     """
     for condition in map(dict, task.conditions if conditions is None else conditions):
         draws = generator(seed, "inspect", *(f"{key}={value}" for key, value in condition.items()))
         distinct = once_each(task, task.sample(n, draws, split="test", **condition))
-        for number, start in enumerate(range(0, len(distinct), BATCH)):
-            yield condition, number, distinct[start : start + BATCH]
+        for number, start in enumerate(range(0, len(distinct), size)):
+            yield condition, number, distinct[start : start + size]

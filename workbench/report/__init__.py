@@ -94,7 +94,7 @@ def inspect(
             task has no such condition, nothing applies, or a timeline is wanted of a run without checkpoints. Nothing
             is written then.
     """
-    _check(n, export, width)
+    check(n, export, width)
     opened = [runs.load_run(path) for path in paths]
     for run in opened:
         for condition in conditions or ():
@@ -107,7 +107,7 @@ def inspect(
     timelines = [follow(run, **options) for run in inspected] if timeline else []
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
-    return _write(folder, inspected, timelines, (export, width), how_made)
+    return write_report(folder, inspected, timelines, (export, width), how_made)
 
 
 def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
@@ -124,10 +124,10 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
     check_can_make(folder / "data")
-    return _write(folder, list(inspected), [], ((), None), "sequences as given to the inspection")
+    return write_report(folder, list(inspected), [], ((), None), "sequences as given to the inspection")
 
 
-def _check(n: int, export: Sequence[str], width: str | None) -> None:
+def check(n: int, export: Sequence[str], width: str | None) -> None:
     """Raise ValueError if there are too few sequences for an interval, or a format or width does not exist."""
     if n < 2:
         raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
@@ -143,13 +143,18 @@ def _measure(opened: Sequence[runs.Run], options: Mapping[str, Any]) -> list[Ins
         ValueError: if nothing that was asked for can be measured of any run.
     """
     inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
-    if not any(one.results for one in inspected):
-        reasons = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
-        raise ValueError(f"nothing that was asked for can be measured; {'; '.join(reasons)}")
+    check_measured(inspected)
     return inspected
 
 
-def _write(
+def check_measured(inspected: Sequence[Inspected]) -> None:
+    """Raise ValueError if nothing that was asked for could be measured of any model, with the reasons."""
+    if not any(one.results for one in inspected):
+        reasons = dict.fromkeys(f"{name}: {reason}" for one in inspected for name, reason in one.left_out.items())
+        raise ValueError(f"nothing that was asked for can be measured; {'; '.join(reasons)}")
+
+
+def write_report(
     folder: Path,
     inspected: list[Inspected],
     timelines: list[Timeline],

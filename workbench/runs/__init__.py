@@ -20,6 +20,7 @@ from workbench.runs.folder import (
     Run,
     list_runs,
     load_run,
+    read_log,
     scan_runs,
     stack_of,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "make_objective",
     "make_task",
     "parse_config",
+    "read_log",
     "run_folders",
     "save_model",
     "save_run",

@@ -199,22 +199,26 @@ class Run:
         Raises:
             ValueError: if a line before the last is damaged.
         """
-        path = self.path / METRICS
-        lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
-        rows = []
-        for number, line in enumerate(lines, 1):
-            try:
-                row = parse_json(line)
-            except json.JSONDecodeError:
-                if number < len(lines):
-                    raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
-                continue
-            except ValueError as error:
-                raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
-            if not _is_row(row):
-                raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
-            rows.append(row)
-        return rows
+        return read_log(self.path / METRICS)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log as they were written; none if there is no file. Raises ValueError as `Run.log`."""
+    lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_json(line)
+        except json.JSONDecodeError:
+            if number < len(lines):
+                raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
+            continue
+        except ValueError as error:
+            raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
+        if not _is_row(row):
+            raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
+        rows.append(row)
+    return rows
 
 
 def _is_row(row: Any) -> bool:
@@ -303,6 +307,11 @@ def _read_config(path: Path) -> RunConfig:
         raise ValueError(f"{path} is corrupted: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         version = data.get("format") if isinstance(data, dict) else None
+        if isinstance(data, dict) and "format" not in data and "model_type" in data:
+            raise ValueError(
+                f"{path.parent} is a model of Hugging Face, not a run folder; "
+                f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
+            )
         raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):

@@ -92,7 +92,7 @@ class Learner:
     def restore(self, state: State) -> None:
         """Continue from a state. Raises ValueError if it belongs to another run, or lacks what training needs."""
         tensors, progress = state.tensors, self._check(state)
-        runs.fill_model(self.model, tensors, state.path, runs.MODEL)
+        self.fill(state)
         for name, objective in self.objectives.items():
             objective.load_state_dict(_without_prefix(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
@@ -106,6 +106,10 @@ class Learner:
             raise ValueError(f"{state.path} is no state of this run: {error}") from None
         for name, value in progress.items():
             setattr(self, name, value)
+
+    def fill(self, state: State) -> None:
+        """Put the weights of a state into the model. Raises ValueError if they do not fit."""
+        runs.fill_model(self.model, state.tensors, state.path, runs.MODEL)
 
     def _check(self, state: State) -> dict[str, Any]:
         """The progress that a state holds, after checking everything in it: anyone may have written it."""
@@ -168,15 +172,20 @@ def last_whole(run: Run) -> tuple[State | None, list[str]]:
     Raises:
         ValueError: if it does not fit the model of the run's config; no model is made before this check.
     """
+    state, problems = last_readable(run.path)
+    if state is not None:
+        runs.check_shapes(run.config, state.path, runs.MODEL)
+    return state, problems
+
+
+def last_readable(run: Path) -> tuple[State | None, list[str]]:
+    """The last state in a folder that is not damaged, if there is one; and a line for each later one that is."""
     problems: list[str] = []
-    for path in runs.states(run.path):
+    for path in runs.states(run):
         try:
-            state = State(path, *load_tensors(path))
+            return State(path, *load_tensors(path)), problems
         except ValueError as error:
             problems.append(brief(error))
-            continue
-        runs.check_shapes(run.config, path, runs.MODEL)
-        return state, problems
     return None, problems
 
 

@@ -35,8 +35,8 @@ def why_not(subject: Subject) -> str | None:
 
 
 def needs(subject: Subject) -> list[str]:
-    """Every layer's attention pattern."""
-    return [pattern_name(layer) for layer in range(subject.n_layers)]
+    """The attention pattern of every layer that is looked at."""
+    return [pattern_name(layer) for layer in subject.layers]
 
 
 def pattern_name(layer: int) -> str:
@@ -83,7 +83,7 @@ def measure(capture: Capture) -> Measurement:
     """
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos)
-    layers = range(capture.subject.n_layers)
+    layers = capture.subject.layers
     values = [
         [mass_on(unit_rows(pattern(capture, layer)), gold).cpu().numpy() for layer in layers],
         [mass_on(resolvent(capture, layer), gold).cpu().numpy() for layer in layers],
@@ -115,7 +115,7 @@ def by_head(
         ValueError: if there is no such matrix.
     """
     whole = lookup({"pattern": pattern, "resolvent": resolvent}, matrix, "matrix")
-    layers = range(capture.subject.n_layers)
+    layers = capture.subject.layers
     values = np.stack([of(whole(capture, layer).cpu()).T.double().numpy() for layer in layers])
     return Measurement(
         name=name,

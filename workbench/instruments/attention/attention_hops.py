@@ -35,7 +35,7 @@ def measure(capture: Capture, *, n_hops: int | None = None) -> Measurement:
         raise ValueError(f"n_hops must be at least 1, not {n_hops}")
     n, n_pos = capture.batch.tokens.shape
     hops = range(1, (n_hops or max(capture.truth.n_hops, 1)) + 1)
-    layers = range(capture.subject.n_layers)
+    layers = capture.subject.layers
     by_layer = []
     for layer in layers:
         A = power = unit_rows(pattern(capture, layer))

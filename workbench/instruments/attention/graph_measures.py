@@ -58,7 +58,7 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
         raise ValueError(f"the threshold must be in (0, 1], not {threshold}")
     tokens = capture.batch.tokens
     real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
-    layers = range(capture.subject.n_layers)
+    layers = capture.subject.layers
     variants = capture.subject.attention
     values = np.stack([_of_layer(pattern(capture, i).cpu(), variants[i], real, threshold) for i in layers], axis=1)
     silent = {i: variants[i].why_no_steps for i in layers if variants[i].why_no_steps}

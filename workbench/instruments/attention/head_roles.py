@@ -52,7 +52,7 @@ def measure(capture: Capture) -> Measurement:
     gold = capture.truth.adjacency(n, n_pos, 1)
     lengths = capture.subject.task.lengths(capture.batch.tokens).cpu()
     keys = {"gold precision": gold, **role_keys(capture.batch.tokens.cpu(), lengths)}
-    layers = range(capture.subject.n_layers)
+    layers = capture.subject.layers
     by_layer = []
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()

@@ -22,6 +22,7 @@ from workbench.measurement import Measurement
 
 SPANS = ("encoder", "decoder", "both")
 CONTROLS = ("untrained",)
+ROWS = 8192  # of a basis, factorised at a time
 
 
 def needs(subject: Subject) -> list[str]:
@@ -38,8 +39,22 @@ def why_not(subject: Subject) -> str | None:
 def span(*bases: Float[Tensor, "token d_model"]) -> Float[Tensor, "d_model rank"]:
     """Orthonormal columns that span the rows of these bases together, in float64, up to their `rounding`."""
     rows = torch.cat(bases)
-    _, singular, directions = torch.linalg.svd(rows.double(), full_matrices=False)
+    _, singular, directions = torch.linalg.svd(triangle(rows), full_matrices=False)
     return directions[singular > rounding(rows) * singular[0]].T
+
+
+def triangle(rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row_or_d_model d_model"]:
+    """A matrix with the singular values and right singular vectors of these rows, in float64.
+
+    Of many rows it is the triangle of their QR factors, taken `ROWS` at a time, so that a large vocabulary does not
+    stand in memory twice more; a few rows are returned as they are.
+    """
+    if len(rows) <= ROWS:
+        return rows.double()
+    upper = rows[:0].double()
+    for some in rows.split(ROWS):
+        upper = torch.linalg.qr(torch.cat([upper, some.double()]), mode="r").R
+    return upper
 
 
 @torch.no_grad()

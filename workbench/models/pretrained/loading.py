@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging
 
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
 from workbench.models.pretrained.model import Pretrained
@@ -18,6 +26,7 @@ from workbench.util.messages import brief
 
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 """Files of which a folder with a tokenizer has at least one."""
+DROPOUT = ("attn_pdrop", "attention_dropout")  # what configs call dropout of the attention pattern
 
 
 def load_model(
@@ -26,6 +35,7 @@ def load_model(
     attention: Any = None,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
+    progress: bool = True,
 ) -> Pretrained:
     """Load a causal language model, hooked, with its own tokenizer, ready for every instrument.
 
@@ -37,28 +47,58 @@ def load_model(
             the model was saved with.
         dtype: of the weights and of what is computed: `torch.bfloat16` halves the memory.
         device: where the model runs.
+        progress: show Transformers' progress bar.
 
     Raises:
         ValueError: in one line, if there is no such model, it is not accessible, its architecture is unknown to
-            Transformers or TransformerLens, it is no causal language model, its files are damaged, or its tokenizer
-            does not fit.
+            Transformers or TransformerLens, it is not causal, its files are damaged, or its tokenizer does not fit.
     """
-    name = str(name_or_path)
-    folder = Path(name).expanduser()
+    loaded = load_causal(name_or_path, dtype=dtype, progress=progress)
+    if attention is not None:
+        set_attention(loaded.model, attention)
+    loaded.model.to(torch.device(device))  # type: ignore[arg-type]
+    return Pretrained(loaded.model, loaded.tokenizer, loaded.name)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A causal language model of Transformers with the attention it was saved with, and its tokenizer."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None
+    name: str
+
+    @property
+    def n_ctx(self) -> int:
+        """The longest sequence in tokens; 2048 where its config does not say."""
+        return int(getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None) or 2048)
+
+
+def load_causal(
+    name_or_path: str | Path, *, dtype: torch.dtype, progress: bool = True, attention_dropout: float | None = None
+) -> Loaded:
+    """Load a causal language model of Transformers, not hooked; arguments and errors as `load_model`.
+
+    Args:
+        attention_dropout: in place of what the model's config has, where it has such dropout; None leaves it.
+    """
+    name, folder = str(name_or_path), Path(name_or_path).expanduser()
     check_folder(name, folder)
     source = str(folder) if folder.is_dir() else name
     with told(name, "its config"):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     check_architecture(config, name)
-    with told(name, "its weights"):
+    for field in DROPOUT if attention_dropout is not None else ():
+        if hasattr(config, field):
+            setattr(config, field, attention_dropout)
+    with told(name, "its weights"), shown(progress):
         model = AutoModelForCausalLM.from_pretrained(
             source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
-    attention = getattr(model.config.get_text_config(decoder=True), FIELD, None) if attention is None else attention
+    attention = getattr(model.config.get_text_config(decoder=True), FIELD, None)
     if attention is not None:
         set_attention(model, attention)
-    model.to(torch.device(device))  # type: ignore[arg-type]
-    return Pretrained(model, load_tokenizer(source, name), folder.name if folder.is_dir() else name)
+    return Loaded(model, load_tokenizer(source, name), folder.name if folder.is_dir() else name)
 
 
 def check_folder(name: str, folder: Path) -> None:
@@ -89,6 +129,19 @@ def load_tokenizer(source: str, name: str) -> PreTrainedTokenizerBase | None:
         return None
     with told(name, "its tokenizer"):
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+@contextmanager
+def shown(progress: bool) -> Iterator[None]:
+    """Transformers' progress bars within this context: as they are, or none."""
+    before = logging.is_progress_bar_enabled()
+    if not progress:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            logging.enable_progress_bar()
 
 
 @contextmanager

@@ -1,0 +1,161 @@
+"""`workbench finetune`: perplexity falls, a stop changes nothing, the folder is an ordinary one, errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+import workbench
+from workbench.cli import main
+from workbench.tasks.text import SHIPPED, Text
+from workbench.training import TrainingError
+from workbench.training.finetune import FineTuning, finetune, resume_finetune
+from workbench.training.finetune_config import Finetuned, finetuned
+
+CHACAL = {"variant": "chacal", "gamma": 0.9}
+SMALL: dict[str, Any] = {"steps": 8, "batch_size": 4, "length": 16, "learning_rate": 1e-3, "eval_size": 8}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 of two layers with fresh weights, whose tokens are bytes, and 20 kB of Shakespeare."""
+    place = tmp_path_factory.mktemp("finetune")
+    text = Text(path="shakespeare", block=64)
+    (place / "text.txt").write_text(SHIPPED["shakespeare"].read_text(encoding="utf-8")[:20_000], encoding="utf-8")
+    (place / "empty.txt").write_text("")
+    (place / "short.txt").write_text("a few bytes")
+    torch.manual_seed(0)
+    shape = {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": None, "eos_token_id": None}
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(text.vocabulary), **shape)).save_pretrained(place / "gpt2")
+    text.fast_tokenizer().save_pretrained(place / "gpt2")
+    return place
+
+
+def tune(place: Path, out: str, **more: Any) -> Finetuned:
+    given = {"model": str(place / "gpt2"), "text": str(place / "text.txt"), "attention": CHACAL, **SMALL, **more}
+    return finetune(given, place / out, progress=False)
+
+
+def weights(place: Path, out: str) -> dict[str, torch.Tensor]:
+    return load_file(place / out / "model.safetensors")
+
+
+def test_perplexity_falls_and_the_folder_is_one_of_hugging_face_with_its_attention(place: Path) -> None:
+    result = tune(place, "falls", steps=30, layers=[1])
+    assert result.finished and result.perplexity["after"] < 0.6 * result.perplexity["before"]
+    model = workbench.load_model(place / "falls", progress=False)
+    assert [layer.name for layer in model.attention] == ["own", "chacal"]
+    assert AutoModelForCausalLM.from_pretrained(place / "falls") is not None
+    rows = [json.loads(line) for line in (place / "falls" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [1, 10, 20, 30]
+    data = torch.stack(list(model.sequences([(place / "text.txt").read_text()], length=16)._given[0]["tokens"]))[-8:]
+    loss = torch.nn.functional.cross_entropy(model(data)[:, :-1].flatten(0, 1), data[:, 1:].flatten())
+    assert loss.exp().item() == pytest.approx(result.perplexity["after"], rel=0.05)
+
+
+def test_gamma_0_changes_nothing(place: Path) -> None:
+    result = tune(place, "zero", attention={**CHACAL, "gamma": 0.0})
+    assert result.perplexity["exchanged"] == pytest.approx(result.perplexity["before"], rel=1e-5)
+    tune(place, "standard", attention="standard")
+    other = weights(place, "standard")
+    assert max((tensor - other[name]).abs().max() for name, tensor in weights(place, "zero").items()) < 1e-4
+
+
+@pytest.mark.parametrize("more", [{"gamma_warmup": 6}, {"seq_vcr": 0, "layers": [0]}])
+def test_what_was_killed_and_resumed_has_bit_for_bit_the_weights_of_what_was_not(
+    place: Path, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next(iter(more))
+    tune(place, f"whole-{name}", **more)
+    usual = FineTuning._step
+
+    def killed(tuning: FineTuning) -> Any:
+        if tuning.learner.step == 5:
+            raise MemoryError
+        return usual(tuning)
+
+    monkeypatch.setattr(FineTuning, "_step", killed)
+    with pytest.raises(MemoryError):
+        tune(place, f"killed-{name}", save_every=3, **more)
+    monkeypatch.undo()
+    path = place / f"killed-{name}"
+    assert finetuned(path).step == 3 and not finetuned(path).finished
+    assert resume_finetune(path, progress=False).finished
+    whole, resumed = weights(place, f"whole-{name}"), weights(place, f"killed-{name}")
+    assert whole.keys() == resumed.keys() and all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert not (path / "resume").exists()
+    assert finetuned(path).perplexity == finetuned(place / f"whole-{name}").perplexity
+
+
+def test_gamma_rises_from_0(place: Path) -> None:
+    tune(place, "rises", gamma_warmup=6, log_every=1)
+    rows = [json.loads(line) for line in (place / "rises" / "metrics.jsonl").read_text().splitlines()]
+    rising = [row["gamma"] for row in rows if "gamma" in row]
+    assert rising == pytest.approx([0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.9])
+    assert workbench.load_model(place / "rises", progress=False)._attention[0].gamma == 0.9
+
+
+def test_a_text_that_changed_and_a_loss_that_is_not_finite_are_said(place: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text((place / "text.txt").read_text())
+    with pytest.raises(TrainingError, match=r"not finite at step .* try a lower learning rate"):
+        tune(place, "infinite", text=str(text), learning_rate=1e30, clip=1e30)
+    text.write_text("another text, and long enough, for a sequence or two of it\n" * 20)
+    with pytest.raises(ValueError, match="is not the text that this fine-tuning began with"):
+        resume_finetune(place / "infinite", progress=False)
+
+
+WRONG = {
+    "empty.txt is empty: training needs two sequences": ["gpt2", "--text", "empty.txt"],
+    "short.txt is too short: training needs two sequences": ["gpt2", "--text", "short.txt"],
+    "there is no text file": ["gpt2", "--text", "nowhere.txt"],
+    "chacl": ["gpt2", "--text", "text.txt", "--attention", "chacl"],
+    "there is no layer 5; the model's layers are 0 to 1": ["gpt2", "--text", "text.txt", "--layers", "5"],
+    "2 to 64 tokens, its context, not 100": ["gpt2", "--text", "text.txt", "--length", "100"],
+    "already exists": ["gpt2", "--text", "text.txt", "--out", "gpt2"],
+    "gamma rises over 9 steps, and there are 2": ["gpt2", "--text", "text.txt", "--gamma_warmup", "9"],
+    "unrecognised argument '--nothing'": ["gpt2", "--text", "text.txt", "--nothing", "1"],
+    "steps": ["gpt2", "--text", "text.txt", "--steps", "0"],
+    "seq_vcr acts on a layer from 0 to 1": ["gpt2", "--text", "text.txt", "--seq_vcr", "2"],
+    "there is no config.json": [".", "--text", "text.txt"],
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(
+    words: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    model, *rest = WRONG[words]
+    assert main(["finetune", model, "--quiet", "--steps", "2", "--gamma", "0.9", "--out", "wrong", *rest]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out and shown.err.count("\n") == 1 and not Path("wrong").exists()
+    assert words in shown.err
+
+
+def test_the_command_and_resume_say_what_came_of_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text, out = str(place / "gpt2"), str(place / "text.txt"), str(place / "said")
+    numbers = ["--steps", "2", "--length", "16", "--batch-size", "2", "--lr", "1e-3", "--quiet"]
+    assert main(["finetune", model, "--text", text, "--out", out, "--gamma", "0.5", "--layers", "1", *numbers]) == 0
+    assert main(["resume", out, "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("directly after the exchange") == 2 and not shown.err
+    kept = json.loads((place / "said" / "config.json").read_text())["workbench_attention"]
+    assert kept[0]["variant"] == "standard" and kept[1]["gamma"] == 0.5
+
+
+@pytest.mark.slow
+def test_a_small_model_recovers_its_perplexity_with_chacal(place: Path) -> None:
+    """ChaCAL, Table 3 in small: 21.46 against 20.15 there, within 10 %."""
+    settings = {"batch_size": 16, "length": 64, "learning_rate": 3e-3, "warmup": 20}
+    own = tune(place, "own", attention="standard", steps=300, **settings)
+    other = tune(place, "recovered", model=str(place / "own"), steps=150, **{**settings, "learning_rate": 1e-3})
+    assert other.perplexity["before"] == pytest.approx(own.perplexity["after"], rel=1e-4)
+    assert other.perplexity["exchanged"] > 1.1 * other.perplexity["before"]
+    assert other.perplexity["after"] < 1.1 * other.perplexity["before"]

@@ -1,0 +1,108 @@
+"""Models of Hugging Face measured on a text and written up, as runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.inspection import Inspected, Settings, inspect_model
+from workbench.report import Report, check, check_measured, write_report
+from workbench.runs import CONFIG
+from workbench.tasks.text_file import read_parts
+from workbench.util.files import check_can_make, parse_json, read_text
+from workbench.util.lookup import tell_apart
+from workbench.util.messages import harmless
+
+FITTED = ("tuned_lens",)  # measures that need something trained first, on other sequences
+
+
+def inspect_text(
+    models: Sequence[str | Path],
+    text: str | Path,
+    *,
+    out: str | Path | None = None,
+    n: int = 256,
+    length: int | None = None,
+    layers: Sequence[int] | None = None,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    settings: Settings | None = None,
+    export: Sequence[str] = (),
+    width: str | None = None,
+    progress: bool = False,
+) -> Report:
+    """Measure one Hugging Face model, or several side by side, on a text; write the same report as of runs.
+
+    Args:
+        models: folders that `save_pretrained` wrote, or names on the hub; all stay in memory.
+        text: a text file in UTF-8, of which the first n sequences are taken.
+        out: where the report goes; by default `default_folder`.
+        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
+        layers: the layers to look at, 0-based; by default all.
+        seed: of the controls, and of the order of the sequences.
+        only, settings, export, width, progress: as `inspect`.
+
+    Raises:
+        ValueError: if a model cannot be loaded, the text is too short, a layer does not exist, or as `inspect`.
+    """
+    check(n, export, width)
+    sources, text = [str(model) for model in models], Path(text)
+    check_models(sources)
+    next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
+    folder = default_folder(sources[0]) if out is None else Path(out)
+    check_can_make(folder / "data")
+    options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
+    inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
+    check_measured(inspected)
+    cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
+    return write_report(folder, inspected, [], (export, width), f"{cut}, {n} at most, seed {seed}")
+
+
+def _one(source: str, name: str, text: Path, size: tuple[int, int | None], options: dict[str, Any]) -> Inspected:
+    """One model loaded and measured; `size` is the most sequences, and the tokens of each."""
+    from workbench.models.pretrained import load_model
+    from workbench.models.pretrained.text_file import file_sequences
+
+    n, length = size
+    model = load_model(source, progress=options["progress"])
+    fitted = n if set(FITTED) & set(options["only"]) else 0
+    sequences = file_sequences(model, text, length=length, n=n, training=fitted)
+    return inspect_model(model, sequences, n=n, name=name, causal=False, **options)
+
+
+def check_models(sources: Sequence[str]) -> None:
+    """Raise ValueError if a model is named twice, or is a run folder."""
+    paths = [Path(source).resolve() for source in sources]
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"a model was named twice; these are {', '.join(sources)}")
+    for source in sources:
+        if is_run(Path(source)):
+            raise ValueError(
+                f"{source} is a run folder, which is measured on sequences of its own task: leave --text out, or give "
+                "models of Hugging Face alone"
+            )
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run's: its config has a format, which no model of Hugging Face has."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return False
+    try:
+        config = parse_json(read_text(path, 2**24))
+    except ValueError:  # damaged: whoever loads it says what is wrong
+        return False
+    return isinstance(config, dict) and "format" in config and "model_type" not in config
+
+
+def names(sources: Sequence[str]) -> list[str]:
+    """A name for each model: the last part of its path, or all of it where that does not tell them apart."""
+    short = [Path(source).resolve().name for source in sources]
+    return tell_apart([harmless(name) for name in (short if len(set(short)) == len(short) else sources)])
+
+
+def default_folder(source: str) -> Path:
+    """Where a report goes by default: in a model's folder, or, of one from the hub, under the current folder."""
+    folder = Path(source).expanduser()
+    return folder / "inspection" if folder.is_dir() else Path("inspection") / folder.name

@@ -1,0 +1,26 @@
+"""A text file read in parts of whole lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+LETTERS = 2**16  # of a text, tokenised at a time, and then to the end of the line
+
+
+def read_parts(path: Path) -> Iterator[str]:
+    """A text in parts of whole lines, each of `LETTERS` characters or a little more.
+
+    A line longer than that is cut. No more than one part is in memory.
+
+    Raises:
+        ValueError: in one line, if there is no such file, or it is not text in UTF-8.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no text file {path}")
+    try:
+        with path.open(encoding="utf-8") as file:
+            while part := file.read(LETTERS):
+                yield part + file.readline(LETTERS)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text: it is not in UTF-8") from None

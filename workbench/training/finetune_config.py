@@ -1,0 +1,109 @@
+"""What decides a fine-tuning, and how a folder that is fine-tuned is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from workbench import runs
+from workbench.util.files import parse_json, read_text
+from workbench.util.strict_settings import Checked
+
+FINETUNE = "finetune.json"
+BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
+LONGEST = 2**20  # bytes of that file
+
+
+class FinetuneConfig(Checked):
+    """Every setting of a fine-tuning. Raises ValueError if one is unknown or out of range."""
+
+    model: str = Field(description="the folder or name of the model to begin with")
+    text: str = Field(description="a text file in UTF-8")
+    attention: dict[str, Any] = Field(description="the variant to train with and its settings")
+    layers: tuple[int, ...] | None = Field(None, description="the layers that get it; by default all")
+    steps: int = Field(1000, ge=1, le=10**9, description="optimizer steps")
+    batch_size: int = Field(8, ge=1, le=2**20, description="sequences in a step")
+    length: int | None = Field(None, ge=2, le=2**20, description="tokens in a sequence; by default 256, or the context")
+    learning_rate: float = Field(5e-5, gt=0, description="the highest learning rate")
+    warmup: int = Field(0, ge=0, description="steps over which the learning rate rises")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="how it then falls")
+    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
+    clip: float = Field(1.0, gt=0, description="the largest norm of the gradient")
+    gamma_warmup: int = Field(0, ge=0, description="steps over which gamma rises from 0")
+    seq_vcr: int | None = Field(None, ge=0, description="the layer whose output Seq-VCR acts on")
+    seed: int = Field(0, description="of the order of the text, and of dropout")
+    eval_size: int = Field(64, ge=1, description="the most sequences that perplexity is measured on")
+    log_every: int = Field(10, ge=1, description="steps between lines of the log")
+    eval_every: int = Field(200, ge=1, description="steps between measurements of perplexity")
+    save_every: int = Field(200, ge=1, description="steps between saved states")
+    digest: str = Field("", description="SHA-256 of the text's tokens, against a text that changed")
+
+    @field_validator("attention", mode="before")
+    @classmethod
+    def _a_name_is_a_variant(cls, value: Any) -> Any:
+        return {"variant": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _gamma_can_rise(self) -> FinetuneConfig:
+        if self.gamma_warmup and not isinstance(self.attention.get("gamma"), int | float):
+            raise ValueError("gamma_warmup raises gamma from 0 to a value, and none was given: give gamma too")
+        if self.gamma_warmup > self.steps:
+            raise ValueError(f"gamma rises over {self.gamma_warmup} steps, and there are {self.steps}")
+        return self
+
+    def attention_at(self, step: int) -> dict[str, Any]:
+        """The variant and its settings in the step that follows `step` finished ones: γ · min(1, step / gamma_warmup).
+
+        Without `gamma_warmup`, they are the same in every step.
+        """
+        if step >= self.gamma_warmup:
+            return self.attention
+        return {**self.attention, "gamma": self.attention["gamma"] * step / self.gamma_warmup}
+
+
+def read_config(folder: Path) -> FinetuneConfig:
+    """The config of a folder that is, or was, fine-tuned. Raises ValueError in one line if there is none."""
+    path = folder / FINETUNE
+    try:
+        return FinetuneConfig.model_validate(parse_json(read_text(path, LONGEST)))
+    except ValueError as error:
+        raise ValueError(f"{path} is not the config of a fine-tuning: {error}") from None
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A folder that was fine-tuned.
+
+    Attributes:
+        path: the folder.
+        config: what it was made with.
+        step: how many steps are done.
+        finished: whether all are.
+        perplexity: `before`, with the model's own attention; `exchanged`, directly after the exchange; `after`
+            training, once it is finished.
+    """
+
+    path: Path
+    config: FinetuneConfig
+    step: int
+    finished: bool
+    perplexity: Mapping[str, float]
+
+
+def finetuned(path: Path) -> Finetuned:
+    """A folder that is being, or was, fine-tuned. Raises ValueError in one line if it is none."""
+    config = read_config(path)
+    done = not (path / runs.STATES).exists() and (path / runs.CONFIG).is_file()
+    step = config.steps if done else max(map(runs.step_of, runs.states(path)), default=0)
+    rows = runs.read_log(path / runs.METRICS)
+    figures = {row["event"]: row["perplexity"] for row in rows if "perplexity" in row and "event" in row}
+    return Finetuned(path, config, step, done, figures)
+
+
+def is_finetuning(path: Path) -> bool:
+    """Whether a folder is being, or was, fine-tuned."""
+    return (path / FINETUNE).is_file()
