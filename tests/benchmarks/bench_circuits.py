@@ -26,7 +26,7 @@ def compared(variant: str, n: int = 32) -> Comparison:
     task = make("pointer_chain", n=n, k=4, reading="root")
     config = DecoderConfig(n_layers=2, d_model=64, n_heads=4, d_vocab=n, n_ctx=n, attention=variant)
     model = Decoder(config, generator(0, "model")).eval()
-    return Comparison(hook(model), task.pairs(PAIRS, generator(0, "pairs")))
+    return Comparison(hook(model), task.minimal_pairs(PAIRS, generator(0, "pairs")))
 
 
 def one_by_one(comparison: Comparison) -> list[dict[tuple[Node, Node], float]]:
@@ -83,7 +83,7 @@ from workbench.tasks import make
 from workbench.util.seeds import generator
 task = make("pointer_chain", n=128, k=8, reading="root")
 config = DecoderConfig(n_layers=4, d_model=128, n_heads=8, d_vocab=128, n_ctx=128, attention="chacal")
-comparison = Comparison(hook(Decoder(config, generator(0)).eval()), task.pairs(1024, generator(0)))
+comparison = Comparison(hook(Decoder(config, generator(0)).eval()), task.minimal_pairs(1024, generator(0)))
 """
     grown = peak_megabytes(setup, "eap(comparison)")
     table.add("EAP, 1,024 pairs, 4 layers of 8 heads, 128 tokens, d = 128", f"{grown:,.0f} MB")

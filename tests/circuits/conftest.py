@@ -39,7 +39,7 @@ def compared(variant: str = "standard", n: int = 5, *, reading: str = "root", **
     task = make("pointer_chain", n=12, k=3, reading=reading)
     shape = {key: settings.pop(key) for key in list(settings) if key in ("n_heads", "d_head", "n_layers", "norm")}
     model = random_model(task, variant, **shape)
-    return Comparison(hook(model), task.pairs(n, generator(0, "pairs")), **settings)  # type: ignore[arg-type]
+    return Comparison(hook(model), task.minimal_pairs(n, generator(0, "pairs")), **settings)  # type: ignore[arg-type]
 
 
 __all__ = ["compared", "random_model"]

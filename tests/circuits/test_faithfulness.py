@@ -61,7 +61,7 @@ def known(name: str, turned: int | None = None, n: int = 32, **given: Any) -> tu
     else:
         task = make("pointer_chain", n=16, k=4, reading="root")
         model = chaser(16, 4, turned, reading="root")
-    comparison = Comparison(hook(model.double()), task.pairs(n, generator(0, "pairs")), **given)
+    comparison = Comparison(hook(model.double()), task.minimal_pairs(n, generator(0, "pairs")), **given)
     moved = SORTER_MOVED if name == "sorter" else CHASER_MOVED
     written = SORTER if name == "sorter" else CHASER
     return comparison, Circuit.of(Graph.of(comparison.model), written), set(moved)
@@ -185,7 +185,7 @@ def doubled_chaser(shares: tuple[float, float], sharper: float = 1.0) -> Compari
             elif ".attn." in name and given.shape != parameter.shape:
                 given = torch.cat([given, given])
             parameter.copy_(given * (sharper if name == "unembedding.weight" else 1.0))
-    return Comparison(hook(model), task.pairs(16, generator(0, "pairs")))
+    return Comparison(hook(model), task.minimal_pairs(16, generator(0, "pairs")))
 
 
 def test_a_head_that_looks_and_writes_nothing_is_in_no_circuit() -> None:
@@ -225,7 +225,7 @@ def test_pairs_that_change_nothing_relevant_show_next_to_nothing() -> None:
     """The control of the compiled chaser: pointers off the chain are exchanged, and no edge matters."""
     comparison, _, _ = known("chaser")
     task = make("pointer_chain", n=16, k=4, reading="root")
-    control = comparison.of(task.pairs(32, generator(1, "pairs"), relevant=False))
+    control = comparison.of(task.minimal_pairs(32, generator(1, "pairs"), relevant=False))
     for method in METHODS:
         own, other = (abs(score_edges(each, method).mean().values).max() for each in (comparison, control))
         assert own > 0.1 and other < 0.05 * own

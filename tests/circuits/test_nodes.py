@@ -151,7 +151,7 @@ def test_attribution_to_an_entry_of_a_pattern_is_its_derivative() -> None:
 
 def test_modules_of_ones_own_have_nodes_and_say_so_where_they_have_no_edges() -> None:
     task = make("sorting", q=VOCABULARY - 2, max_length=5)
-    pairs = task.pairs(5, generator(0, "pairs"))
+    pairs = task.minimal_pairs(5, generator(0, "pairs"))
 
     def own(kind: str) -> Comparison:
         module = KINDS[kind].fresh({}, generator(1, kind))

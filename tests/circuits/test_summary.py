@@ -21,7 +21,7 @@ def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_circuit_is_found_on_half_of_the_pairs_and_tested_on_the_other(sorter: Run) -> None:
-    pairs = sorter.task().pairs(32, generator(0, "pairs"))
+    pairs = sorter.task().minimal_pairs(32, generator(0, "pairs"))
     comparison = Comparison(sorter.hooked(), pairs)
     found = find_circuit(comparison, None, generator(0), method="path_patching", size=12)
     assert len(found.comparison.pairs) == 16 and len(found.circuit) <= 12 and found.control is None

@@ -59,7 +59,7 @@ def differs(pairs: Pairs) -> torch.Tensor:
 
 @each_kind
 def test_both_answers_are_the_tasks_own_and_differ_where_they_are_said_to(task: Task, kind: str) -> None:
-    pairs = task.pairs(9, generator(0, "pairs"), kind=kind)
+    pairs = task.minimal_pairs(9, generator(0, "pairs"), kind=kind)
     assert len(pairs) == 9 and pairs.kind == kind and not pairs.is_control
     checked(task, pairs)
     assert differs(pairs)[pairs.asked].all()
@@ -77,7 +77,7 @@ def test_both_answers_are_the_tasks_own_and_differ_where_they_are_said_to(task: 
 
 @each_kind
 def test_a_control_changes_the_question_and_leaves_the_answers_asked_for(task: Task, kind: str) -> None:
-    pairs = task.pairs(6, generator(1, "pairs"), kind=kind, relevant=False)
+    pairs = task.minimal_pairs(6, generator(1, "pairs"), kind=kind, relevant=False)
     checked(task, pairs)
     assert pairs.is_control and pairs.changed.any(-1).all() and not differs(pairs)[pairs.asked].any()
     apart = pairs.wrong != pairs.right
@@ -86,7 +86,7 @@ def test_a_control_changes_the_question_and_leaves_the_answers_asked_for(task: T
 
 def test_pairs_are_drawn_from_the_generator_alone_and_conditions_narrow_them() -> None:
     task = tasks.make("sorting", q=9, max_length=6)
-    first, again, other = (task.pairs(16, generator(seed, "pairs"), length=4) for seed in (0, 0, 1))
+    first, again, other = (task.minimal_pairs(16, generator(seed, "pairs"), length=4) for seed in (0, 0, 1))
     assert torch.equal(first.corrupted.tokens, again.corrupted.tokens) and torch.equal(first.asked, again.asked)
     assert not torch.equal(first.corrupted.tokens, other.corrupted.tokens)
     assert (task.question_length(first.clean.tokens) == 4).all()
@@ -95,7 +95,7 @@ def test_pairs_are_drawn_from_the_generator_alone_and_conditions_narrow_them() -
 def test_a_change_of_one_symbol_by_hand() -> None:
     """5 3 3 9 becomes 5 3 3 1: the first output changes from 3 to 1, and only it is asked for."""
     task = tasks.make("sorting", q=9, max_length=6)
-    pairs = task.pairs(64, generator(2, "pairs"))
+    pairs = task.minimal_pairs(64, generator(2, "pairs"))
     for clean, corrupted, asked in zip(pairs.clean.tokens, pairs.corrupted.tokens, pairs.asked, strict=True):
         n = int(task.question_length(clean[None]))
         before, after = sorted(clean[:n].tolist()), sorted(corrupted[:n].tolist())
@@ -104,7 +104,7 @@ def test_a_change_of_one_symbol_by_hand() -> None:
 
 
 def test_pairs_are_cut_into_halves_and_parts() -> None:
-    pairs = tasks.make("multiplication").pairs(5, generator(3, "pairs"))
+    pairs = tasks.make("multiplication").minimal_pairs(5, generator(3, "pairs"))
     even, odd = pairs.halves()
     assert (len(even), len(odd)) == (3, 2) and torch.equal(odd.clean.tokens, pairs.clean.tokens[1::2])
     assert torch.equal(pairs[1:3].asked, pairs.asked[1:3])
@@ -115,12 +115,12 @@ def test_pairs_are_cut_into_halves_and_parts() -> None:
 def test_what_cannot_be_drawn_is_refused_in_words() -> None:
     sorting = tasks.make("sorting", q=9, max_length=6)
     with pytest.raises(ValueError, match=r"unknown kind of pair of sorting .symbl. \(did you mean .symbol."):
-        sorting.pairs(4, generator(0), kind="symbl")
+        sorting.minimal_pairs(4, generator(0), kind="symbl")
     with pytest.raises(ValueError, match="text has no pairs"):
-        tasks.make("text", path=__file__, block=20).pairs(4, generator(0))
+        tasks.make("text", path=__file__, block=20).minimal_pairs(4, generator(0))
     with pytest.raises(ValueError, match="n must be at least 1, not 0"):
-        sorting.pairs(0, generator(0))
+        sorting.minimal_pairs(0, generator(0))
     with pytest.raises(ValueError, match="hardly any change of kind 'pointer' that changes an answer"):
-        tasks.make("pointer_chain", n=40, k=1).pairs(2, generator(0))
+        tasks.make("pointer_chain", n=40, k=1).minimal_pairs(2, generator(0))
     with pytest.raises(ValueError, match="no condition 'lenght'"):
-        sorting.pairs(2, generator(0), lenght=3)
+        sorting.minimal_pairs(2, generator(0), lenght=3)

@@ -1,6 +1,6 @@
 """Circuits: which parts of a model carry the answer, on pairs of questions whose difference is known.
 
-    pairs = run.task().pairs(64, workbench.generator(0), kind="pointer")
+    pairs = run.task().minimal_pairs(64, workbench.generator(0), kind="pointer")
     comparison = Comparison(run.hooked(), pairs)
     activation_patching(comparison, "head").mean()        # exact: layer × head, with intervals over pairs
     scores = eap_ig(comparison)                           # estimated: every edge, from a few passes
@@ -9,7 +9,7 @@
 A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
 subspace that it lives in.
 
-What an attribution shows of pairs that change nothing relevant (`task.pairs(…, relevant=False)`) is its control.
+What an attribution shows of pairs that change nothing relevant (`task.minimal_pairs(…, relevant=False)`) is its control.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Comparison:
 
     Attributes:
         model: the hooked model (`run.hooked()`); its weights stay as they are.
-        pairs: what it is compared on (`task.pairs`).
+        pairs: what it is compared on (`task.minimal_pairs`).
         metric: a name in `METRICS`.
         direction: `denoise` puts parts of the clean run into the corrupted one and measures how far the answer comes
             back; `noise` puts parts of the corrupted run into the clean one and measures how far it is lost. An effect

@@ -45,12 +45,12 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         check_free(options.out)
     opened = load_run(options.run)
     task, draws = opened.task(), generator(options.seed, "circuit")
-    pairs = task.pairs(options.n, draws, kind=options.pairs)
+    pairs = task.minimal_pairs(options.n, draws, kind=options.pairs)
     given = {"metric": options.metric, "name": opened.name_at(options.step)}
     comparison = Comparison(opened.hooked(options.step), pairs, **given)
     control = None
     try:
-        control = comparison.of(task.pairs(options.n, draws, kind=pairs.kind, relevant=False))
+        control = comparison.of(task.minimal_pairs(options.n, draws, kind=pairs.kind, relevant=False))
     except ValueError as error:
         warn([f"no control: {error}"])
     found = find_circuit(comparison, control, draws, method=options.method, size=options.edges)

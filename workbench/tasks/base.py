@@ -223,7 +223,7 @@ class Task(Checked, ABC):
         """The ways in which a question can be changed minimally: name -> what is changed. By default there is none."""
         return {}
 
-    def pairs(
+    def minimal_pairs(
         self,
         n: int,
         generator: torch.Generator,
