@@ -251,7 +251,9 @@ def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batc
 
 
 def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> int:
-    """How many sequences fit in `MEMORY` bytes together with what is measured of them: `BATCH` at most, at least one.
+    """How many sequences fit in `MEMORY` bytes together with what is measured of them: 2 to `BATCH`.
+
+    Not one alone: a control takes the tokens of the other sequences of a batch.
 
     Args:
         subject: the model's facts.
@@ -262,7 +264,7 @@ def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> i
     n_pos, (d_vocab, d_model) = subject.task.n_ctx, subject.decoder.shape
     patterns = sum(name.endswith("hook_pattern") for name in names)
     numbers = patterns * shape.n_heads * n_pos + (len(names) - patterns) * d_model
-    return max(1, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
+    return max(2, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
 
 
 def hook_names(subject: Subject) -> list[str]:

@@ -21,6 +21,7 @@ from workbench.instruments.residual.projection import from_embedding, sequence
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
+AT_ONCE = 2**23  # logits that are compared at a time
 
 Translate = Callable[[str, Tensor], Tensor]
 """From a hook name and the residual there to the residual at the end: the identity for the logit lens."""
@@ -56,11 +57,12 @@ def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch
 @torch.no_grad()
 def divergences(capture: Capture, points: Sequence[str], translate: Translate = as_it_is) -> np.ndarray:
     """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
-    mask, final = capture.batch.loss_mask, capture.logits.double()
-    rows = []
+    mask, final = capture.batch.loss_mask, capture.logits
+    some, rows = max(1, AT_ONCE // max(1, final[0].numel())), []
     for point in points:
-        lens = decode(capture.subject, translate(point, capture[point])).double()
-        nats = divergence(final, lens).cpu()
+        lens = decode(capture.subject, translate(point, capture[point]))
+        parts = zip(final.split(some), lens.split(some), strict=True)  # float64 of a few sequences at a time
+        nats = torch.cat([divergence(a.double(), b.double()) for a, b in parts]).cpu()
         rows.append(nats.where(mask.cpu(), torch.nan).nanmean(-1))
     return torch.stack(rows).numpy()
 
