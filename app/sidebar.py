@@ -170,15 +170,18 @@ def _steps(opened: Opened, number: int, condition: dict[str, Any], place: Any, a
         ("random", "Random", "A random input", lambda: secrets.randbelow(RANDOM), not any_input),
         ("wrong", "Next wrong", f"The next input with a wrong answer, of {SEARCHED}", wrong, not any_input),
     ]
+    others = [name for one in opened.subject.task.conditions for name in one if name not in condition]
+    elsewhere = f"Choose another {others[0]} below: the model may fail there." if others else ""
     for key, label, help, to, disabled in goes:
-        place.button(label, key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to,))
+        place.button(label, key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to, elsewhere))
 
 
-def _go(to: Callable[[], int | None]) -> None:
-    """Go to the input of this number, if there is one."""
+def _go(to: Callable[[], int | None], elsewhere: str = "") -> None:
+    """Go to the input of this number, if there is one; else say where there may be."""
     number = to()
     if number is None:
-        st.toast(f"None of the next {SEARCHED} inputs has a wrong answer.", icon=":material/check:")
+        says = f"None of the next {SEARCHED} inputs of this kind has a wrong answer."
+        st.toast(f"{says} {elsewhere}".strip(), icon=":material/check:")
     else:
         put("sample", number)
 

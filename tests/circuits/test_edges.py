@@ -17,9 +17,13 @@ from transformer_lens.tools.analysis.attribution_patching import (
 )
 
 from tests.circuits.conftest import compared
-from workbench.circuits import Comparison, Graph, eap, eap_ig, path_patching, score_edges
+from workbench.circuits import Comparison, Graph, activation_patching, eap, eap_ig, path_patching, score_edges
 from workbench.circuits.metrics import METRICS
 from workbench.circuits.rewired import rewired_logits, writes
+from workbench.models import Decoder, DecoderConfig
+from workbench.models.hooked import hook
+from workbench.tasks import make
+from workbench.util.seeds import generator
 
 each_variant = pytest.mark.parametrize("variant", ["standard", "tempered", "chacal"])
 
@@ -234,3 +238,12 @@ def test_what_there_is_not_is_refused_in_words() -> None:
         score_edges(comparison, "acdc")
     with pytest.raises(ValueError, match="no edge 'm5->logits'"):
         path_patching(comparison, ["m5->logits"])
+
+
+def test_edges_of_heads_that_share_keys_are_refused_and_their_nodes_are_not() -> None:
+    task = make("pointer_chain", n=16, k=4, reading="root")
+    config = DecoderConfig(n_layers=1, d_model=16, n_heads=4, n_kv_heads=2, d_vocab=len(task.vocabulary), n_ctx=16)
+    comparison = Comparison(hook(Decoder(config, generator(0)).eval()), task.minimal_pairs(4, generator(0, "pairs")))
+    with pytest.raises(ValueError, match="grouped queries"):
+        score_edges(comparison)
+    assert np.isfinite(activation_patching(comparison, "head").values).all()

@@ -175,7 +175,7 @@ def doubled_chaser(shares: tuple[float, float], sharper: float = 1.0) -> Compari
     """The chaser with its one head twice, each writing its share; and answers so much surer."""
     task = make("pointer_chain", n=16, k=4, reading="root")
     single = chaser(16, 4, reading="root").double()
-    config = replace(single.config, n_heads=2)
+    config = replace(single.config, n_heads=2, n_kv_heads=2)
     model = Decoder(config).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -9,7 +9,8 @@
 A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
 subspace that it lives in.
 
-What an attribution shows of pairs that change nothing relevant (`task.minimal_pairs(…, relevant=False)`) is its control.
+What an attribution shows of pairs that change nothing relevant (`task.minimal_pairs(…, relevant=False)`) is its
+control.
 """
 
 from __future__ import annotations

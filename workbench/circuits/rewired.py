@@ -34,6 +34,11 @@ def own_inputs(model: Any) -> Iterator[None]:
     before = [bool(getattr(model.cfg, flag, False)) for flag in flags]
     if not hasattr(model, "set_use_split_qkv_input"):
         raise ValueError(f"the heads of a {type(model).__name__} cannot read inputs of their own, so it has no edges")
+    if getattr(model.cfg, "n_key_value_heads", None) is not None:
+        raise ValueError(
+            "heads of this model share their keys and values (grouped queries), so a single head's have no edge of "
+            "their own; nodes can be attributed: see workbench.circuits.nodes"
+        )
     try:
         _set_flags(model, False, True, True)
         yield
