@@ -56,6 +56,10 @@ function wire(holder, clicks) {
     token.onpointerenter = () => light(svg, token.dataset.token)
     token.onpointerleave = () => light(svg, null)
   }
+  for (const node of svg.querySelectorAll("[data-node]")) {
+    node.onpointerenter = () => light(svg, node.dataset.node)
+    node.onpointerleave = () => light(svg, null)
+  }
   svg.onclick = (event) => {
     const at = event.target.closest("[data-cell],[data-token],[data-edge]")
     if (at && clicks) choose(holder, svg, at)
@@ -75,7 +79,9 @@ function wire(holder, clicks) {
 
 function light(svg, position) {
   svg.classList.toggle("focused", position !== null)
-  for (const edge of svg.querySelectorAll(".edge")) edge.classList.toggle("lit", edge.dataset.q === position)
+  for (const edge of svg.querySelectorAll(".edge")) {
+    edge.classList.toggle("lit", edge.dataset.q === position || Boolean(edge.dataset.ends?.split(" ").includes(position)))
+  }
 }
 
 function choose(holder, svg, at, wait = 0) {

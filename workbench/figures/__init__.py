@@ -16,6 +16,7 @@ from workbench.figures.attention_graph import graph_measures, head_roles, hop_la
 from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.causal_tests import causal, causal_tests
+from workbench.figures.circuit import circuit, faithfulness
 from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.drawing import Drawing
 from workbench.figures.edited import edited
@@ -103,10 +104,12 @@ __all__ = [
     "canvas",
     "causal",
     "causal_tests",
+    "circuit",
     "distributions_by_layer",
     "draw",
     "edited",
     "entropy",
+    "faithfulness",
     "for_paper",
     "gold_mass",
     "graph_measures",
