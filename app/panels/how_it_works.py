@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from workbench.app.config_in_words import plain
-from workbench.app.panels import background
 from workbench.app.panels.held_out import SEED, n_each
+from workbench.app.panels.measuring import awaited
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
 from workbench.inspection import Inspected, inspect_run
@@ -20,7 +20,6 @@ from workbench.report.how_it_works import Chip, Statement, how_it_works
 from workbench.report.seed_groups import seed_groups
 
 MOST = 3  # statements above the canvas; the story has all of them
-EVERY = 1.0  # seconds between two looks at what is being measured
 NUMBERS = ("overall", "accuracy", "gold_mass", "entropy")  # measured beside the claims
 
 
@@ -69,33 +68,14 @@ def show(look: Look) -> None:
 
 def measured(opened: Opened) -> Found | None:
     """What was found of a run; until then None, and the page says that it is being measured, or why it cannot be."""
-    job = background.job(opened.key)
-    if job is None or not job.future.done():
-        _measuring(opened)
+    job = awaited(opened.key, lambda: measure(opened), "on held-out sequences")
+    if job is None:
         return None
     if error := job.future.exception():
         st.error(plain(f"This cannot be measured: {error}"))
         return None
     found: Found = job.future.result()
     return found
-
-
-def _measuring(opened: Opened) -> None:
-    """Ask for the measurement once the page stands, and look every second whether it is there."""
-    began = False
-
-    def look() -> None:
-        nonlocal began
-        if not began:  # this is the page being made: the browser asks again when it shows it
-            began = True
-            st.caption(":material/hourglass: To be measured on held-out sequences …")
-            return
-        job = background.ask(opened.key, lambda: measure(opened))
-        if job.future.done():
-            st.rerun()
-        st.caption(f":material/hourglass: Measuring on held-out sequences, {job.seconds:.0f} s so far …")
-
-    st.fragment(look, run_every=EVERY)()
 
 
 def settings(opened: Opened) -> dict[str, Any]:

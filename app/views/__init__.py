@@ -32,6 +32,7 @@ PAGES: dict[str, Page] = {
     "entropy": Page("Entropy", "entropy.py"),
     "hops": Page("Hops", "hops.py"),
     "mechanisms": Page("Mechanisms", "mechanisms.py"),
+    "circuit": Page("Circuit", "circuit.py"),
     "training": Page("Training", "training.py"),
     "probes": Page("Probes", "probes.py"),
     "compare": Page("Compare", "compare.py"),

@@ -28,6 +28,7 @@ QUERIES = {
     "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr&show-entropy-runs=true",
     "hops": "hops?run=chain-chacal",
     "mechanisms": "mechanisms?run=sort-tempered&length=9",
+    "circuit": "circuit?run=multiply-vanilla",
     "training": "training?run=chain-chacal",
     "probes": "probes?run=sort-tempered&show-probe-use=true&probe_causal=true",
     "compare": "compare?run=chain-chacal&run2=chain-standard&show-compare-canvas=true",

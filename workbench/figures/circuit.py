@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.circuits import Circuit, Graph
 from workbench.circuits.graph import INPUT, LOGITS, QKV
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREY, ORANGE, VERMILLION, faint, framed
+from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed
 from workbench.measurement import Measurement
 
 GUTTER, NODE, TALL, MARGIN = 64, 58, 30, 8  # pixels: names of layers, a node
@@ -298,7 +298,7 @@ def _mark(figure: go.Figure, kept: Measurement, share: float) -> None:
     if share not in mean.coords["share"]:
         raise ValueError(f"no circuit of {share:.1%} of the edges was measured")
     value = float(mean.select(share=share).values)
-    ring = {"size": 15, "color": "rgba(0,0,0,0)", "line": {"color": ORANGE, "width": 3}}
+    ring = {"size": 15, "color": "rgba(0,0,0,0)", "line": {"color": BLUE, "width": 3}}
     about = {"name": "the circuit drawn", "hoverinfo": "skip"}
     figure.add_scatter(x=[share], y=[value], mode="markers", marker=ring, **about)
 

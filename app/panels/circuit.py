@@ -1,0 +1,105 @@
+"""A run's circuit: found beside the page on pairs of questions, with the code that finds it and a sentence on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+import workbench
+from workbench.app.panels import code
+from workbench.app.panels.code import Symbol
+from workbench.app.state import Opened
+from workbench.circuits import Circuit, Comparison, answers_both, greedy_edges, overlap_of_halves
+from workbench.circuits.summary import Summary, find_circuit
+from workbench.measurement import Measurement
+
+PAIRS, SEED = 64, 0
+SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+SPLITS = 40  # halves of the pairs that circuits of another size are found on
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a circuit is asked for.
+
+    Attributes:
+        opened: the run.
+        kind, metric, method: what the pairs change, what answers are measured by, and how edges are scored.
+    """
+
+    opened: Opened
+    kind: str
+    metric: str
+    method: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return ("circuit", *self.opened.key, self.kind, self.metric, self.method)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A circuit with what speaks for it, and whether the model has both answers of a pair right."""
+
+    summary: Summary
+    both: Measurement
+
+
+def measure(asked: Asked) -> Found:
+    """Find the circuit, with a copy of the model that no page sets hooks in."""
+    opened = asked.opened
+    pairs = opened.subject.task.minimal_pairs(PAIRS, workbench.generator(SEED), kind=asked.kind)
+    model = opened.run.hooked(opened.step)
+    comparison = Comparison(model, pairs, metric=asked.metric, name=opened.name)
+    found = find_circuit(comparison, None, workbench.generator(SEED), method=asked.method, shares=SHARES)
+    return Found(found, answers_both(found.comparison).mean())
+
+
+def in_code(asked: Asked, found: Found) -> Symbol:
+    """The same with the code that finds it."""
+    opened, summary = asked.opened, found.summary
+    draws = code.call(workbench.generator, SEED)
+    task = code.task(opened)
+    pairs = code.assign("pairs", task.pairs, PAIRS, draws, kind=asked.kind, computed_by=lambda *_, **__: None)
+    about = {"metric": asked.metric, "name": opened.name}
+    made: dict[str, Any] = {"computed_by": lambda *_, **__: summary.comparison}
+    comparison = code.assign("comparison", Comparison, code.hooked(opened), pairs, **about, **made)
+    how: dict[str, Any] = {"method": asked.method, "shares": SHARES, "computed_by": lambda *_, **__: summary}
+    return code.assign("found", find_circuit, comparison, None, draws, **how)
+
+
+def verdict(asked: Asked, found: Found, circuit: Circuit, size: int, share: float) -> str:
+    """What was found at this size, in one sentence."""
+    summary = found.summary
+    kept, lost = (float(one.mean().select(share=share).values) for one in (summary.curve, summary.without))
+    metric, n = summary.comparison.measure.name, circuit.graph.n_edges
+    words = f"{len(circuit)} of {n} edges keep {_percent(kept)} of the {metric}; without them {_percent(lost)} is left"
+    if circuit.names:
+        largest = max(circuit.names, key=lambda name: abs(circuit.scores[name]))
+        score = circuit.scores[largest]
+        words += f"; largest: {largest.replace('->', ' → ')} ({score:.2g} {summary.scores.units})"
+    halves = of_halves(asked, summary, size)
+    words += (
+        f"; circuits of two halves of the pairs share {float(halves.values):.0%} "
+        f"(by chance {halves.settings['chance']:.0%})."
+    )
+    both = float(found.both.values)
+    return words if both > 0.5 else f"{words} Beware: the model has both answers of only {both:.0%} of the pairs right."
+
+
+def _percent(share: float) -> str:
+    """In whole per cent, never as -0."""
+    return f"{round(100 * share)}%"
+
+
+def of_halves(asked: Asked, summary: Summary, size: int) -> Measurement:
+    """How far circuits of this size agree that are found on two halves of the pairs."""
+    return summary.halves if size == summary.halves.settings["edges"] else _halves(asked.key, size, summary)
+
+
+@st.cache_resource(show_spinner="Comparing circuits of halves of the pairs …", max_entries=200)
+def _halves(key: tuple[Any, ...], size: int, _summary: Summary) -> Measurement:
+    graph, draws = _summary.circuit.graph, workbench.generator(SEED)
+    return overlap_of_halves(_summary.scores, graph, size, draws, splits=SPLITS, choose=greedy_edges)

@@ -1,0 +1,124 @@
+"""Which edges of the model carry the answer: a circuit as a graph, and how much circuits of each size keep."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from workbench import figures
+from workbench.app.config_in_words import capitalised, plain
+from workbench.app.fields import url
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.values import belongs_to_run
+from workbench.app.panels import code
+from workbench.app.panels.circuit import PAIRS, SHARES, Asked, Found, in_code, measure, verdict
+from workbench.app.panels.code import value_of
+from workbench.app.panels.measuring import awaited
+from workbench.app.panels.panel import panel
+from workbench.app.state import Look, current
+from workbench.circuits import METHODS, METRICS, Circuit, greedy_edges
+from workbench.measurement import Measurement
+
+METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "Path patching (exact)"}
+
+belongs_to_run("pairs", "metric", "method", "edges")
+
+
+def fields_of(look: Look) -> Asked:
+    """The fields: what the pairs change, the metric, and the method."""
+    kinds = look.opened.subject.task.pair_kinds
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    kind = fields.choose(
+        "Pairs of questions differ in", list(kinds), "pairs", next(iter(kinds)), place=row.container(width=230)
+    )
+    metric = fields.choose(
+        "Answers are measured by",
+        list(METRICS),
+        "metric",
+        next(iter(METRICS)),
+        lambda name: capitalised(METRICS[name].name),
+        row.container(width=320),
+    )
+    assert set(METHOD_NAMES) == set(METHODS)
+    method = fields.choose(
+        "Edges are scored by",
+        list(METHOD_NAMES),
+        "method",
+        "eap_ig",
+        METHOD_NAMES.__getitem__,
+        row.container(width=230),
+        help="EAP-IG and EAP estimate every edge from gradients; path patching edits one edge after the other: exact, "
+        "and slow in models of many edges.",
+    )
+    st.caption(f"{PAIRS} pairs of held-out questions: {plain(kinds[kind])}.")
+    return Asked(look.opened, kind, metric, method)
+
+
+@url.fragment
+def drawn(asked: Asked, found: Found) -> None:
+    """The circuit of the size that is chosen, what circuits of all sizes keep, and the table of edges."""
+    summary = found.summary
+    graph = summary.circuit.graph
+    sizes = {str(round(share * graph.n_edges)): share for share in reversed(SHARES)}
+    options = sorted((size for size in sizes if size != "0"), key=int)
+    with panel("The circuit", "circuit") as p:
+        said = st.empty()
+        default = str(summary.halves.settings["edges"])
+        with st.container(width=620):
+            size = fields.along(
+                "Edges in the circuit, best scores first", options, "edges", default, lambda size: f"{size} edges"
+            )
+        share = sizes[size]
+        symbol = in_code(asked, found)
+        scores = symbol.scores.mean()
+        chosen = code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, int(size))
+        chosen = code.call(chosen.pruned)
+        said.markdown(f"**{plain(verdict(asked, found, value_of(chosen), int(size), share))}**")
+        with st.container(horizontal=True, key="columns"):
+            left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
+        p.show(code.call(figures.circuit, chosen, scores), {"scores": scores}, GRAPH_SAYS, place=left)
+        curve = code.call(figures.faithfulness, symbol.curve, symbol.without, share)
+        numbers = {"faithfulness": summary.curve.mean(), "without": summary.without.mean()}
+        p.part("Faithfulness", "curve").show(curve, numbers, CURVE_SAYS, place=right)
+    table(value_of(scores), value_of(chosen))
+
+
+GRAPH_SAYS = (
+    "Edges lead up from who writes to the residual to who reads it, a head as query, key or value; the score is how "
+    "much the metric changes when an edge carries what the pair's other question wrote. Point at a node to see its "
+    "edges alone. Edges that stand in for each other score little, and a small circuit is no explanation by itself."
+)
+CURVE_SAYS = (
+    "Edges are scored on half of the pairs and tested on the other half. All edges that are left out carry what the "
+    "other question wrote; those that lie on no path from input to logits are left out too."
+)
+
+
+def table(scores: Measurement, circuit: Circuit) -> None:
+    """Every edge with its score, the largest first."""
+    box = fields.fold(f"Every edge and its score ({len(scores.values)})", "show-circuit-edges")
+    if not box.open:
+        return
+    frame = scores.frame().drop(columns="n").rename(columns={"value": f"score, {scores.units}"})
+    frame.insert(1, "in the circuit", frame["edge"].isin(circuit.names))
+    order = scores.frame()["value"].abs().sort_values(ascending=False).index
+    with box:
+        st.dataframe(pd.DataFrame(frame.loc[order]), hide_index=True, width="stretch", height=360)
+
+
+def page(look: Look) -> None:
+    task = look.opened.subject.task
+    if not task.pair_kinds:
+        st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")
+        return
+    asked = fields_of(look)
+    job = awaited(asked.key, lambda: measure(asked), "which edges carry the answer")
+    if job is None:
+        return
+    if error := job.future.exception():
+        st.info(plain(f"No circuit can be found here: {error}"))
+        return
+    drawn(asked, job.future.result())
+
+
+page(current())
