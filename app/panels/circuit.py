@@ -62,7 +62,7 @@ def in_code(asked: Asked, found: Found) -> Symbol:
     opened, summary = asked.opened, found.summary
     draws = code.call(workbench.generator, SEED)
     task = code.task(opened)
-    pairs = code.assign("pairs", task.pairs, PAIRS, draws, kind=asked.kind, computed_by=lambda *_, **__: None)
+    pairs = code.assign("pairs", task.minimal_pairs, PAIRS, draws, kind=asked.kind, computed_by=lambda *_, **__: None)
     about = {"metric": asked.metric, "name": opened.name}
     made: dict[str, Any] = {"computed_by": lambda *_, **__: summary.comparison}
     comparison = code.assign("comparison", Comparison, code.hooked(opened), pairs, **about, **made)

@@ -9,7 +9,9 @@ _RATE = "a small model trained for few steps takes a larger one"
 _INPUTS = "shorter inputs, on which a small model and few steps are enough"
 
 BECAUSE: dict[str, str] = {
-    **dict.fromkeys(("model.d_model", "model.d_head", "model.d_mlp", "model.n_heads", "model.n_layers"), _MODEL),
+    **dict.fromkeys(
+        ("model.d_model", "model.d_head", "model.d_mlp", "model.n_heads", "model.n_kv_heads", "model.n_layers"), _MODEL
+    ),
     **dict.fromkeys(
         ("model.d_vocab", "model.n_ctx", "model.heads.successor", "model.heads.count", "model.heads.fill"), _FOLLOWS
     ),
