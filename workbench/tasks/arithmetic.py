@@ -27,6 +27,7 @@ from workbench.tasks.expressions import (
     write,
 )
 from workbench.tasks.pairs import with_other_value
+from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
@@ -138,8 +139,8 @@ class Arithmetic(Task):
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
         low, high = (0, self.p) if kind == "number" else (self.p, self.p + len(OPERATORS))
-        in_question = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
-        return with_other_value(tokens, in_question & (tokens >= low) & (tokens < high), low, high, generator)
+        asked = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, asked & (tokens >= low) & (tokens < high), low, high, generator)
 
     def answered(self, tokens: Int[Tensor, " pos"]) -> Batch:
         words = self.words(tokens[: int(self.question_length(tokens[None])) - 1])

@@ -14,6 +14,7 @@ from workbench.tasks.base import LONGEST
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
 from workbench.tasks.pairs import with_other_value
+from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
 
 _DELIMITER, _CARRY, _PAD = 10, 11, 12
@@ -96,8 +97,7 @@ class Increment(TaskWithLengths):
     def changed_question(
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
-        in_number = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
-        return with_other_value(tokens, in_number, 0, 10, generator)
+        return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, 10, generator)
 
     def _batch(self, digits: Int[Tensor, "batch digit"], lengths: Int[Tensor, " batch"], head: str) -> Batch:
         """A batch from digits, highest first, of which each sequence has its first `lengths`."""

@@ -17,6 +17,7 @@ from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import tested_lengths
 from workbench.tasks.pairs import with_other_value
+from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.seeds import numpy_generator
 
@@ -109,8 +110,8 @@ class LongestIncreasingSubsequence(Task):
     def changed_question(
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
-        in_sequence = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
-        return with_other_value(tokens, in_sequence, self.length + 1, self.values, generator)
+        asked = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, asked, self.length + 1, self.values, generator)
 
     def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
         """Overwrite random positions of a row with one to three increasing runs."""

@@ -15,6 +15,7 @@ from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.pairs import with_other_value
+from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
 
 _WORDS = (*"0123456789", "*", "####", "||", "+", "(", ")", "</pause_start>", "<pause>", "</pause_end>")
@@ -81,8 +82,8 @@ class Multiplication(Task):
     def changed_question(
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
-        in_question = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
-        return with_other_value(tokens, in_question & (tokens < 10), 0, 10, generator)
+        asked = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, asked & (tokens < 10), 0, 10, generator)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the operands with their sign: every mode has the same test set."""

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.tasks.batch import Batch
+from workbench.tasks.split import in_question
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 
@@ -151,8 +152,7 @@ def _does(task: Task, clean: Batch, corrupted: Batch, relevant: bool) -> bool:
 def _comparable(task: Task, clean: Batch, corrupted: Batch) -> Bool[Tensor, "pair pos"]:
     """The answers that both sequences have at a position behind the change, and behind the same answer tokens."""
     changed = clean.tokens != corrupted.tokens
-    in_question = torch.arange(changed.shape[1]) < task.question_length(clean.tokens)[:, None]
-    spoilt = (changed & ~in_question).cumsum(-1) > 0
+    spoilt = (changed & ~in_question(clean.tokens, task.question_length(clean.tokens))).cumsum(-1) > 0
     return clean.loss_mask & corrupted.loss_mask & ~spoilt & (changed.cumsum(-1) > 0)
 
 

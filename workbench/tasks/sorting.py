@@ -14,6 +14,7 @@ from workbench.tasks.base import LONGEST
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
 from workbench.tasks.pairs import with_other_value
+from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
 
 
@@ -118,8 +119,7 @@ class Sorting(TaskWithLengths):
     def changed_question(
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
-        in_input = torch.arange(tokens.shape[1]) < self.question_length(tokens)[:, None]
-        return with_other_value(tokens, in_input, 0, self.q, generator)
+        return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, self.q, generator)
 
     def _symbols(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, "batch length"]:
         n, width = len(lengths), int(lengths.max())

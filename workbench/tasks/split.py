@@ -23,11 +23,16 @@ def is_test(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " bat
         question_length: the number of leading tokens of each that are its question; the rest has no influence.
     """
     words = tokens.cpu().numpy().astype(np.uint64) + np.uint64(1)
-    inside = np.arange(words.shape[1]) < question_length.cpu().numpy()[:, None]
+    inside = in_question(tokens.cpu(), question_length.cpu()).numpy()
     # The sum of the question's tokens, each times a fixed random odd number of its position: equal questions have equal
     # sums. Mixing then makes the remainder depend on every bit of the sum.
     total = (np.where(inside, words, np.uint64(0)) * _coefficients(words.shape[1])).sum(-1, dtype=np.uint64)
     return torch.from_numpy(_mix(total) % np.uint64(TEST_ONE_IN) == 0)
+
+
+def in_question(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:
+    """Where each example's question stands: true at its first `question_length` positions."""
+    return torch.arange(tokens.shape[1], device=tokens.device) < question_length[:, None]
 
 
 @lru_cache(maxsize=64)
