@@ -50,7 +50,7 @@ def _page(svg: str) -> tuple[str, int, int]:
     """A page that is as large as the figure, or as large as a picture may be."""
     width, height = size_of(svg)
     smaller = min(1.0, LARGEST / max(width, height))
-    image = as_image(svg, "").replace("<img ", '<img style="display:block;width:100%" ')
+    image = as_image(svg, "", 'style="display:block;width:100%"')
     return f'<body style="margin:0">{image}</body>', max(1, round(width * smaller)), max(1, round(height * smaller))
 
 

@@ -100,10 +100,10 @@ def _no_browser(error: Exception) -> ValueError:
     )
 
 
-def as_image(svg: str, alt: str) -> str:
-    """An `img` of SVG: in a picture no script runs, and nothing is loaded."""
+def as_image(svg: str, alt: str, attribute: str = "") -> str:
+    """An `img` of SVG, with an attribute more if one is given: in a picture no script runs, and nothing is loaded."""
     source = b64encode(svg.encode()).decode()
-    return f'<img alt="{escape(alt)}" src="data:image/svg+xml;base64,{source}">'
+    return f'<img {attribute} alt="{escape(alt)}" src="data:image/svg+xml;base64,{source}">'
 
 
 def photographs(pages: Sequence[tuple[str, int, int]], scale: float = 2) -> list[bytes]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 
 import streamlit as st
 
@@ -13,6 +11,7 @@ from workbench import figures
 from workbench.app import config_in_words as words
 from workbench.app import state
 from workbench.app.config_in_words import plain
+from workbench.app.evidence.stills import as_image
 from workbench.app.panels import background
 from workbench.inspection.examples import example
 from workbench.instruments.attention import attention_graph
@@ -56,9 +55,7 @@ def _card(run: Run, accuracy: float | None) -> None:
         st.caption(plain(str(error)))
         return
     if picture:
-        shows = f"Attention of {run.name}, a picture"
-        source = b64encode(picture.encode()).decode()
-        st.html(f'<img class="thumbnail" alt="{escape(shows)}" src="data:image/svg+xml;base64,{source}">')
+        st.html(as_image(picture, f"Attention of {run.name}, a picture", 'class="thumbnail"'))
     asks, attention = words.capitalised(run.task().summary), words.capitalised(words.attention(run.config))
     st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_known(run, accuracy)}")
 
