@@ -15,7 +15,7 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.tools.analysis import EdgeAttributionConfig, attribution_patch, direct_logit_attribution
 
 import workbench
-from tests.models.toys import HalfSigmoidAttention, SigmoidAttention
+from tests.models.toys import TOYS, HalfSigmoidAttention, SigmoidAttention
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
@@ -98,6 +98,21 @@ def test_hooking_gives_a_transformer_lens_bridge_in_silence(capfd: pytest.Captur
         hooked.enable_compatibility_mode()
     assert isinstance(hooked, TransformerBridge)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("variant", TOYS)
+def test_attention_that_is_no_softmax_is_hooked_as_it_is(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTENTION, variant, TOYS[variant])
+    model = decoder(attention=variant)
+    hooked = hook(model)
+    logits, cache = hooked.run_with_cache(tokens())
+    assert_close(logits, model(tokens()))
+    half = hooked.run_with_hooks(
+        tokens(), fwd_hooks=[("blocks.0.attn.hook_pattern", lambda pattern, hook: pattern / 2)]
+    )
+    assert not torch.allclose(half, logits, atol=1e-3)
+    if variant == "sink":
+        assert (cache["blocks.0.attn.hook_pattern"].sum(-1) < 1).all()
 
 
 def test_a_variant_whose_paths_are_two_models_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,16 @@ class SigmoidAttention(Attention):
         return self.scores(q, k, at).sigmoid()
 
 
+class SinkAttention(Attention):
+    """exp(scores) over one more than their sum: a key that holds nothing takes the rest of each row."""
+
+    name = "sink"
+
+    def pattern(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
+        scores = self.scores(q, k, at)
+        return torch.cat([scores, torch.zeros_like(scores[..., :1])], dim=-1).softmax(-1)[..., :-1]
+
+
 class ReluAttention(Attention):
     """relu(scores), each row over its sum: of one at least, else a nearly empty row is rounding and nothing more."""
 
@@ -75,7 +85,5 @@ class HalfSigmoidAttention(StandardAttention):
         return self.scores(q, k, at).sigmoid()
 
 
-TOYS = {
-    kind.name: kind
-    for kind in (SigmoidAttention, ReluAttention, DistanceAttention, SilentTwoStepAttention, TwoStepAttention)
-}
+TWO_STEPS = (SilentTwoStepAttention, TwoStepAttention)
+TOYS = {kind.name: kind for kind in (SigmoidAttention, SinkAttention, ReluAttention, DistanceAttention, *TWO_STEPS)}
