@@ -15,8 +15,9 @@ from typing import Any
 
 import nbformat
 import plotly.graph_objects as go
-import plotly.io
 from PIL import Image
+
+from workbench.figures.pictures import write_pictures
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PLOTLY, PNG = "application/vnd.plotly.v1+json", "image/png"
@@ -39,8 +40,7 @@ def add_pictures(path: Path) -> int:
             figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / f"{number}.png" for number in range(len(drawn))]
-            widths = [figure.layout.width or WIDTH for figure in drawn]
-            plotly.io.write_images(drawn, files, width=widths, scale=SHARP)
+            write_pictures(drawn, files, width=WIDTH, scale=SHARP)
             for output, file in zip(missing, files, strict=True):
                 output.data[PNG] = base64.b64encode(small(file)).decode()
         nbformat.write(notebook, path)

@@ -145,7 +145,7 @@ def test_a_browser_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.M
         raise RuntimeError("Kaleido requires Google Chrome")
 
     monkeypatch.setattr("plotly.io.write_images", missing)
-    with pytest.raises(ValueError, match=r"^pdf figures are drawn by Chrome or Chromium, which could not be started"):
+    with pytest.raises(ValueError, match=r"^pictures are drawn by Chrome or Chromium, which could not be started"):
         write_figures(tmp_path, [Section("One", "", [titled("Two")])], ["pdf"])
 
 

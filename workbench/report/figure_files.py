@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
-import plotly.io
 
 from workbench.figures.for_paper import for_paper
+from workbench.figures.pictures import write_pictures
 from workbench.report.sections import Section, slug
 from workbench.util.distribution import needs
 from workbench.util.lookup import tell_apart
@@ -53,18 +53,8 @@ def write_figures(
         figures = {stem: for_paper(figure, width) for stem, figure in figures.items()}
     for name in dict.fromkeys(name for name in formats if name != "html"):
         files = [folder / f"{stem}.{name}" for stem in figures]
-        try:
-            plotly.io.write_images(
-                list(figures.values()),
-                files,
-                width=WIDTH if width is None else None,
-                scale=1 if name != "png" else SHARP if width is None else SHARP_IN_PRINT,
-            )
-        except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
-            raise ValueError(
-                f"{name} figures are drawn by Chrome or Chromium, which could not be started ({error}); "
-                "install it, or export html alone"
-            ) from None
+        scale = 1 if name != "png" else SHARP if width is None else SHARP_IN_PRINT
+        write_pictures(list(figures.values()), files, width=WIDTH, scale=scale)
         written += files
     return written
 

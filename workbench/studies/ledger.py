@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
-import plotly.io
 
+from workbench.figures.pictures import write_pictures
 from workbench.measurement import Measurement
 from workbench.measurement.places import place_in_words
 from workbench.studies.contrasts import Verdict, number_in_words
@@ -15,7 +15,6 @@ from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
 from workbench.studies.study import PAPER, SMALL, Study
-from workbench.util.distribution import needs
 from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
@@ -91,15 +90,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
-    needs("kaleido", "a picture of a figure")
-    try:
-        if figures:
-            paths = [out / name for name in figures]
-            plotly.io.write_images(list(figures.values()), paths, width=WIDTH, scale=PIXELS)
-    except (RuntimeError, OSError) as error:
-        raise ValueError(
-            f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it"
-        ) from None
+    write_pictures(list(figures.values()), [out / name for name in figures], width=WIDTH, scale=PIXELS)
     write_ledger(results, out / LEDGER)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())

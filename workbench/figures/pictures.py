@@ -1,0 +1,41 @@
+"""Figures written as pictures, each as large as its own layout says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import plotly.graph_objects as go
+import plotly.io
+
+from workbench.util.distribution import needs
+
+WIDTH, HEIGHT = 700, 500  # pixels of a layout that says nothing: Plotly's own
+
+
+def write_pictures(
+    figures: Sequence[go.Figure], paths: Sequence[Path], *, width: int | None = None, scale: float = 1
+) -> None:
+    """Draw figures into files, whose endings say as what: `.svg`, `.png`, `.pdf`.
+
+    Plotly's own `write_images` draws every figure at one size, whatever its layout says.
+
+    Args:
+        width: pixels of the layout of those that say no width of their own.
+        scale: pixels of a PNG for each of the layout's.
+
+    Raises:
+        ValueError: if kaleido, or a browser to draw them, is missing.
+    """
+    if not figures:
+        return
+    needs("kaleido", "a picture of a figure")
+    widths = [figure.layout.width or width or WIDTH for figure in figures]
+    heights = [figure.layout.height or HEIGHT for figure in figures]
+    try:
+        plotly.io.write_images(list(figures), list(paths), width=widths, height=heights, scale=scale)
+    except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
+        raise ValueError(
+            f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it (figures as "
+            "HTML need none)"
+        ) from None
