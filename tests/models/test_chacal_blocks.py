@@ -32,7 +32,10 @@ def textbook(q: Tensor, k: Tensor, v: Tensor, gamma: float, form: Any, diagonal:
 @EVERY_FORM
 @EITHER_DIAGONAL
 @pytest.mark.parametrize("gamma", [0.0, 0.9])
-@pytest.mark.parametrize(("n_pos", "block"), [(1, None), (7, 3), (16, 4), (16, 16), (33, 8), (130, None)])
+@pytest.mark.parametrize(
+    ("n_pos", "block"),
+    [(1, None), (7, 3), (16, 4), (16, 16), (33, 8)] + [(n, None) for n in (40, 64, 65, 97, 128, 129)],
+)
 def test_values_and_gradients_are_the_textbooks(
     form: Any, diagonal: bool, gamma: float, n_pos: int, block: Any
 ) -> None:
@@ -47,10 +50,12 @@ def test_values_and_gradients_are_the_textbooks(
 
 @EVERY_FORM
 @EITHER_DIAGONAL
+@pytest.mark.parametrize("block", [4, None])
 @pytest.mark.parametrize("n_pos", [1, 3, 4, 5])  # 1, block − 1, block, block + 1
-def test_gradients_are_those_of_finite_differences(form: Any, diagonal: bool, n_pos: int) -> None:
+def test_gradients_are_those_of_finite_differences(form: Any, diagonal: bool, n_pos: int, block: Any) -> None:
     assert torch.autograd.gradcheck(
-        lambda q, k, v: chacal_blocks(q, k, v, gamma=0.9, form=form, diagonal=diagonal, block=4), inputs(2, n_pos, 3)
+        lambda q, k, v: chacal_blocks(q, k, v, gamma=0.9, form=form, diagonal=diagonal, block=block),
+        inputs(2, n_pos, 3),
     )
 
 
@@ -60,12 +65,12 @@ def test_gradients_are_those_of_finite_differences(form: Any, diagonal: bool, n_
     diagonal=st.booleans(),
     gamma=st.sampled_from([0.0, 0.5, 0.9, 0.999]),
     n_pos=st.integers(1, 40),
-    block=st.integers(1, 41),
+    block=st.none() | st.integers(1, 41),
     d_head=st.integers(1, 5),
     scale=st.sampled_from([0.01, 1.0, 30.0]),
 )
 def test_any_shape_in_any_block_is_the_textbooks(
-    form: Any, diagonal: bool, gamma: float, n_pos: int, block: int, d_head: int, scale: float
+    form: Any, diagonal: bool, gamma: float, n_pos: int, block: int | None, d_head: int, scale: float
 ) -> None:
     q, k, v = inputs(2, n_pos, d_head)
     q = (q * scale).detach().requires_grad_()
@@ -86,11 +91,12 @@ def test_values_may_be_wider_than_keys_and_batches_may_broadcast() -> None:
 
 
 @EVERY_FORM
-def test_gradients_per_example_through_vmap_are_those_of_each_example(form: Any) -> None:
+@pytest.mark.parametrize("block", [4, None])
+def test_gradients_per_example_through_vmap_are_those_of_each_example(form: Any, block: Any) -> None:
     q, k, v = (x.detach() for x in inputs(4, 2, 9, 5))
 
     def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return chacal_blocks(q, k, v, gamma=0.9, form=form, diagonal=False, block=4).sin().sum()
+        return chacal_blocks(q, k, v, gamma=0.9, form=form, diagonal=False, block=block).sin().sum()
 
     per_example = torch.func.grad(loss, argnums=(0, 1, 2))
     together = torch.func.vmap(per_example, in_dims=(0, None, 0))(q, k[0], v)
@@ -131,8 +137,9 @@ q, k, v = (torch.randn(1, 8, 8192, 64, requires_grad=True) for _ in range(3))
     assert 50 < peak_megabytes(setup, "chacal_attention(q, k, v).sum().backward()") < 1024
 
 
-def test_it_compiles_as_one_graph() -> None:
-    q, k, v = inputs(2, 2, 70, 8)
+@pytest.mark.parametrize("n_pos", [20, 150])
+def test_it_compiles_as_one_graph(n_pos: int) -> None:
+    q, k, v = inputs(2, 2, n_pos, 8)
     compiled = torch.compile(chacal_attention, fullgraph=True, backend="aot_eager")
     results = [(y := form(q, k, v), torch.autograd.grad(y.sin().sum(), q)[0]) for form in (compiled, chacal_attention)]
     for a, b in zip(*results, strict=True):

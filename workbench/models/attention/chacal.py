@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from workbench.models.attention import base
-from workbench.models.attention.chacal_blocks import Form, Shape, chacal_blocks, default_block, extend_blocks
+from workbench.models.attention.chacal_blocks import chacal_blocks, default_block, extend_blocks
+from workbench.models.attention.chacal_shape import Form, Shape
 
 
 class ChacalAttention(base.Attention):

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from workbench.models.attention import chacal_short
+from workbench.models.attention.chacal_shape import Form, Shape, inverse, spans
 from workbench.util.vmap import folded
 
-Form = Literal["eq5", "eq7"]
-
-
-class Shape(NamedTuple):
-    """The settings of a layer, and how many rows a block has."""
-
-    gamma: float
-    form: Form
-    diagonal: bool
-    block: int
+SHORT = 128  # positions up to which the whole pattern is kept
 
 
 def chacal_blocks(
@@ -36,7 +30,8 @@ def chacal_blocks(
 
     For each block of rows I the earlier blocks are read as standard attention reads them, and a small triangular system
     gives the block's own solved values. Backward goes from the last block to the first and recomputes each block's
-    pattern. Memory is O(pos · (d_head + block)).
+    pattern. Memory is O(pos · (d_head + block)). Up to 128 positions all rows are computed at once, and their pattern
+    is kept (`chacal_short`).
 
     Computed in float32 or better, outside autocast; the result has the values' type. First derivatives, in reverse
     mode, also under `torch.func.grad` and `vmap`; second derivatives are refused.
@@ -46,7 +41,7 @@ def chacal_blocks(
         gamma: γ in [0, 1).
         form: `"eq5"` or `"eq7"`.
         diagonal: keep the pattern's diagonal inside the inverse.
-        block: rows in a block; by default chosen from the length.
+        block: rows in a block, at any length; by default chosen from the length.
 
     Raises:
         ValueError: if block is not positive.
@@ -55,18 +50,24 @@ def chacal_blocks(
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
     n_pos = q.shape[-2]
-    shape = Shape(gamma, form, diagonal, block or default_block(n_pos))
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    shape = Shape(gamma, form, diagonal, block or default_block(n_pos), whole=block is None and n_pos <= SHORT)
     batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    with torch.autocast(q.device.type, enabled=False):
-        flat = [x.to(dtype).expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (q, k, v)]
-        y, *_ = _Blocks.apply(*flat, shape)
-        return y.reshape(*batch, n_pos, v.shape[-1]).to(v.dtype)
+    autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
+    with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
+        y, *_ = _Blocks.apply(*_flat(q, k, v, batch), shape)
+        return y.view(*batch, n_pos, v.shape[-1]).to(v.dtype)
+
+
+def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size) -> list[Float[Tensor, "n pos d"]]:
+    """All of one batch axis and one type, float32 or better; views that change nothing cost time and are left out."""
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    whole = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
+    return [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in whole]
 
 
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
-    longest = {32: 16, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
+    longest = {48: 48, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
     return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
 
 
@@ -87,10 +88,6 @@ def extend_blocks(
     values, outputs = memory.chunk(2, dim=-1)
     values[:, -v.shape[1] :] = v
     return _solve_rows(q, k, values, outputs, shape)
-
-
-def _spans(first: int, n_pos: int, block: int) -> list[tuple[int, int]]:
-    return [(start, min(start + block, n_pos)) for start in range(first, n_pos, block)]
 
 
 class _Room:
@@ -114,18 +111,6 @@ def _pattern(q: Tensor, k: Tensor, room: _Room) -> Float[Tensor, "n rows keys"]:
     return torch.softmax(scores, -1, out=scores)
 
 
-def _inverse(inner: Tensor, shape: Shape) -> Float[Tensor, "n rows rows"]:
-    """(I − γ A_s)⁻¹ of one block's own part of the pattern, which backward needs again.
-
-    Its entries are sums of products of weights, without subtraction: nothing cancels.
-    """
-    identity = torch.eye(inner.shape[1], dtype=inner.dtype, device=inner.device)
-    system = inner * -shape.gamma
-    if shape.diagonal:
-        system.diagonal(dim1=1, dim2=2).add_(1)
-    return torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=not shape.diagonal)
-
-
 def _solve_rows(
     q: Tensor, k: Tensor, v: Tensor, solved: Tensor, shape: Shape, inverses: Tensor | None = None
 ) -> Tensor:
@@ -137,32 +122,33 @@ def _solve_rows(
     gamma, n_pos, room = shape.gamma, k.shape[1], _Room(q, k, shape.block)
     first, first_v = n_pos - q.shape[1], n_pos - v.shape[1]
     y = v.new_empty(*q.shape[:2], v.shape[-1])
-    for start, end in _spans(first, n_pos, shape.block):
+    for start, end in spans(first, n_pos, shape.block):
         rows = slice(start - first, end - first)
         # The block's rows of the pattern, over all keys up to its last row.
         A = _pattern(q[:, rows], k[:, :end], room)
         # What earlier blocks give, read as standard attention reads values; then the block's own triangular system.
         inner, carried = A[:, :, start:], A[:, :, :start] @ solved[:, :start]
-        inverse = _inverse(inner, shape)
+        own = inverse(inner, shape)
         if inverses is not None:
-            inverses[:, start:end, : end - start] = inverse
+            inverses[:, start:end, : end - start] = own
         if shape.form == "eq5":
             # W = (I − γ A_s)⁻¹ (V + γ carried), Y = (1 − γ) (carried + A W)
             rhs = torch.add(v[:, start - first_v : end - first_v], carried, alpha=gamma)
-            solved[:, start:end] = w = inverse @ rhs
+            solved[:, start:end] = w = own @ rhs
             y[:, rows] = torch.baddbmm(carried, inner, w, beta=1 - gamma, alpha=1 - gamma)
         else:
             # Y = (I − γ A_s)⁻¹ ((1 − γ) A V + γ carried)
             rhs = torch.baddbmm(carried, A, v[:, :end], beta=gamma, alpha=1 - gamma)
-            solved[:, start:end] = y[:, rows] = inverse @ rhs
+            solved[:, start:end] = y[:, rows] = own @ rhs
     return y
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), and every block's inverse."""
+def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse, and no pattern."""
     solved, inverses = torch.empty_like(v), v.new_empty(*v.shape[:2], min(shape.block, v.shape[1]))
     y = _solve_rows(q, k, v, solved, shape, inverses)
-    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0), inverses
+    nothing = v.new_empty(len(v), 0, 0)
+    return y, solved if shape.form == "eq5" else nothing, inverses, nothing.clone()
 
 
 def _backward(
@@ -181,7 +167,7 @@ def _backward(
     read = solved if eq5 else torch.lerp(v, y, gamma)
     scale = q.shape[-1] ** -0.5
     room, room_for_gradient = _Room(q, k, shape.block), _Room(q, k, shape.block)
-    for start, end in reversed(_spans(0, n_pos, shape.block)):
+    for start, end in reversed(spans(0, n_pos, shape.block)):
         # The block's rows of the pattern once more: they were not kept.
         A = _pattern(q[:, start:end], k[:, :end], room)
         inner, grad = A[:, :, start:], dy[:, start:end]
@@ -211,21 +197,23 @@ def _backward(
 
 
 class _Blocks(torch.autograd.Function):
-    """(q, k, v) `[n, pos, d]` to Y, W and the blocks' inverses; only Y has a gradient."""
+    """(q, k, v) `[n, pos, d]` to Y, W, the blocks' inverses and the pattern, if kept; only Y has a gradient."""
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-        return _forward(q, k, v, shape)
+    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return (chacal_short.outputs if shape.whole else _forward)(q, k, v, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         q, k, v, ctx.shape = inputs
-        y, solved, inverses = output
-        ctx.mark_non_differentiable(solved, inverses)
-        ctx.save_for_backward(q, k, v, y, solved, inverses)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros are made for each of those at every backward
+        ctx.save_for_backward(q, k, v, *output)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if dy is None:
+            return None, None, None, None
         return (*_Gradient.apply(dy, *ctx.saved_tensors, ctx.shape), None)
 
     @staticmethod
@@ -238,8 +226,18 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, solved: Tensor, inverses: Tensor, shape: Shape
+        dy: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        y: Tensor,
+        solved: Tensor,
+        inverses: Tensor,
+        pattern: Tensor,
+        shape: Shape,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        if shape.whole:
+            return chacal_short.gradients(dy, q, k, v, y, solved, inverses, pattern, shape)
         return _backward(dy, q, k, v, y, solved, inverses, shape)
 
     @staticmethod
