@@ -12,6 +12,7 @@ from workbench.app.panels import code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
+from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
 from workbench.report.story import Chapter, story
 
@@ -35,7 +36,7 @@ def chapters(look: Look, inspected: Inspected) -> None:
         **how_it_works.settings(look.opened),
         computed_by=lambda run, **how: inspected,
     )
-    told = code.assign("told", story, measured, code.seen(look))
+    told = code.assign("told", story, measured, code.seen(look), computed_by=lambda of, seen: _told(look.key, of, seen))
     every: list[Chapter] = value_of(told)
     titles = [chapter.title for chapter in every]
     with st.container(horizontal=True, key="story"):
@@ -44,6 +45,12 @@ def chapters(look: Look, inspected: Inspected) -> None:
             chosen = fields.listed("Chapter", titles, "chapter", titles[0], sentences)
         with st.container(key="story-chapter"):
             chapter(told, titles.index(chosen))
+
+
+# A resource, not data: figures are never changed, and another chapter is shown without drawing them all again.
+@st.cache_resource(show_spinner="Drawing what was found …", max_entries=24)
+def _told(key: tuple[object, ...], _inspected: Inspected, _seen: Capture) -> list[Chapter]:
+    return story(_inspected, _seen)
 
 
 def _short(chapter: Chapter) -> str:
