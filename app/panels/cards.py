@@ -70,8 +70,8 @@ def _known(run: Run, accuracy: float | None) -> str:
     job = background.job((str(run.path), run.version, None))
     if job is None or not job.future.done() or job.future.exception():
         return right
-    told = [statement for statement in job.future.result().statements if statement.claims]
-    return f"{right}; {plain(told[0].text.split(':')[0].lower())}: {', '.join(told[0].chips)}" if told else right
+    told = [statement for statement in job.future.result().statements if statement.name]
+    return f"{right}; {plain(told[0].name.lower())}: {', '.join(told[0].chips)}" if told else right
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

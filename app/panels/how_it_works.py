@@ -102,8 +102,7 @@ def chips(statement: Statement, place: Any) -> None:
 
 def in_words(statement: Statement) -> str:
     """A statement as Markdown, the claim's name in bold."""
-    name, _, rest = statement.text.partition(": ")
-    return f"**{plain(name)}**: {plain(rest)}" if len(statement.claims) == 1 and rest else plain(statement.text)
+    return f"**{plain(statement.name)}**: {plain(statement.rest)}" if statement.name else plain(statement.text)
 
 
 def _say(found: Found) -> None:

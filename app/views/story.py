@@ -55,9 +55,8 @@ def _told(key: tuple[object, ...], _inspected: Inspected, _seen: Capture) -> lis
 
 def _short(chapter: Chapter) -> str:
     """A chapter's sentence, without the title that it may begin with."""
-    text = chapter.statement.text
-    rest = text.removeprefix(f"{chapter.title}: ")
-    return text if rest == text else capitalised(rest)
+    told = chapter.statement
+    return capitalised(told.rest) if told.name == chapter.title else told.text
 
 
 def chapter(told: Symbol, number: int) -> None:

@@ -34,11 +34,18 @@ class Statement:
         text: the sentence.
         chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
         claims: the mechanisms that it is about.
+        name: what the sentence begins with, before a colon: the claim, with the places that it is about.
     """
 
     text: str
     chips: tuple[Chip, ...]
     claims: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def rest(self) -> str:
+        """The sentence without the name that it begins with."""
+        return self.text.removeprefix(f"{self.name}: ")
 
 
 @dataclass(frozen=True)
@@ -90,15 +97,16 @@ def how_it_works(one: SeedGroup) -> Iterator[Statement]:
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     for claim in told:
-        yield Statement(_claim(claim), claim.chips, (claim.claim,))
+        yield Statement(_claim(claim), claim.chips, (claim.claim,), claim.name)
     if rest:
         hold = "holds beyond its controls too" if len(rest) == 1 else "hold beyond their controls too"
         text = f"{listed([claim.name for claim in rest])} {hold}."
         yield Statement(text, ("holds",), _names(rest))
     nothing = [claim for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
     if nothing:
-        text = f"{listed([claim.name for claim in nothing])}: no more often than under a control, which tells nothing."
-        yield Statement(text, ("tells nothing",), _names(nothing))
+        name = listed([claim.name for claim in nothing])
+        text = f"{name}: no more often than under a control, which tells nothing."
+        yield Statement(text, ("tells nothing",), _names(nothing), name)
     if not told:
         yield from _gold(one)
     yield from _entropy(one)

@@ -138,12 +138,12 @@ def _claims(one: SeedGroup, statement: Statement) -> Chapter:
     numbers = _numbers(one, statement.claims)
     if len(statement.claims) > 1:
         return Chapter(TITLES["holds"], statement, pictures, LIMITS["holds"], numbers)
-    (name,), (heading, colon, _) = statement.claims, statement.text.partition(": ")
+    (name,) = statement.claims
     tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
     if tests:
         pictures += figures.causal({one.name: tests})
         numbers[f"{name}-causal"] = tests[name]
-    return Chapter(heading if colon else TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
+    return Chapter(statement.name or TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
 
 
 def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:
