@@ -166,6 +166,8 @@ class Inspected:
         example: a capture of a single sequence, to draw.
         head: the layer and head in focus: the one with the most mass on gold paths, on other data, or the one that was
             given; None where the task has no graph to choose one by, or no attention was looked at.
+        fallen: the share of right answers that fall when a head is removed (`interventions.fallen_without`): the head
+            in focus, then the one whose removal cost most on other data, if it is another; None if none was removed.
     """
 
     run: Run
@@ -175,6 +177,7 @@ class Inspected:
     left_out: dict[str, str]
     example: Capture
     head: Head | None
+    fallen: Measurement | None = None
 
     def __getitem__(self, name: str) -> Result:
         return lookup(self.results, name, "measure of this inspection")
@@ -188,7 +191,7 @@ class Inspected:
     def with_head(self, head: Head) -> Inspected:
         """The same inspection with another head in focus."""
         results = {name: replace(result, head=head) for name, result in self.results.items()}
-        return replace(self, results=results, head=head)
+        return replace(self, results=results, head=head, fallen=self.fallen if head == self.head else None)
 
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""

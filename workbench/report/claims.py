@@ -55,7 +55,7 @@ def _heads(one: Column) -> str:
         return ""
     if len(members) == 1:
         return f", of {where_in_words([members[0].head])}" if members[0].head else ""
-    return ", each seed's own head: " + ", ".join("{}.{}".format(*member.head) for member in members if member.head)
+    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
 
 
 def members_of(one: Column) -> Sequence[Inspected]:

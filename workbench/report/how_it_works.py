@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.inspection import Result
+from workbench.inspection import Inspected, Result
 from workbench.inspection.claims import edited_in, places_in_words
+from workbench.interventions import REMOVED, head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words
@@ -205,14 +206,38 @@ def _gold(one: SeedGroup) -> Iterator[Statement]:
     if "gold_mass" not in one or any(member.head is None for member in one.members):
         return
     result = one["gold_mass"].at_head()
-    heads = ", ".join("{}.{}".format(*member.head) for member in one.members if member.head)
-    text = f"Of its attention head {heads} lays {share(result.mean)} on the task's true edges"
+    heads = "; ".join(dict.fromkeys(head_in_words(*member.head) for member in one.members if member.head))
+    text = f"Of its attention, {heads} lays {share(result.mean)} on the task's true edges"
     tells = True
     if "mismatched" in result.controls:
         control = result.controls["mismatched"].mean
         text += f", and {share(control)} on those of other examples"
         tells = _above(result.mean, control)
     yield Statement(f"{text}{'' if tells else ', which tells nothing'}.", ("reads" if tells else "tells nothing",))
+
+
+def head_in_focus(one: Inspected) -> str | None:
+    """Why the head in focus is shown, and what removing it costs; None where nothing shows which one to choose."""
+    if one.head is None:
+        return None
+    where, most = head_in_words(*one.head), "the most mass on the task's true edges, on other data"
+    if "gold_mass" in one:
+        result = one["gold_mass"].at_head()
+        if not all(_above(result.mean, control.mean) for control in result.controls.values()):
+            text = f"No head stands out: {where} has {most}, but no more than a control"
+            return f"{text}{_cost(one.fallen)}."
+    return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+
+
+def _cost(fallen: Measurement | None) -> str:
+    """How many right answers fall without the head in focus, and without another one if those are more."""
+    if fallen is None or np.isnan(fallen.values).all():
+        return ""
+    each = {label: fallen.select(**{REMOVED: label}) for label in fallen.coords[REMOVED]}
+    (_, own), *others = each.items()
+    text = f". Without it {share(own)} of right answers fall"
+    more = [f"; without {label} {share(one)}" for label, one in others if one.values > own.values]
+    return "".join([text, *more])
 
 
 def _above(measured: Measurement, control: Measurement) -> bool:

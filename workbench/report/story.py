@@ -14,9 +14,10 @@ from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
 from workbench.inspection.learning_curves import learning_curves, steepest_rise
 from workbench.instruments.attention import attention_graph
+from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Statement, how_it_works
+from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
 from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.verdicts import learnt
@@ -84,16 +85,16 @@ def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapte
     if seen is None or seen.subject.no_pattern:
         return
     layer, head = inspected.head or (0, 0)
-    chosen = "the head with the most mass on the task's true edges, on other data" if inspected.head else "the first"
     asks = seen.subject.task.summary
     text = (
         f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
     )
-    text += f"head {layer}.{head}, "
+    text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'It is the first.'}"
     picture = figures.canvas(seen, layer=layer, head=head)
     limits = "One input; all that follows is about many."
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
-    yield Chapter("What is it asked?", Statement(f"{text}{chosen}.", ()), [picture], limits, {"attention": weights})
+    numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
+    yield Chapter("What is it asked?", Statement(text, ()), [picture], limits, numbers)
 
 
 def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
