@@ -71,6 +71,8 @@ def chapter(told: Symbol, number: int) -> None:
             part.show(
                 told[number].pictures[i], {} if i else one.numbers, one.limits if i == len(one.pictures) - 1 else ""
             )
+        if one.table is not None:
+            st.table(one.table.map(plain).set_index("claim"))
         if not one.pictures:
             st.caption(one.limits)
 

@@ -10,6 +10,7 @@ import pytest
 import workbench
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.claims import verdicts_on
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
 from workbench.report.how_it_works import how_it_works
@@ -53,6 +54,21 @@ def test_the_bars_of_a_claim_are_its_rates_on_these_sequences(inspected: Inspect
     rates = [bar for bar in told.pictures[0].data if bar.type == "bar"]
     assert np.allclose(np.ravel(rates[0].x), np.ravel(inspected[name].at_head().mean.values), equal_nan=True)
     assert set(told.numbers) >= {name, f"{name}-causal"} and len(told.pictures) == 2
+
+
+def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interval_control_and_verdict(
+    inspected: Inspected,
+) -> None:
+    table = story(inspected)[-1].table
+    assert table is not None
+    verdicts = {name: verdicts_on(inspected, name) for name in MECHANISMS if name in inspected}
+    assert len(table) == sum(map(len, verdicts.values())) > len(verdicts) > 0
+    mean, (verdict,) = inspected["minimum"].mean, verdicts["minimum"]
+    (row,) = table[table["claim"] == mean.name].to_dict("records")
+    assert row["n"] == str(int(mean.n)) and row["holds in"] == f"{verdict.rate:.0%}"
+    assert row["95 % interval"].startswith(f"{float(mean.low):.0%}") and row["verdict"].startswith(verdict.holds.value)
+    assert verdict.strongest is not None and row["strongest control"].startswith(f"{verdict.strongest.value:.0%} (")
+    assert story(inspect_run(inspected.run, n=4, seed=0, only=["entropy"]))[-1].table is None
 
 
 def test_what_an_untrained_model_does_too_is_said_to_tell_nothing(tmp_path: Path) -> None:

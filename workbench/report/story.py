@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import figures
@@ -16,6 +17,7 @@ from workbench.inspection.learning_curves import learning_curves, steepest_rise
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
+from workbench.report.claims import how_sure_of_each
 from workbench.report.findings import how_sure
 from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
@@ -36,6 +38,7 @@ class Chapter:
         pictures: what it was found in.
         limits: what the pictures do not show.
         numbers: what the pictures were drawn from, by name.
+        table: what is best read as one; None where there is none.
     """
 
     title: str
@@ -43,6 +46,7 @@ class Chapter:
     pictures: Sequence[Picture]
     limits: str
     numbers: Mapping[str, Measurement] = field(default_factory=dict)
+    table: pd.DataFrame | None = None
 
 
 TITLES = {
@@ -76,7 +80,14 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
     """
     (one,) = seed_groups([inspected])
     chapters = [*_on_one_input(inspected, seen), *_told(inspected, one)]
-    sure = Chapter("How sure is this?", Statement(how_sure([one]), ()), (), _not_sure(inspected))
+    table = how_sure_of_each(one)
+    sure = Chapter(
+        "How sure is this?",
+        Statement(how_sure([one]), ()),
+        (),
+        _not_sure(inspected),
+        table=None if table.empty else table,
+    )
     return [*chapters[: MOST_CHAPTERS - 1], sure]
 
 
