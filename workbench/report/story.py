@@ -13,7 +13,7 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
-from workbench.inspection.learning_curves import learning_curves, steepest_rise
+from workbench.inspection.learning_curves import learning_curves, logged_on, steepest_rise
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
@@ -130,18 +130,18 @@ def _answers(one: SeedGroup, statement: Statement) -> Chapter:
 
 def _learnt(inspected: Inspected) -> Iterator[Chapter]:
     """When its answers became right, as it was logged; nothing of a model that was not trained here."""
-    accuracy = learning_curves(inspected.run).get("accuracy")
-    if accuracy is None or len(accuracy.values) < 2:
+    curves = learning_curves(inspected.run, ["accuracy", "whole_answer"])
+    accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task().unit)
+    if told is None or accuracy is None or len(accuracy.values) < 2:
         return
     rise = steepest_rise(accuracy)
     events = [] if rise is None else [(rise.end, rise.words)]
-    picture = figures.learning_curves({inspected.name: {"accuracy": accuracy}}, events=events)
+    picture = figures.learning_curves({inspected.name: curves}, events=events)
     limits = (
-        "One seed, as it was logged, on sequences like those of training. What happened between two evaluations is not "
-        "known."
+        f"One seed, as it was logged, on {logged_on(inspected.run)}. A share is reached at the first evaluation at or "
+        "above it; what happened between two evaluations is not known."
     )
-    statement = Statement(learnt(accuracy), ("answers",))
-    yield Chapter("When was it learnt?", statement, [picture], limits, {"accuracy": accuracy})
+    yield Chapter("When was it learnt?", Statement(told, ("answers",)), [picture], limits, curves)
 
 
 def _claims(one: SeedGroup, statement: Statement) -> Chapter:
