@@ -141,7 +141,11 @@ def _columns() -> dict[str, Any]:
         "attention": column.TextColumn("Attention", width=130, help="Of each layer, from the first to the last"),
         "shape": column.TextColumn("Size", width=62, help="Layers × width"),
         "accuracy": column.NumberColumn(
-            "Accuracy", width=74, format="percent", help="Share of right answers on held-out sequences, as last logged"
+            "Accuracy",
+            width=74,
+            format="percent",
+            help="Share right on held-out sequences drawn as in training, as last logged: of answer tokens or of "
+            "whole answers, as the task counts them",
         ),
         "history": column.LineChartColumn(
             "Accuracy curve", width=104, y_min=0, y_max=1, help="Accuracy over training, 0 to 100 %"

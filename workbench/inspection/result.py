@@ -15,6 +15,7 @@ from workbench.capture import Capture
 from workbench.instruments.residual.projection import top_tokens
 from workbench.interventions import Head
 from workbench.measurement import Measurement
+from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, counted
@@ -143,6 +144,12 @@ class Sample:
     def in_words(self) -> str:
         """How many sequences there are: `256`, or `256 drawn, 139 distinct`."""
         return counted(self.drawn, len(self))
+
+    @property
+    def spread(self) -> str:
+        """What the test conditions range over: `length 2 to 30`; nothing where they are all the same."""
+        groups = conditions_as_groups(self.conditions)
+        return "" if groups is None else f"{groups[0]} {min(groups[1])} to {max(groups[1])}"
 
     @cached_property
     def fingerprint(self) -> str:

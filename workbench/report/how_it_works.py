@@ -21,6 +21,7 @@ from workbench.mechanisms.verdict import Holds, Needed, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
 from workbench.report.verdicts import least
+from workbench.tasks import COUNTED
 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 
@@ -119,9 +120,11 @@ def _answers(one: SeedGroup) -> Iterator[Statement]:
         return
     shares = one["overall"].mean
     position, sequence = (shares.select(unit=unit) for unit in ("position", "sequence"))
-    text = f"{one.name} gets {share(position)} of its {one.members[0].sample.kind} answers right"
+    text = f"{one.name} gets {share(position)} of {COUNTED['position']} right"
     if not np.isclose(position.values, sequence.values):
-        text += f", and {share(sequence)} of whole sequences"
+        text += f", and {share(sequence)} of {COUNTED['sequence']}"
+    sample = one.members[0].sample
+    text += f", on {sample.in_words} {sample.kind} sequences{f' ({sample.spread})' if sample.spread else ''}"
     worst = _worst_group(one)
     yield Statement(f"{text}{f'; least right at {worst}' if worst else ''}.", ("answers",))
 
