@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
+from workbench import figures
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import best_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
@@ -14,16 +16,20 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
-from workbench.report.story import Chapter, story
+from workbench.report.story import LIMITS, TITLES, Chapter, story
 
 belongs_to_run("chapter")
 
 
 def show(look: Look) -> None:
-    """The chapters, once the run is measured."""
+    """The chapters, once the run is measured; until then what it is asked, which needs no measurement."""
     found = how_it_works.measured(look.opened)
     if found is not None:
         chapters(look, found.inspected)
+    elif look.opened.subject.no_pattern is None:
+        layer, head = best_head(look)
+        with panel(TITLES["asked"], "story") as p:
+            p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
 
 
 @url.fragment

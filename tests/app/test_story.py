@@ -24,6 +24,7 @@ def measured(root: Path, name: str) -> how_it_works.Found:
 def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: AppTest, run_root: Path) -> None:
     page(explorer, "story", run="chaser")
     assert any("To be measured on held-out sequences" in one.value for one in explorer.caption)
+    assert panels(explorer) == ["What is it asked?"] and len(drawing_titles(explorer)) == 1, "until it is measured"
     found = measured(run_root, "chaser")
     page(explorer, "story", run="chaser")
     listed, told = explorer.radio(key="chapter"), story(found.inspected)

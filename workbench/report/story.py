@@ -50,6 +50,7 @@ class Chapter:
 
 
 TITLES = {
+    "asked": "What is it asked?",
     "answers": "What does it get right?",
     "reads": "What does it read?",
     "holds": "What else holds?",
@@ -57,6 +58,7 @@ TITLES = {
     "collapse": "How far do its representations spread?",
 }
 LIMITS = {
+    "asked": "One input; all that follows is about many.",
     "answers": "Accuracy does not show how the answers are found.",
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
@@ -102,10 +104,9 @@ def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapte
     )
     text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'It is the first.'}"
     picture = figures.canvas(seen, layer=layer, head=head)
-    limits = "One input; all that follows is about many."
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
     numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
-    yield Chapter("What is it asked?", Statement(text, ()), [picture], limits, numbers)
+    yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], numbers)
 
 
 def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
