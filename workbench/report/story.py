@@ -13,7 +13,7 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
-from workbench.inspection.learning_curves import learning_curves, logged_on, steepest_rise
+from workbench.inspection.learning_curves import learning_curves, logged_on
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
@@ -135,9 +135,7 @@ def _learnt(inspected: Inspected) -> Iterator[Chapter]:
     accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task().unit)
     if told is None or accuracy is None or len(accuracy.values) < 2:
         return
-    rise = steepest_rise(accuracy)
-    events = [] if rise is None else [(rise.end, rise.words)]
-    picture = figures.learning_curves({inspected.name: curves}, events=events)
+    picture = figures.learning_curves({inspected.name: curves})
     limits = (
         f"One seed, as it was logged, on {logged_on(inspected.run)}. A share is reached at the first evaluation at or "
         "above it; what happened between two evaluations is not known."
