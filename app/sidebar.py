@@ -19,9 +19,10 @@ from workbench.app.panels.panel import UNFOLD
 from workbench.app.state import Look, Opened
 from workbench.inspection import over_training
 from workbench.inspection.examples import SEARCHED, WHICH, example, next_wrong
+from workbench.inspection.learning_curves import logged_on
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
-from workbench.tasks import Task
+from workbench.tasks import COUNTED, Task
 from workbench.util.seeds import generator
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
@@ -107,12 +108,13 @@ def right(run: Run, step: int | None) -> str:
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"
     accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
+    of = f" ({COUNTED[run.task().unit]}, on {logged_on(run)})"
     if step in accuracy.index:
-        return f"**accuracy {accuracy[step]:.1%} at step {step:,}**"
+        return f"**accuracy {accuracy[step]:.1%} at step {step:,}**{of}"
     measured = int(accuracy.index[-1])
     when = "the end" if run.finished and measured == run.step() else f"step {measured:,}, the last measured"
     at_last = f"accuracy {accuracy.iloc[-1]:.1%} at {when}"
-    return f"**{at_last}**" if step is None else f"**not measured at step {step:,}** ({at_last})"
+    return f"**{at_last}**{of}" if step is None else f"**not measured at step {step:,}** but {at_last}{of}"
 
 
 def entry(opened: Opened) -> Look | None:

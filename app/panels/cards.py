@@ -16,6 +16,7 @@ from workbench.app.panels import background
 from workbench.inspection.examples import example
 from workbench.instruments.attention import attention_graph
 from workbench.runs import Run
+from workbench.tasks import COUNTED
 
 MOST, IN_A_ROW = 6, 3
 
@@ -63,12 +64,12 @@ def _card(run: Run, accuracy: float | None) -> None:
 def _known(run: Run, accuracy: float | None) -> str:
     """How right it is, and the first thing that was found of it in this session, if it was looked at."""
     right = "not trained here" if not run.config.steps else "not evaluated yet"
-    right = right if accuracy is None else f"accuracy {accuracy:.1%}"
+    right = right if accuracy is None else f"{accuracy:.1%} of {COUNTED[run.task().unit]} right"
     job = background.job((str(run.path), run.version, None))
     if job is None or not job.future.done() or job.future.exception():
         return right
-    told = [statement for statement in job.future.result().statements if statement.claims]
-    return f"{right}; {plain(told[0].text.split(':')[0].lower())}: {', '.join(told[0].chips)}" if told else right
+    told = [statement for statement in job.future.result().statements if statement.name]
+    return f"{right}; {plain(told[0].name.lower())}: {', '.join(told[0].chips)}" if told else right
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

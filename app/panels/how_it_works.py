@@ -16,7 +16,7 @@ from workbench.app.state import Look, Opened
 from workbench.inspection import Inspected, inspect_run
 from workbench.mechanisms import MECHANISMS
 from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Chip, Statement, how_it_works
+from workbench.report.how_it_works import Chip, Statement, head_in_focus, how_it_works
 from workbench.report.seed_groups import seed_groups
 
 MOST = 3  # statements above the canvas; the story has all of them
@@ -102,8 +102,7 @@ def chips(statement: Statement, place: Any) -> None:
 
 def in_words(statement: Statement) -> str:
     """A statement as Markdown, the claim's name in bold."""
-    name, _, rest = statement.text.partition(": ")
-    return f"**{plain(name)}**: {plain(rest)}" if len(statement.claims) == 1 and rest else plain(statement.text)
+    return f"**{plain(statement.name)}**: {plain(statement.rest)}" if statement.name else plain(statement.text)
 
 
 def _say(found: Found) -> None:
@@ -112,6 +111,8 @@ def _say(found: Found) -> None:
             left, right = st.columns([1, 6.6], gap="small")
             chips(statement, left)
             right.markdown(in_words(statement))
+    if head := head_in_focus(found.inspected):
+        st.markdown(plain(head))
     more = len(found.statements) - MOST
     label = (
         f"Its story in pictures{f', and {more} more findings' if more > 1 else ', and one more' if more == 1 else ''}"

@@ -23,7 +23,7 @@ from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.listing import status
 
-ROW, MOST_ROWS = 35, 15  # pixels; rows shown before the table scrolls
+ROW, MOST_ROWS = 35, 20  # pixels; rows shown before the table scrolls
 MOST_POINTS = 60  # of a sparkline
 MOST_CURVES = 12  # runs laid over each other
 
@@ -136,20 +136,24 @@ def _columns() -> dict[str, Any]:
     """The table's columns, in order."""
     column = st.column_config
     return {
-        "name": column.TextColumn("Run", width=145, pinned=True),
+        "name": column.TextColumn("Run", width=142, pinned=True),
         "task": column.TextColumn("Task", width=92),
-        "attention": column.TextColumn("Attention", width=130, help="Of each layer, from the first to the last"),
+        "attention": column.TextColumn("Attention", width=134, help="Of each layer, from the first to the last"),
         "shape": column.TextColumn("Size", width=62, help="Layers × width"),
         "accuracy": column.NumberColumn(
-            "Accuracy", width=74, format="percent", help="Share of right answers on held-out sequences, as last logged"
+            "Accuracy",
+            width=74,
+            format="percent",
+            help="Share right on held-out sequences drawn as in training, as last logged: of answer tokens or of "
+            "whole answers, as the task counts them",
         ),
         "history": column.LineChartColumn(
-            "Accuracy curve", width=104, y_min=0, y_max=1, help="Accuracy over training, 0 to 100 %"
+            "Curve", width=58, y_min=0, y_max=1, help="Accuracy over training, 0 to 100 %"
         ),
         "status": column.TextColumn("State", width=80),
-        "objective": column.TextColumn("Objective", width=95),
-        "steps": column.NumberColumn("Steps", width=58, format="localized"),
-        "seed": column.NumberColumn("Seed", width=50, format="plain"),
+        "objective": column.TextColumn("Objective", width=128),
+        "steps": column.NumberColumn("Steps", width=54, format="localized"),
+        "seed": column.NumberColumn("Seed", width=46, format="plain"),
     }
 
 
@@ -231,7 +235,7 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
 
 def _status(run: Run) -> str:
     if run.config.steps == 0:
-        return "not trained here"
+        return "not trained"
     return "training" if demo_form.trains(run.path) else status(run)
 
 

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import streamlit as st
 
+from workbench import figures
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import best_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
+from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
-from workbench.report.story import Chapter, story
+from workbench.report.story import LIMITS, TITLES, Chapter, story
 
 belongs_to_run("chapter")
 
 
 def show(look: Look) -> None:
-    """The chapters, once the run is measured."""
+    """The chapters, once the run is measured; until then what it is asked, which needs no measurement."""
     found = how_it_works.measured(look.opened)
     if found is not None:
         chapters(look, found.inspected)
+    elif look.opened.subject.no_pattern is None:
+        layer, head = best_head(look)
+        with panel(TITLES["asked"], "story") as p:
+            p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
 
 
 @url.fragment
@@ -35,7 +42,7 @@ def chapters(look: Look, inspected: Inspected) -> None:
         **how_it_works.settings(look.opened),
         computed_by=lambda run, **how: inspected,
     )
-    told = code.assign("told", story, measured, code.seen(look))
+    told = code.assign("told", story, measured, code.seen(look), computed_by=lambda of, seen: _told(look.key, of, seen))
     every: list[Chapter] = value_of(told)
     titles = [chapter.title for chapter in every]
     with st.container(horizontal=True, key="story"):
@@ -46,11 +53,16 @@ def chapters(look: Look, inspected: Inspected) -> None:
             chapter(told, titles.index(chosen))
 
 
+# A resource, not data: figures are never changed, and another chapter is shown without drawing them all again.
+@st.cache_resource(show_spinner="Drawing what was found …", max_entries=24)
+def _told(key: tuple[object, ...], _inspected: Inspected, _seen: Capture) -> list[Chapter]:
+    return story(_inspected, _seen)
+
+
 def _short(chapter: Chapter) -> str:
     """A chapter's sentence, without the title that it may begin with."""
-    text = chapter.statement.text
-    rest = text.removeprefix(f"{chapter.title}: ")
-    return text if rest == text else capitalised(rest)
+    told = chapter.statement
+    return capitalised(told.rest) if told.name == chapter.title else told.text
 
 
 def chapter(told: Symbol, number: int) -> None:
@@ -65,6 +77,8 @@ def chapter(told: Symbol, number: int) -> None:
             part.show(
                 told[number].pictures[i], {} if i else one.numbers, one.limits if i == len(one.pictures) - 1 else ""
             )
+        if one.table is not None:
+            st.table(one.table.map(plain).set_index("claim"))
         if not one.pictures:
             st.caption(one.limits)
 

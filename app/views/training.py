@@ -125,8 +125,7 @@ def curves(look: Look) -> None:
         spans: dict[str, Any] = {} if rise is None else {"spans": [(rise.start, rise.end, rise.words)]}
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
-        accuracy = code.value_of(logged).get("accuracy")
-        verdict = learnt(accuracy) if accuracy is not None and len(accuracy.values) else None
+        verdict = learnt(code.value_of(logged), look.opened.subject.task.unit)
         p.show(figure, code.value_of(logged), AS_LOGGED + of_rise(steepest), verdict=verdict)
 
 

@@ -28,13 +28,13 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     opened = state.opened(load_run(run_root / "turned"))
     found = [
         Statement("turned gets 99% of its held-out answers right.", ("answers",)),
-        Statement("Minimum at the delimiter: it is <b>there</b>. It holds.", ("holds", "needed"), ("minimum",)),
+        Statement("The end: of it: it is <b>there</b>.", ("holds", "needed"), ("minimum",), "The end: of it"),
     ]
     inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
     background.ask(opened.key, lambda: how_it_works.Found(inspected, found, "Measured on 4.")).future.result(30)
     page(explorer, "canvas", run="turned")
     assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
-    assert "**Minimum at the delimiter**: it is \\<b\\>there" in said(explorer)
+    assert "**The end: of it**: it is <b>there" in said(explorer).replace("\\", "")
     links = [(link.proto.label, link.proto.query_string) for link in explorer.get("page_link")]
     assert links[:-1] == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
     assert links[-1] == ("Its story in pictures", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.support import charts, check_code, drawing_titles, page, panels
@@ -23,6 +24,7 @@ def measured(root: Path, name: str) -> how_it_works.Found:
 def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: AppTest, run_root: Path) -> None:
     page(explorer, "story", run="chaser")
     assert any("To be measured on held-out sequences" in one.value for one in explorer.caption)
+    assert panels(explorer) == ["What is it asked?"] and len(drawing_titles(explorer)) == 1, "until it is measured"
     found = measured(run_root, "chaser")
     page(explorer, "story", run="chaser")
     listed, told = explorer.radio(key="chapter"), story(found.inspected)
@@ -44,6 +46,16 @@ def test_a_link_opens_a_chapter_and_another_run_begins_with_its_first(explorer: 
     assert panels(explorer) == ["How sure is this?"]
     explorer.selectbox(key="run").set_value("sorter").run()
     assert panels(explorer) == ["What is it asked?"]
+
+
+def test_another_chapter_is_shown_without_telling_the_story_again(
+    explorer: AppTest, run_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured(run_root, "chaser")
+    page(explorer, "story", run="chaser", sample="7")
+    monkeypatch.delattr("workbench.report.story.how_it_works")  # to tell it again would raise
+    explorer.radio(key="chapter").set_value("How sure is this?").run()
+    assert not explorer.exception and panels(explorer) == ["How sure is this?"]
 
 
 def test_a_link_with_an_unknown_chapter_opens_the_first(explorer: AppTest, run_root: Path) -> None:

@@ -45,7 +45,7 @@ def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str)
     assert ("Learning curves" in titles(explorer)) == trained
     if kept:
         assert not explorer.info and len(drawings(explorer)) == 1
-        assert {"Accuracy", "Gold mass", "Matrix entropy by layer"} <= set(titles(explorer))
+        assert {"Accuracy", "Mass on true edges", "Matrix entropy by layer"} <= set(titles(explorer))
     else:
         (info,) = explorer.info
         assert ("--checkpoint_count 20" in info.value) == trained
@@ -73,7 +73,7 @@ def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path)
     followed = over_training.measure(run, n=64, seed=0, only=["overall", "gold_mass"])
     line = next(trace for trace in chart(explorer, "Accuracy")["data"] if trace.get("name") == "per position")
     assert values(line) == followed.measured["overall"].select(unit="position").values.tolist()
-    line = next(t for t in chart(explorer, "Gold mass")["data"] if t.get("name") == "Gold mass")
+    line = next(t for t in chart(explorer, "Mass on true edges")["data"] if t.get("name") == "Mass on true edges")
     assert (
         values(line)
         == followed.measured["gold_mass"].select(layer=followed.head[0], head=followed.head[1]).values.tolist()
@@ -110,9 +110,10 @@ def test_the_accuracy_beside_a_checkpoint_is_its_own_or_says_whose_it_is(run_roo
     logged = run.metrics().dropna(subset="accuracy").set_index("step")["accuracy"]
     measured, end = int(logged.index[0]), run.step()
     assert measured < end == logged.index[-1]
-    assert right(run, measured) == f"**accuracy {logged[measured]:.1%} at step {measured:,}**"
-    assert right(run, None) == f"**accuracy {logged[end]:.1%} at the end**"
-    assert right(run, 1) == f"**not measured at step 1** (accuracy {logged[end]:.1%} at the end)"
+    of = " (answer tokens, on 64 held-out sequences drawn as in training)"
+    assert right(run, measured) == f"**accuracy {logged[measured]:.1%} at step {measured:,}**{of}"
+    assert right(run, None) == f"**accuracy {logged[end]:.1%} at the end**{of}"
+    assert right(run, 1) == f"**not measured at step 1** but accuracy {logged[end]:.1%} at the end{of}"
 
 
 def test_the_words_at_the_last_step_are_inside_the_figure(explorer: AppTest) -> None:

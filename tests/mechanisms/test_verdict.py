@@ -146,4 +146,7 @@ def test_the_summary_has_every_claim_beside_its_strongest_control(tmp_path: Path
         assert any(null in text[number + 1] for null in ("untrained", "shuffled truth", "random graph"))
     said = "\n".join(text[text.index(next(line for line in text if line.startswith("verdict on each claim"))) :])
     assert "Copy before the delimiter, at" in said and "tells nothing: no more than a control" in said
-    assert "the smallest set of heads whose edit loses the answers is layer 0, head 0" in said
+    assert (
+        "the smallest set of heads whose edit changes nearly as many answers as in every head is layer 0, head 0"
+        in said
+    )

@@ -35,7 +35,11 @@ def said(inspected: list[Inspected]) -> list[str]:
 def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> None:
     text = said([sorter])
     assert 3 <= len(text) <= MOST and all(sentence.endswith(".") for sentence in text)
-    assert text[0].startswith("sorter gets 100% [") and text[0].endswith("of its held-out answers right.")
+    assert (
+        text[0].startswith("sorter gets 100% [")
+        and " of answer tokens right, on " in text[0]
+        and "(length 2 to 6)" in text[0]
+    )
     (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter: at the ")]
     assert "It holds in 100% of cases, under its strongest control (" in minimum
     (verdict,) = verdicts_on(sorter, "minimum")

@@ -10,6 +10,7 @@ import pytest
 import workbench
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.claims import verdicts_on
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
 from workbench.report.how_it_works import how_it_works
@@ -55,6 +56,21 @@ def test_the_bars_of_a_claim_are_its_rates_on_these_sequences(inspected: Inspect
     assert set(told.numbers) >= {name, f"{name}-causal"} and len(told.pictures) == 2
 
 
+def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interval_control_and_verdict(
+    inspected: Inspected,
+) -> None:
+    table = story(inspected)[-1].table
+    assert table is not None
+    verdicts = {name: verdicts_on(inspected, name) for name in MECHANISMS if name in inspected}
+    assert len(table) == sum(map(len, verdicts.values())) > len(verdicts) > 0
+    mean, (verdict,) = inspected["minimum"].mean, verdicts["minimum"]
+    (row,) = table[table["claim"] == mean.name].to_dict("records")
+    assert row["n"] == str(int(mean.n)) and row["holds in"] == f"{verdict.rate:.0%}"
+    assert row["95 % interval"].startswith(f"{float(mean.low):.0%}") and row["verdict"].startswith(verdict.holds.value)
+    assert verdict.strongest is not None and row["strongest control"].startswith(f"{verdict.strongest.value:.0%} (")
+    assert story(inspect_run(inspected.run, n=4, seed=0, only=["entropy"]))[-1].table is None
+
+
 def test_what_an_untrained_model_does_too_is_said_to_tell_nothing(tmp_path: Path) -> None:
     run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, steps=2, eval_size=16)
     one = inspect_run(run, n=8, seed=0, only=MEASURED)
@@ -75,6 +91,7 @@ def test_when_it_was_learnt_is_told_from_the_log(tmp_path: Path) -> None:
     run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, steps=40, eval_size=32, eval_every=10)
     told = {one.title: one for one in story(inspect_run(run, n=4, seed=0, only=["overall"]))}["When was it learnt?"]
     curve = run.metrics().dropna(subset="accuracy")
-    first, last = (f"{curve['accuracy'].iloc[i]:.0%} at step {curve['step'].iloc[i]}" for i in (0, -1))
-    assert first in told.statement.text and last in told.statement.text
+    last = f"{curve['accuracy'].iloc[-1]:.0%} at step {curve['step'].iloc[-1]}, the last evaluation"
+    assert told.statement.text.startswith("Answer tokens right: 50% ") and last in told.statement.text
+    assert "32 held-out sequences drawn as in training" in told.limits
     assert np.allclose(told.pictures[0].data[0].y, curve["accuracy"])

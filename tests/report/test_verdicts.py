@@ -12,14 +12,15 @@ def over(dim: str, labels: list, values: list[float], name: str = "Accuracy", un
     return Measurement(name, np.array(values, dtype=float), (dim,), {dim: labels}, units, {})
 
 
-def test_a_rise_is_told_with_its_steps() -> None:
-    told = learnt(over("step", [10, 20, 40], [0.1, 0.7, 0.9]))
-    assert (
-        told
-        == "Accuracy went from 10% at step 10 to 90% at step 40, and rose most between steps 10 and 20 (10% to 70%)."
+def test_the_steps_at_which_half_and_nearly_all_answers_were_right_are_told_of_tokens_and_of_whole_answers() -> None:
+    tokens, whole = over("step", [10, 20, 1040], [0.1, 0.7, 0.95]), over("step", [10, 20, 1040], [0, 0.1, 0.6])
+    of_tokens = (
+        "Answer tokens right: 50% first at step 20, 95% first at step 1,040; 95% at step 1,040, the last evaluation."
     )
-    assert learnt(over("step", [10, 20], [0.1, 0.12])) == "Accuracy went from 10% at step 10 to 12% at step 20."
-    assert learnt(over("step", [10], [0.5])).startswith("Accuracy went from 50% at step 10 to 50%")
+    of_whole = "Whole answers right: 50% first at step 1,040, 95% never; 60% at step 1,040, the last evaluation."
+    assert learnt({"accuracy": tokens, "whole_answer": whole}, "position") == f"{of_tokens} {of_whole}"
+    assert learnt({"accuracy": whole, "whole_answer": whole}, "sequence") == of_whole, "they are the same"
+    assert learnt({"accuracy": over("step", [], [])}, "position") is None
 
 
 def test_the_least_layer_is_told_beside_its_control_where_that_has_it() -> None:

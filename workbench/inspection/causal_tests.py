@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from workbench.capture import Subject, capture
 from workbench.inspection.baseline_models import Model
 from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure, hops_measured
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head
+from workbench.interventions import Head, can_remove_heads, fallen_without
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
 from workbench.tasks import Batch
@@ -49,6 +51,21 @@ def sets_of_heads(
     return sets
 
 
+def heads_to_remove(own: Model, selection: Batch | None) -> tuple[Head, ...]:
+    """The head in focus, and the one without which most right answers fall, if it is another; found on other data."""
+    if own.head is None or selection is None or not can_remove_heads(own.hooked):
+        return ()
+    every = heads_of(own)
+    fallen = fallen_without(own.hooked, own.subject, selection[:SEARCHED], every).mean("example").values
+    costliest = [] if np.isnan(fallen).all() else [every[int(np.nanargmax(fallen))]]
+    return tuple(dict.fromkeys([own.head, *costliest]))
+
+
+def heads_of(model: Model) -> list[Head]:
+    """Every head, as (layer, head)."""
+    return [(layer, head) for layer in range(model.subject.n_layers) for head in range(model.hooked.cfg.n_heads)]
+
+
 def _few_hops(one: Measure, subject: Subject) -> dict[str, Any]:
     """The hops to search at: of a claim that is tested hop by hop, the first, the middle and the last one measured."""
     if "hops" not in signature(one.thing.causal).parameters:  # type: ignore[union-attr]
@@ -61,7 +78,7 @@ def make_causal_tests(
     measures: Sequence[Measure], own: Model, sets: Mapping[str, tuple[Head, ...]], batch: Batch, seed: int
 ) -> None:
     """Make every causal test on a batch: in the head in focus, in the smallest set of heads, in every head."""
-    every = [(layer, head) for layer in range(own.subject.n_layers) for head in range(own.hooked.cfg.n_heads)]
+    every = heads_of(own)
     for one in measures:
         if one.name not in MECHANISMS:
             continue

@@ -203,7 +203,7 @@ def needing_in_words(group: Sequence[Verdict], edited: str = "") -> list[str]:
 
 
 def set_in_words(needed: NeededHeads) -> str:
-    """The smallest set of heads whose edit loses the answers, in words, or why there is none."""
+    """The smallest set of heads whose edit changes nearly as many answers as in every head, or why none is."""
     everywhere = _changed(needed.everywhere)
     if np.isnan(everywhere).all():
         return "no right answer could be edited, so no set of heads can be found"
@@ -214,8 +214,9 @@ def set_in_words(needed: NeededHeads) -> str:
         return f"no set of heads is needed: the edit in every head changes {mean} of right answers{by_hop}"
     in_set = _range(_changed(needed.causal).tolist())
     return (
-        f"the smallest set of heads whose edit loses the answers is {where_in_words(needed.heads)}: {in_set} of right "
-        f"answers change (in every head {lost}; found on other sequences)"
+        f"the smallest set of heads whose edit changes nearly as many answers as in every head is "
+        f"{where_in_words(needed.heads)}: {in_set} of right answers change (in every head {lost}; found on other "
+        "sequences)"
     )
 
 

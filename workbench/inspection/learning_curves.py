@@ -80,6 +80,11 @@ def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement
     return {name: _curve(run, metrics, name, one) for name, one in about.items()}
 
 
+def logged_on(run: Run) -> str:
+    """What the accuracy of a run's log was measured on, in words."""
+    return f"{run.config.eval_size:,} held-out sequences drawn as in training"
+
+
 def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:
     """One number of a run's log as a measurement without dims; its n is the sequences of an evaluation.
 

@@ -15,12 +15,19 @@ from torch import Tensor
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import result_of
 from workbench.inspection.baseline_models import Model, fresh_models, measure_fresh, shuffled_models
-from workbench.inspection.causal_tests import TESTED_DRAWS, make_causal_tests, make_tests_of_nulls, sets_of_heads
+from workbench.inspection.causal_tests import (
+    TESTED_DRAWS,
+    heads_to_remove,
+    make_causal_tests,
+    make_tests_of_nulls,
+    sets_of_heads,
+)
 from workbench.inspection.measures import Measure, Settings, bound
 from workbench.inspection.result import Inspected, Result, Sample
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding
-from workbench.interventions import Head
+from workbench.interventions import Head, fallen_without
+from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.models import OwnModel
@@ -94,7 +101,9 @@ def inspect_run(
             plan.measure_other_models(batch[:n_fresh], condition)
         if number * plan.size < TESTED:
             plan.test(batch)
-    return Inspected(run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head)
+    return Inspected(
+        run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head, plan.fallen()
+    )
 
 
 @dataclass
@@ -109,6 +118,7 @@ class Plan:
         fresh: models with fresh weights.
         ignorant: models that know nothing, for causal tests: some of the fresh ones, then some with shuffled weights.
         needed: claim about heads -> the smallest set of heads whose edit loses the answers.
+        removed: the heads that are removed, one at a time, to see how many answers fall.
         seed: of the inspection.
         causal: whether causal tests are made.
     """
@@ -120,11 +130,13 @@ class Plan:
     fresh: list[Model]
     ignorant: list[Model]
     needed: dict[str, tuple[Head, ...]]
+    removed: tuple[Head, ...]
     seed: int
     causal: bool
 
     def __post_init__(self) -> None:
         self.control_draws = generator(self.seed, "control")
+        self.without: list[Measurement] = []  # the removed heads, one for each batch
 
     @staticmethod
     def of(
@@ -158,7 +170,8 @@ class Plan:
         if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
             ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
         needed = sets_of_heads(measures, own, selection, seed) if causal else {}
-        return Plan(measures, left_out, names, own, fresh, ignorant, needed, seed, causal)
+        removed = heads_to_remove(own, selection) if causal else ()
+        return Plan(measures, left_out, names, own, fresh, ignorant, needed, removed, seed, causal)
 
     @property
     def size(self) -> int:
@@ -192,6 +205,12 @@ class Plan:
         """Make the causal tests on a batch, if they are wanted."""
         if self.causal:
             make_causal_tests(self.measures, self.own, self.needed, batch, self.seed)
+        if self.removed:
+            self.without.append(fallen_without(self.own.hooked, self.own.subject, batch, self.removed))
+
+    def fallen(self) -> Measurement | None:
+        """The right answers that fall without each head that was removed; None where none was."""
+        return Measurement.join(self.without).mean("example") if self.without else None
 
     def results(self, sample: Sample) -> dict[str, Result]:
         """The result of every measure."""

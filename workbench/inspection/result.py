@@ -15,6 +15,7 @@ from workbench.capture import Capture
 from workbench.instruments.residual.projection import top_tokens
 from workbench.interventions import Head
 from workbench.measurement import Measurement
+from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, counted
@@ -144,6 +145,12 @@ class Sample:
         """How many sequences there are: `256`, or `256 drawn, 139 distinct`."""
         return counted(self.drawn, len(self))
 
+    @property
+    def spread(self) -> str:
+        """What the test conditions range over: `length 2 to 30`; nothing where they are all the same."""
+        groups = conditions_as_groups(self.conditions)
+        return "" if groups is None else f"{groups[0]} {min(groups[1])} to {max(groups[1])}"
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all tokens: runs with the same one were measured on the same examples."""
@@ -166,6 +173,8 @@ class Inspected:
         example: a capture of a single sequence, to draw.
         head: the layer and head in focus: the one with the most mass on gold paths, on other data, or the one that was
             given; None where the task has no graph to choose one by, or no attention was looked at.
+        fallen: the share of right answers that fall when a head is removed (`interventions.fallen_without`): the head
+            in focus, then the one whose removal cost most on other data, if it is another; None if none was removed.
     """
 
     run: Run
@@ -175,6 +184,7 @@ class Inspected:
     left_out: dict[str, str]
     example: Capture
     head: Head | None
+    fallen: Measurement | None = None
 
     def __getitem__(self, name: str) -> Result:
         return lookup(self.results, name, "measure of this inspection")
@@ -188,7 +198,7 @@ class Inspected:
     def with_head(self, head: Head) -> Inspected:
         """The same inspection with another head in focus."""
         results = {name: replace(result, head=head) for name, result in self.results.items()}
-        return replace(self, results=results, head=head)
+        return replace(self, results=results, head=head, fallen=self.fallen if head == self.head else None)
 
     def all(self) -> dict[str, Measurement]:
         """Every measurement under the name of its file."""

@@ -22,7 +22,8 @@ from workbench.interventions.ablation import CutEdge, RemoveHead, RemoveWrite
 from workbench.interventions.batch_edits import ReadBy, SpanEdit, activation, exchanged, read_by
 from workbench.interventions.cut_test import cut_test
 from workbench.interventions.edges import Edge, cut_edges, cutting
-from workbench.interventions.edit import Edit
+from workbench.interventions.edit import Edit, head_in_words
+from workbench.interventions.head_removal import REMOVED, can_remove_heads, fallen_without
 from workbench.interventions.heads import Head, check_head, in_layers
 from workbench.interventions.hooks import Hooks, put, put_rows
 from workbench.interventions.outcomes import OUTCOMES, Question, answers, outcomes
@@ -40,6 +41,7 @@ from workbench.interventions.try_edit import Edited, try_edit
 
 __all__ = [
     "OUTCOMES",
+    "REMOVED",
     "CutEdge",
     "Edge",
     "Edit",
@@ -56,6 +58,7 @@ __all__ = [
     "activation",
     "answers",
     "at_position",
+    "can_remove_heads",
     "check_head",
     "choose_one",
     "cut_edges",
@@ -63,6 +66,8 @@ __all__ = [
     "cutting",
     "exchanged",
     "excluding",
+    "fallen_without",
+    "head_in_words",
     "in_layers",
     "outcomes",
     "point_in_words",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
 
 from workbench.inspection import Inspected
 from workbench.inspection.claims import (
@@ -13,6 +16,7 @@ from workbench.inspection.claims import (
     set_in_words,
     verdicts_on,
 )
+from workbench.measurement.controls.words import in_words
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
 from workbench.mechanisms.verdict import Holds, Needed, Verdict
@@ -55,7 +59,27 @@ def _heads(one: Column) -> str:
         return ""
     if len(members) == 1:
         return f", of {where_in_words([members[0].head])}" if members[0].head else ""
-    return ", each seed's own head: " + ", ".join("{}.{}".format(*member.head) for member in members if member.head)
+    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
+
+
+def how_sure_of_each(one: Column) -> pd.DataFrame:
+    """A row for every claim at every place where it is read: how often it holds, beside what, and the verdict."""
+    return pd.DataFrame([row for name in MECHANISMS if name in one for row in _rows(one, name)])
+
+
+def _rows(one: Column, name: str) -> Iterator[dict[str, str]]:
+    mean = one[name].at_head().mean
+    for verdict in verdicts_of(one, name):
+        own, control = mean.select(**verdict.place), verdict.strongest
+        ends = [f"{float(end):.0%}" for end in (own.low, own.high) if end is not None and not np.isnan(end)]
+        yield {
+            "claim": ", ".join(filter(None, (mean.name, places_in_words([verdict])))),
+            "n": "–" if own.n is None else f"{int(own.n):,}",
+            "holds in": "–" if np.isnan(verdict.rate) else f"{verdict.rate:.0%}",
+            "95 % interval": " to ".join(ends) or "–",
+            "strongest control": f"{control.value:.0%} ({in_words(control.null)})" if control else "–",
+            "verdict": f"{verdict.holds.value}; {verdict.needed.value}",
+        }
 
 
 def members_of(one: Column) -> Sequence[Inspected]:

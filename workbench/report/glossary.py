@@ -37,12 +37,12 @@ GLOSSARY: dict[str, str] = {
         "An edge of the task's true graph, from a query to a key that holds what it needs. Hop h leads h steps "
         "away. The model never sees it."
     ),
-    "gold mass": "The share of what a query reads that comes along gold edges.",
     "held-out": "Not trained on: a fingerprint of each question decides whether it is for training or for testing.",
     "hint": (
         "An auxiliary task on the same input, such as the successor of each symbol, with an output head of its own."
     ),
     "hop": "A step along the gold edges; also a step through an attention pattern.",
+    "mass on true edges": "The share of what a query reads that comes along gold edges (gold mass).",
     "matrix entropy": (
         "The Rényi entropy of the eigenvalues of the tokens' Gram matrix, scaled to trace 1. It is low where "
         "representations collapse onto few directions."

@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.inspection import Result
+from workbench.inspection import Inspected, Result
 from workbench.inspection.claims import edited_in, places_in_words
+from workbench.interventions import REMOVED, head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words
@@ -20,6 +21,7 @@ from workbench.mechanisms.verdict import Holds, Needed, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
 from workbench.report.verdicts import least
+from workbench.tasks import COUNTED
 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 
@@ -34,11 +36,18 @@ class Statement:
         text: the sentence.
         chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
         claims: the mechanisms that it is about.
+        name: what the sentence begins with, before a colon: the claim, with the places that it is about.
     """
 
     text: str
     chips: tuple[Chip, ...]
     claims: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def rest(self) -> str:
+        """The sentence without the name that it begins with."""
+        return self.text.removeprefix(f"{self.name}: ")
 
 
 @dataclass(frozen=True)
@@ -90,15 +99,16 @@ def how_it_works(one: SeedGroup) -> Iterator[Statement]:
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     for claim in told:
-        yield Statement(_claim(claim), claim.chips, (claim.claim,))
+        yield Statement(_claim(claim), claim.chips, (claim.claim,), claim.name)
     if rest:
         hold = "holds beyond its controls too" if len(rest) == 1 else "hold beyond their controls too"
         text = f"{listed([claim.name for claim in rest])} {hold}."
         yield Statement(text, ("holds",), _names(rest))
     nothing = [claim for claim in claimed if claim.holds is Holds.NO_MORE and claim not in telling]
     if nothing:
-        text = f"{listed([claim.name for claim in nothing])}: no more often than under a control, which tells nothing."
-        yield Statement(text, ("tells nothing",), _names(nothing))
+        name = listed([claim.name for claim in nothing])
+        text = f"{name}: no more often than under a control, which tells nothing."
+        yield Statement(text, ("tells nothing",), _names(nothing), name)
     if not told:
         yield from _gold(one)
     yield from _entropy(one)
@@ -110,9 +120,11 @@ def _answers(one: SeedGroup) -> Iterator[Statement]:
         return
     shares = one["overall"].mean
     position, sequence = (shares.select(unit=unit) for unit in ("position", "sequence"))
-    text = f"{one.name} gets {share(position)} of its {one.members[0].sample.kind} answers right"
+    text = f"{one.name} gets {share(position)} of {COUNTED['position']} right"
     if not np.isclose(position.values, sequence.values):
-        text += f", and {share(sequence)} of whole sequences"
+        text += f", and {share(sequence)} of {COUNTED['sequence']}"
+    sample = one.members[0].sample
+    text += f", on {sample.in_words} {sample.kind} sequences{f' ({sample.spread})' if sample.spread else ''}"
     worst = _worst_group(one)
     yield Statement(f"{text}{f'; least right at {worst}' if worst else ''}.", ("answers",))
 
@@ -197,14 +209,38 @@ def _gold(one: SeedGroup) -> Iterator[Statement]:
     if "gold_mass" not in one or any(member.head is None for member in one.members):
         return
     result = one["gold_mass"].at_head()
-    heads = ", ".join("{}.{}".format(*member.head) for member in one.members if member.head)
-    text = f"Of its attention head {heads} lays {share(result.mean)} on the task's true edges"
+    heads = "; ".join(dict.fromkeys(head_in_words(*member.head) for member in one.members if member.head))
+    text = f"Of its attention, {heads} lays {share(result.mean)} on the task's true edges"
     tells = True
     if "mismatched" in result.controls:
         control = result.controls["mismatched"].mean
         text += f", and {share(control)} on those of other examples"
         tells = _above(result.mean, control)
     yield Statement(f"{text}{'' if tells else ', which tells nothing'}.", ("reads" if tells else "tells nothing",))
+
+
+def head_in_focus(one: Inspected) -> str | None:
+    """Why the head in focus is shown, and what removing it costs; None where nothing shows which one to choose."""
+    if one.head is None:
+        return None
+    where, most = head_in_words(*one.head), "the most mass on the task's true edges, on other data"
+    if "gold_mass" in one:
+        result = one["gold_mass"].at_head()
+        if not all(_above(result.mean, control.mean) for control in result.controls.values()):
+            text = f"No head stands out: {where} has {most}, but no more than a control"
+            return f"{text}{_cost(one.fallen)}."
+    return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+
+
+def _cost(fallen: Measurement | None) -> str:
+    """How many right answers fall without the head in focus, and without another one if those are more."""
+    if fallen is None or np.isnan(fallen.values).all():
+        return ""
+    each = {label: fallen.select(**{REMOVED: label}) for label in fallen.coords[REMOVED]}
+    (_, own), *others = each.items()
+    text = f". Without it {share(own)} of right answers fall"
+    more = [f"; without {label} {share(one)}" for label, one in others if one.values > own.values]
+    return "".join([text, *more])
 
 
 def _above(measured: Measurement, control: Measurement) -> bool:

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
-from workbench.inspection.learning_curves import learning_curves, steepest_rise
+from workbench.inspection.learning_curves import learning_curves, logged_on
 from workbench.instruments.attention import attention_graph
+from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
+from workbench.report.claims import how_sure_of_each
 from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Statement, how_it_works
+from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
 from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.verdicts import learnt
@@ -35,6 +38,7 @@ class Chapter:
         pictures: what it was found in.
         limits: what the pictures do not show.
         numbers: what the pictures were drawn from, by name.
+        table: what is best read as one; None where there is none.
     """
 
     title: str
@@ -42,9 +46,11 @@ class Chapter:
     pictures: Sequence[Picture]
     limits: str
     numbers: Mapping[str, Measurement] = field(default_factory=dict)
+    table: pd.DataFrame | None = None
 
 
 TITLES = {
+    "asked": "What is it asked?",
     "answers": "What does it get right?",
     "reads": "What does it read?",
     "holds": "What else holds?",
@@ -52,6 +58,7 @@ TITLES = {
     "collapse": "How far do its representations spread?",
 }
 LIMITS = {
+    "asked": "One input; all that follows is about many.",
     "answers": "Accuracy does not show how the answers are found.",
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
@@ -75,7 +82,14 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
     """
     (one,) = seed_groups([inspected])
     chapters = [*_on_one_input(inspected, seen), *_told(inspected, one)]
-    sure = Chapter("How sure is this?", Statement(how_sure([one]), ()), (), _not_sure(inspected))
+    table = how_sure_of_each(one)
+    sure = Chapter(
+        "How sure is this?",
+        Statement(how_sure([one]), ()),
+        (),
+        _not_sure(inspected),
+        table=None if table.empty else table,
+    )
     return [*chapters[: MOST_CHAPTERS - 1], sure]
 
 
@@ -84,16 +98,15 @@ def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapte
     if seen is None or seen.subject.no_pattern:
         return
     layer, head = inspected.head or (0, 0)
-    chosen = "the head with the most mass on the task's true edges, on other data" if inspected.head else "the first"
     asks = seen.subject.task.summary
     text = (
         f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
     )
-    text += f"head {layer}.{head}, "
+    text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'It is the first.'}"
     picture = figures.canvas(seen, layer=layer, head=head)
-    limits = "One input; all that follows is about many."
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
-    yield Chapter("What is it asked?", Statement(f"{text}{chosen}.", ()), [picture], limits, {"attention": weights})
+    numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
+    yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], numbers)
 
 
 def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
@@ -118,18 +131,16 @@ def _answers(one: SeedGroup, statement: Statement) -> Chapter:
 
 def _learnt(inspected: Inspected) -> Iterator[Chapter]:
     """When its answers became right, as it was logged; nothing of a model that was not trained here."""
-    accuracy = learning_curves(inspected.run).get("accuracy")
-    if accuracy is None or len(accuracy.values) < 2:
+    curves = learning_curves(inspected.run, ["accuracy", "whole_answer"])
+    accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task().unit)
+    if told is None or accuracy is None or len(accuracy.values) < 2:
         return
-    rise = steepest_rise(accuracy)
-    events = [] if rise is None else [(rise.end, rise.words)]
-    picture = figures.learning_curves({inspected.name: {"accuracy": accuracy}}, events=events)
+    picture = figures.learning_curves({inspected.name: curves})
     limits = (
-        "One seed, as it was logged, on sequences like those of training. What happened between two evaluations is not "
-        "known."
+        f"One seed, as it was logged, on {logged_on(inspected.run)}. A share is reached at the first evaluation at or "
+        "above it; what happened between two evaluations is not known."
     )
-    statement = Statement(learnt(accuracy), ("answers",))
-    yield Chapter("When was it learnt?", statement, [picture], limits, {"accuracy": accuracy})
+    yield Chapter("When was it learnt?", Statement(told, ("answers",)), [picture], limits, curves)
 
 
 def _claims(one: SeedGroup, statement: Statement) -> Chapter:
@@ -138,12 +149,12 @@ def _claims(one: SeedGroup, statement: Statement) -> Chapter:
     numbers = _numbers(one, statement.claims)
     if len(statement.claims) > 1:
         return Chapter(TITLES["holds"], statement, pictures, LIMITS["holds"], numbers)
-    (name,), (heading, colon, _) = statement.claims, statement.text.partition(": ")
+    (name,) = statement.claims
     tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
     if tests:
         pictures += figures.causal({one.name: tests})
         numbers[f"{name}-causal"] = tests[name]
-    return Chapter(heading if colon else TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
+    return Chapter(statement.name or TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
 
 
 def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:

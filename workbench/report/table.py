@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import short
@@ -243,10 +244,7 @@ def _sequences(one: Column) -> str:
 
 
 def _head(one: Column) -> str:
-    heads = [member.head for member in members_of(one)]
-    if len(heads) == 1:
-        return "–" if heads[0] is None else "layer {}, head {}".format(*heads[0])
-    return ", ".join("–" if head is None else "{}.{}".format(*head) for head in heads)
+    return "; ".join("–" if one.head is None else head_in_words(*one.head) for one in members_of(one))
 
 
 def _claims_of_heads(one: Column) -> bool:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from workbench.inspection.learning_curves import steepest_rise
 from workbench.measurement import Measurement
 from workbench.measurement.places import at_point
+from workbench.tasks import COUNTED, Unit
+
+LEVELS = (0.5, 0.95)  # of all answers
 
 
-def learnt(accuracy: Measurement) -> str:
-    """How a logged accuracy rose; `accuracy` has the single dim `step`, with at least one value."""
-    steps, values = accuracy.coords["step"], accuracy.values
-    text = f"Accuracy went from {values[0]:.0%} at step {steps[0]:,} to {values[-1]:.0%} at step {steps[-1]:,}"
-    rise = steepest_rise(accuracy)
-    if rise is None:
-        return f"{text}."
-    where = f"between steps {rise.start:,} and {rise.end:,} ({rise.before:.0%} to {rise.after:.0%})"
-    return f"{text}, and rose most {where}."
+def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
+    """When half and when nearly all answers became right; None where no accuracy was logged.
+
+    Args:
+        curves: `learning_curves(run)`, of which `accuracy` and `whole_answer` are told.
+        unit: what the task counts as an answer (`Task.unit`).
+    """
+    told = {"accuracy": unit} | ({"whole_answer": "sequence"} if unit == "position" else {})
+    said = [
+        _reached(COUNTED[of], curves[name]) for name, of in told.items() if name in curves and len(curves[name].values)
+    ]
+    return " ".join(said) or None
+
+
+def _reached(what: str, curve: Measurement) -> str:
+    """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
+    steps, values = curve.coords["step"], curve.values
+    reached = [f"{level:.0%} {_first(curve, level)}" for level in LEVELS]
+    last = f"{values[-1]:.0%} at step {steps[-1]:,}, the last evaluation"
+    return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
+
+
+def _first(curve: Measurement, level: float) -> str:
+    at = np.flatnonzero(curve.values >= level)
+    return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
 
 
 def least(mean: Measurement, control: Measurement | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.tasks.accuracy import correct, predicted, whole
+from workbench.tasks.accuracy import COUNTED, Unit, correct, predicted, whole
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
@@ -105,6 +105,7 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
 
 
 __all__ = [
+    "COUNTED",
     "OF_OWN_MODELS",
     "SEQUENCES",
     "TASKS",
@@ -114,6 +115,7 @@ __all__ = [
     "Sequences",
     "Task",
     "Truth",
+    "Unit",
     "Vocabulary",
     "check_files",
     "correct",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.tasks.batch import Batch
 from workbench.util.ties import exactly, hit, level, on_top
+
+Unit = Literal["sequence", "position"]
+COUNTED: dict[Unit, str] = {"sequence": "whole answers", "position": "answer tokens"}
+"""What a task counts as one answer (`Task.unit`), in words."""
 
 
 def correct(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[Tensor, "batch pos"]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.tasks.accuracy import correct, whole
+from workbench.tasks.accuracy import Unit, correct, whole
 from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.fast_tokenizer import word_tokenizer
 from workbench.tasks.pairs import Pairs, make_pairs
@@ -44,7 +44,7 @@ class Task(Checked, ABC):
     """What accuracy is broken down by (`depth`, `length`, `digit`)."""
     former_groups: ClassVar[dict[str, str]] = {}
     """Group -> what it was called in the logs of runs trained before it was renamed."""
-    unit: ClassVar[Literal["sequence", "position"]]
+    unit: ClassVar[Unit]
     """What counts as one answer: a whole sequence, or each scored position."""
     token_labels: ClassVar[tuple[str, ...]] = ()
     """The labels of the truth whose values are token ids."""

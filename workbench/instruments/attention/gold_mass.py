@@ -28,4 +28,4 @@ def measure(capture: Capture) -> Measurement:
     positions of depth 1 or more, those with a gold edge.
     """
     measured = attention_graph.measure(capture).select(matrix="resolvent")
-    return replace(measured, name="Gold mass")
+    return replace(measured, name="Mass on true edges")

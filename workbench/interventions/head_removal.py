@@ -1,0 +1,68 @@
+"""What removing a head costs, over many inputs: the right answers that fall when it writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.interventions.edit import head_in_words
+from workbench.interventions.heads import Head, check_head
+from workbench.interventions.hooks import Hooks, put
+from workbench.measurement import Measurement
+from workbench.tasks import Batch, correct
+
+if TYPE_CHECKING:
+    from workbench.models.hooked import AnyHooked
+
+REMOVED = "removed"  # the dim
+
+
+def can_remove_heads(model: AnyHooked) -> bool:
+    """Whether the model says what each of its heads reads, so that a head can be removed."""
+    return all(_point(layer) in model.hook_dict for layer in range(model.cfg.n_layers))
+
+
+@torch.no_grad()
+def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequence[Head]) -> Measurement:
+    """The share of each example's right answers that are wrong when a head writes nothing, each head by itself.
+
+    Returns dims `removed` (`layer 0, head 3`, …), `example`; NaN where no answer is right to begin with.
+
+    Raises:
+        ValueError: if there is no such layer or head.
+    """
+    right = (correct(_logits(model, batch, []), batch) == 1) & batch.loss_mask
+    fallen = []
+    for layer, head in heads:
+        check_head(model, layer, head)
+        mine = torch.arange(model.cfg.n_heads)[:, None] == head
+        after = correct(
+            _logits(model, batch, [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]), batch
+        )
+        fallen.append((right & (after < 1)).sum(-1).double() / right.sum(-1))
+    return Measurement(
+        name="Right answers that fall without a head",
+        values=torch.stack(fallen).numpy(),
+        dims=(REMOVED, "example"),
+        coords={REMOVED: [head_in_words(*head) for head in heads], "example": range(len(batch))},
+        units="share",
+        settings={"model": subject.name},
+        caption="Of the answers that are right, each predicted from the true tokens before it, the share that is wrong "
+        "when the head writes nothing. A head whose work another one can do falls out of sight here.",
+    )
+
+
+def _point(layer: int) -> str:
+    return f"blocks.{layer}.attn.hook_z"
+
+
+def _logits(model: AnyHooked, batch: Batch, hooks: Hooks) -> Float[Tensor, "batch pos class"]:
+    with model.hooks(fwd_hooks=hooks):
+        logits: Tensor = model(batch.tokens).cpu()
+    return logits
