@@ -112,9 +112,10 @@ def test_direct_attributions_sum_to_the_logit_difference(variant: str, n_heads: 
     parts = direct_logit_attribution(comparison)
     assert parts.coords["part"][:3] == ["embedding", "positions", "a0.h0"] and parts.coords["part"][-1] == "constants"
     assert parts.values.sum(0) == pytest.approx(comparison.baselines[0], abs=1e-9)
-    for reading in ("chain",):
-        sets = compared(variant, reading=reading)
-        assert direct_logit_attribution(sets).values.sum(0) == pytest.approx(sets.baselines[0], abs=1e-9)
+    shapes: tuple[dict[str, Any], ...] = ({"reading": "chain"}, {"d_mlp": 0}, {"n_heads": 4, "n_kv_heads": 2})
+    for shape in shapes:
+        one = compared(variant, **shape)
+        assert direct_logit_attribution(one).values.sum(0) == pytest.approx(one.baselines[0], abs=1e-9)
 
 
 def test_batches_do_not_change_the_numbers_and_the_last_may_be_smaller() -> None:
