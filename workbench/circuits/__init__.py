@@ -34,7 +34,7 @@ from workbench.circuits.faithfulness import (
 from workbench.circuits.graph import Graph
 from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
 from workbench.circuits.metrics import METRICS, Metric
-from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching
+from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching, node_scores
 from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "interchange_accuracy",
     "interchanges",
     "minimality",
+    "node_scores",
     "overlap",
     "overlap_of_halves",
     "overlap_of_seeds",
