@@ -7,7 +7,7 @@
     faithfulness_curve(comparison, scores).mean()         # what circuits of the best edges keep, by size
 
 A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
-subspace that it lives in.
+subspace that it lives in, and `beside_controls` does so beside models that should not have it.
 
 What an attribution shows of pairs that change nothing relevant (`task.minimal_pairs(…, relevant=False)`) is its
 control.
@@ -15,7 +15,7 @@ control.
 
 from __future__ import annotations
 
-from workbench.circuits.alignment import SUBSPACES, Search, alignment, find_subspace
+from workbench.circuits.alignment import SUBSPACES, Search, alignment, beside_controls, find_subspace
 from workbench.circuits.checks import completeness, incompleteness, minimality
 from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
 from workbench.circuits.comparison import Comparison, Direction, baselines
@@ -60,6 +60,7 @@ __all__ = [
     "answers_both",
     "attribution_patching",
     "baselines",
+    "beside_controls",
     "chance_overlap",
     "cmd",
     "completeness",
