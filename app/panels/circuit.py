@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 import workbench
@@ -12,7 +13,7 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Opened
 from workbench.circuits import Circuit, Comparison, answers_both, greedy_edges, overlap_of_halves
-from workbench.circuits.summary import Summary, find_circuit
+from workbench.circuits.summary import Summary, find_circuit, on_pairs, with_interval
 from workbench.measurement import Measurement
 
 PAIRS, SEED = 64, 0
@@ -41,33 +42,46 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """A circuit with what speaks for it, and whether the model has both answers of a pair right."""
+    """A circuit with what speaks for it, its control, and whether the model has both answers of a pair right.
+
+    Attributes:
+        summary, both: the circuit, and the share of pairs with both answers right.
+        control: the model on pairs that change nothing relevant; None for the reason `no_control`.
+    """
 
     summary: Summary
     both: Measurement
+    control: Comparison | None
+    no_control: str
 
 
 def measure(asked: Asked) -> Found:
     """Find the circuit, with a copy of the model that no page sets hooks in."""
-    opened = asked.opened
-    pairs = opened.subject.task.minimal_pairs(PAIRS, workbench.generator(SEED), kind=asked.kind)
-    model = opened.run.hooked(opened.step)
-    comparison = Comparison(model, pairs, metric=asked.metric, name=opened.name)
-    found = find_circuit(comparison, None, workbench.generator(SEED), method=asked.method, shares=SHARES)
-    return Found(found, answers_both(found.comparison).mean())
+    opened, draws = asked.opened, workbench.generator(SEED)
+    given = {"kind": asked.kind, "metric": asked.metric, "name": opened.name}
+    comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, PAIRS, draws, **given)
+    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES)
+    return Found(found, answers_both(found.comparison).mean(), control, why)
 
 
 def in_code(asked: Asked, found: Found) -> Symbol:
     """The same with the code that finds it."""
     opened, summary = asked.opened, found.summary
-    draws = code.call(workbench.generator, SEED)
+    draws = code.assign("draws", workbench.generator, SEED)
     task = code.task(opened)
     pairs = code.assign("pairs", task.minimal_pairs, PAIRS, draws, kind=asked.kind, computed_by=lambda *_, **__: None)
     about = {"metric": asked.metric, "name": opened.name}
     made: dict[str, Any] = {"computed_by": lambda *_, **__: summary.comparison}
     comparison = code.assign("comparison", Comparison, code.hooked(opened), pairs, **about, **made)
+    control = None if found.control is None else _control_in_code(asked, found.control, task, draws, comparison)
     how: dict[str, Any] = {"method": asked.method, "shares": SHARES, "computed_by": lambda *_, **__: summary}
-    return code.assign("found", find_circuit, comparison, None, draws, **how)
+    return code.assign("found", find_circuit, comparison, control, draws, **how)
+
+
+def _control_in_code(asked: Asked, control: Comparison, task: Symbol, draws: Symbol, comparison: Symbol) -> Symbol:
+    which: dict[str, Any] = {"kind": asked.kind, "relevant": False, "computed_by": lambda *_, **__: control.pairs}
+    pairs = code.assign("irrelevant", task.minimal_pairs, PAIRS, draws, **which)
+    return code.assign("control", comparison.of, pairs, computed_by=lambda *_: control)
 
 
 def verdict(asked: Asked, found: Found, circuit: Circuit, size: int, share: float) -> str:
@@ -85,8 +99,26 @@ def verdict(asked: Asked, found: Found, circuit: Circuit, size: int, share: floa
         f"; circuits of two halves of the pairs share {float(halves.values):.0%} "
         f"(by chance {halves.settings['chance']:.0%})."
     )
+    control = summary.largest_of_control()
+    if control is not None:
+        words = f"{words[:-1]}; where pairs change nothing relevant, the largest is {with_interval(control[1])}."
     both = float(found.both.values)
     return words if both > 0.5 else f"{words} Beware: the model has both answers of only {both:.0%} of the pairs right."
+
+
+def nodes_verdict(found: Found) -> str:
+    """Which head or MLP does most, where, and what it does on the control's pairs."""
+    nodes, control = found.summary.nodes.mean(), found.summary.nodes_control
+    at = np.unravel_index(int(abs(nodes.values).argmax()), nodes.values.shape)
+    where = {dim: nodes.coords[dim][int(index)] for dim, index in zip(nodes.dims, at, strict=True)}
+    words = f"{where['node']} does most, at position {where['position']}: {with_interval(nodes.select(**where))}"
+    if control is None:
+        return f"{words} {nodes.units}. No control: {found.no_control}"
+    mean = control.mean()
+    largest = float(abs(mean.values).max())
+    place = where if where["position"] in mean.coords["position"] else None
+    there = f" it does {with_interval(mean.select(**place))} there, and" if place else ""
+    return f"{words} {nodes.units}; where pairs change nothing relevant{there} nothing does more than {largest:.2g}."
 
 
 def _percent(share: float) -> str:

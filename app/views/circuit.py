@@ -11,8 +11,8 @@ from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import code
-from workbench.app.panels.circuit import PAIRS, SHARES, Asked, Found, in_code, measure, verdict
-from workbench.app.panels.code import value_of
+from workbench.app.panels.circuit import PAIRS, SHARES, Asked, Found, in_code, measure, nodes_verdict, verdict
+from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
@@ -80,7 +80,18 @@ def drawn(asked: Asked, found: Found) -> None:
         curve = code.call(figures.faithfulness, symbol.curve, symbol.without, share)
         numbers = {"faithfulness": summary.curve.mean(), "without": summary.without.mean()}
         p.part("Faithfulness", "curve").show(curve, numbers, CURVE_SAYS, place=right)
-    table(value_of(scores), value_of(chosen))
+    table(value_of(scores), value_of(chosen), summary.control)
+    by_position(found, symbol)
+
+
+def by_position(found: Found, symbol: Symbol) -> None:
+    """What every head and MLP does at every position, beside its control."""
+    control = symbol.nodes_control.mean() if found.control is not None else None
+    nodes = symbol.nodes.mean()
+    numbers = {"nodes": nodes} | ({} if control is None else {"nodes_control": control})
+    with panel("Heads and MLPs by position", "circuit-nodes") as p:
+        drawn = code.call(figures.node_scores, nodes, control)
+        p.show(drawn, numbers, NODES_SAY, verdict=nodes_verdict(found))
 
 
 GRAPH_SAYS = (
@@ -93,13 +104,24 @@ CURVE_SAYS = (
     "other question wrote; those that lie on no path from input to logits are left out too."
 )
 
+NODES_SAY = (
+    "How much the metric changes when one head or MLP writes at one position what it wrote for the other question. "
+    "EAP-IG and EAP go with attribution patching, an estimate from gradients; path patching with activation patching, "
+    "which is exact. Parts that stand in for each other show little. Positions are counted from the start, so where "
+    "questions differ in length one column holds different places of them."
+)
 
-def table(scores: Measurement, circuit: Circuit) -> None:
-    """Every edge with its score, the largest first."""
+
+def table(scores: Measurement, circuit: Circuit, control: Measurement | None) -> None:
+    """Every edge with its score and what it scores in the control, the largest first."""
     box = fields.fold(f"Every edge and its score ({len(scores.values)})", "show-circuit-edges")
     if not box.open:
         return
     frame = scores.frame().drop(columns="n").rename(columns={"value": f"score, {scores.units}"})
+    if control is not None:
+        beside = control.mean().frame()
+        for column, name in (("value", "control"), ("low", "low of control"), ("high", "high of control")):
+            frame[name] = beside[column]
     frame.insert(1, "in the circuit", frame["edge"].isin(circuit.names))
     order = scores.frame()["value"].abs().sort_values(ascending=False).index
     with box:

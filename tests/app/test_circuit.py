@@ -12,7 +12,10 @@ from tests.app.support import charts, check_code, drawing_titles, numbers, page,
 from workbench.app import state
 from workbench.app.panels import background, circuit
 from workbench.app.panels.circuit import SHARES
+from workbench.circuits.summary import with_interval
 from workbench.runs import load_run
+
+PANELS = ["The circuit", "Heads and MLPs by position"]
 
 
 def measured(root: Path, name: str, kind: str, metric: str = "logit_difference") -> circuit.Found:
@@ -32,21 +35,28 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
     found = measured(run_root, "chain-chacal", "pointer").summary
     page(explorer, "circuit", run="chain-chacal")
     size = found.halves.settings["edges"]
-    assert panels(explorer) == ["The circuit"]
+    assert panels(explorer) == PANELS
     assert drawing_titles(explorer) == [f"A circuit of {len(found.circuit)} of 23 edges"]
     at = next(i for i, share in enumerate(SHARES) if round(share * 23) == size)
     kept, without = (round(100 * float(one.mean().values[at])) for one in (found.curve, found.without))
     said = verdict(explorer)
     assert f"{len(found.circuit)} of 23 edges keep {kept}% of the logit difference; without them {without}%" in said
     assert f"share {float(found.halves.values):.0%} (by chance {found.halves.settings['chance']:.0%})" in said
-    assert check_code(explorer) == 2
+    largest = found.largest_of_control()
+    assert largest is not None
+    assert f"where pairs change nothing relevant, the largest is {with_interval(largest[1])}." in said
+    assert found.nodes_control is not None
+    top, below = (numbers(one["z"]) for one in charts(explorer)[1]["data"])
+    assert np.allclose(top, found.nodes.mean().values) and np.allclose(below, found.nodes_control.mean().values)
+    assert any("does most, at position" in one.value for one in explorer.markdown)
+    assert check_code(explorer) == 3
 
 
 def test_another_size_is_drawn_marked_and_in_the_address(explorer: AppTest, run_root: Path) -> None:
     found = measured(run_root, "chain-chacal", "pointer").summary
     page(explorer, "circuit", run="chain-chacal", edges="18 edges")
     assert drawing_titles(explorer)[0].endswith("of 23 edges") and "of 23 edges keep" in verdict(explorer)
-    (chart,) = charts(explorer)
+    chart = charts(explorer)[0]
     ring = next(line for line in chart["data"] if line.get("name") == "the circuit drawn")
     assert np.allclose(numbers(ring["y"]), found.curve.mean().select(share=0.8).values)
     slider = explorer.select_slider(key="edges")
@@ -63,7 +73,7 @@ def test_another_kind_of_pair_is_another_measurement(explorer: AppTest, run_root
     assert not panels(explorer) and any("To be measured" in one.value for one in explorer.caption)
     measured(run_root, "chain-chacal", "value")
     page(explorer, "circuit", run="chain-chacal", pairs="value")
-    assert panels(explorer) == ["The circuit"]
+    assert panels(explorer) == PANELS
 
 
 def test_every_edge_is_in_the_table(explorer: AppTest, run_root: Path) -> None:
@@ -74,6 +84,11 @@ def test_every_edge_is_in_the_table(explorer: AppTest, run_root: Path) -> None:
     assert table.value["in the circuit"].sum() == len(found.circuit)
     score = table.value["score, logits"].abs()
     assert score.is_monotonic_decreasing
+    assert found.control is not None
+    by_edge = table.value.set_index("edge")["control"]
+    mean = found.control.mean()
+    assert np.allclose(by_edge[list(mean.coords["edge"])], mean.values)
+    assert {"low", "high", "low of control", "high of control"} <= set(table.value)
 
 
 def test_where_there_is_no_circuit_one_line_says_why(

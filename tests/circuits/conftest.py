@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import torch
 
 from workbench.circuits import Comparison
@@ -37,7 +39,8 @@ def random_model(task: Task, variant: str = "standard", seed: int = 0, std: floa
 def compared(variant: str = "standard", n: int = 5, *, reading: str = "root", **settings: object) -> Comparison:
     """A comparison on pointer chains of 12 tokens."""
     task = make("pointer_chain", n=12, k=3, reading=reading)
-    shape = {key: settings.pop(key) for key in list(settings) if key in ("n_heads", "d_head", "n_layers", "norm")}
+    names = {each.name for each in fields(DecoderConfig)}
+    shape = {key: settings.pop(key) for key in list(settings) if key in names}
     model = random_model(task, variant, **shape)
     return Comparison(hook(model), task.minimal_pairs(n, generator(0, "pairs")), **settings)  # type: ignore[arg-type]
 

@@ -68,7 +68,7 @@ def test_a_circuit_is_the_same_after_json_and_has_its_nodes_and_complement() -> 
     assert circuit.nodes == ("input", "a0.h0", "logits")
     assert sorted(circuit.names + circuit.complement().names) == sorted(EDGES)
     assert json.loads(circuit.to_json())["n_heads"] == 2
-    for text in ("{", "[]", '{"n_layers": 1}'):
+    for text in ("{", "[]", '{"n_layers": 1}', '{"n_layers": 1, "n_heads": 2, "n_groups": [], "edges": []}'):
         with pytest.raises(ValueError, match="this is no circuit"):
             Circuit.from_json(text)
 
@@ -78,6 +78,19 @@ def test_graphviz_text_has_an_edge_for_each_with_its_part_and_sign() -> None:
     assert dot.startswith("digraph circuit {") and dot.endswith("}\n")
     assert '  "input" -> "a0.h0" [label="q", penwidth=2.50, tooltip="2.5"];' in dot
     assert '  "a0.h0" -> "logits" [penwidth=4.50, tooltip="-5", style=dashed];' in dot
+
+
+def test_heads_that_share_keys_share_their_edges_and_each_passes_on_what_is_read() -> None:
+    graph = Graph(2, 4, 2, has_mlps=False)
+    path = ["input->a0.g1<v>", "a0.h3->a1.g0<k>", "a1.h1->logits"]
+    circuit = Circuit.of(graph, [*path, "a0.h0->a1.h3<q>", "input->a0.g0<k>"], dict.fromkeys(path, 1.0))
+    assert circuit.pruned().names == tuple(path)
+    assert circuit.pruned().nodes == ("input", "a0.h2", "a0.h3", "a1.h0", "a1.h1", "logits")
+    assert Circuit.from_json(circuit.to_json()) == circuit
+    assert '  "a0.h3" -> "a1.h0" [label="k"' in circuit.to_dot() and '"a1.h1" [label="k"' in circuit.to_dot()
+    scores = np.array([3.0 if name in path else 1.0 if "->logits" not in name else 0.0 for name in graph.names])
+    measured = Measurement("s", scores, ("edge",), {"edge": graph.names}, "logits")
+    assert greedy_edges(measured, graph, 3).names == tuple(path)
 
 
 def test_overlap_of_circuits_by_hand() -> None:

@@ -17,13 +17,9 @@ from transformer_lens.tools.analysis.attribution_patching import (
 )
 
 from tests.circuits.conftest import compared
-from workbench.circuits import Comparison, Graph, activation_patching, eap, eap_ig, path_patching, score_edges
+from workbench.circuits import Comparison, Graph, eap, eap_ig, path_patching, score_edges
 from workbench.circuits.metrics import METRICS
 from workbench.circuits.rewired import rewired_logits, writes
-from workbench.models import Decoder, DecoderConfig
-from workbench.models.hooked import hook
-from workbench.tasks import make
-from workbench.util.seeds import generator
 
 each_variant = pytest.mark.parametrize("variant", ["standard", "tempered", "chacal"])
 
@@ -240,10 +236,102 @@ def test_what_there_is_not_is_refused_in_words() -> None:
         path_patching(comparison, ["m5->logits"])
 
 
-def test_edges_of_heads_that_share_keys_are_refused_and_their_nodes_are_not() -> None:
-    task = make("pointer_chain", n=16, k=4, reading="root")
-    config = DecoderConfig(n_layers=1, d_model=16, n_heads=4, n_kv_heads=2, d_vocab=len(task.vocabulary), n_ctx=16)
-    comparison = Comparison(hook(Decoder(config, generator(0)).eval()), task.minimal_pairs(4, generator(0, "pairs")))
-    with pytest.raises(ValueError, match="grouped queries"):
-        score_edges(comparison)
-    assert np.isfinite(activation_patching(comparison, "head").values).all()
+GROUPED: dict[str, Any] = {"n_heads": 4, "n_kv_heads": 2, "d_head": 5}
+ATTENTION_ONLY: dict[str, Any] = {"n_heads": 2, "d_mlp": 0}
+each_shape = pytest.mark.parametrize("shape", [GROUPED, ATTENTION_ONLY, {**GROUPED, "d_mlp": 0, "norm": "none"}])
+
+
+def test_the_graph_of_grouped_queries_and_of_attention_alone() -> None:
+    graph = Graph.of(compared(**GROUPED).model)
+    assert graph == Graph(2, 4, 2) and graph.readers[:9] == (
+        *(f"a0.h{head}<q>" for head in range(4)), "a0.g0<k>", "a0.g1<k>", "a0.g0<v>", "a0.g1<v>", "m0",
+    )  # fmt: skip
+    assert graph.n_edges == 8 + 5 + 8 * 6 + 10 + 11 and graph.columns(1, "v") == slice(15, 17)
+    assert graph.nodes_of("a1.g1<k>") == ("a1.h2", "a1.h3") and graph.nodes_of("a1.h1<q>") == ("a1.h1",)
+    alone = Graph.of(compared(**ATTENTION_ONLY).model)
+    assert alone.writers == ("input", "a0.h0", "a0.h1", "a1.h0", "a1.h1") and alone.n_edges == 6 + 6 * 3 + 5
+
+
+@each_shape
+@each_variant
+@torch.no_grad()
+def test_edges_of_such_models_make_the_whole_model_and_no_edges_the_other_run(
+    variant: str, shape: dict[str, Any]
+) -> None:
+    comparison = compared(variant, **shape)
+    graph, other = Graph.of(comparison.model), writes(comparison, comparison.pairs.corrupted.tokens)
+    tokens = comparison.pairs.clean.tokens
+    kept, none = (rewired_logits(comparison, tokens, mask, other) for mask in (graph.edges, graph.edges & False))
+    assert torch.allclose(kept, comparison.model(tokens), atol=1e-12)
+    assert torch.allclose(none, comparison.model(comparison.pairs.corrupted.tokens), atol=1e-10)
+
+
+@each_shape
+@torch.no_grad()
+def test_path_patching_of_such_models_is_a_forward_pass_written_out_with_one_edge_changed(
+    shape: dict[str, Any],
+) -> None:
+    comparison = compared(n=3, **shape)
+    graph, pairs = Graph.of(comparison.model), comparison.pairs
+    scores = table(graph, path_patching(comparison).values)
+    _, clean = written_out(comparison, pairs.clean.tokens)
+    plain, own = written_out(comparison, pairs.corrupted.tokens)
+    assert torch.allclose(plain, comparison.model(pairs.corrupted.tokens), atol=1e-12)
+    for name in graph.names:
+        writer, reader = name.split("->")
+        logits, _ = written_out(comparison, pairs.corrupted.tokens, reader, clean[writer] - own[writer])
+        expected = comparison.score(logits, pairs, logits) - comparison.score(plain, pairs, plain)
+        assert scores[name] == pytest.approx(expected.numpy(), abs=1e-10), name
+
+
+def written_out(
+    comparison: Comparison, tokens: Tensor, reader: str = "", change: Tensor | float = 0.0
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits and what is written, of standard attention, when one reader alone reads a changed residual."""
+    model: Any = comparison.model
+    cfg, plain = model.cfg, lambda module: module.original_component
+    residual = plain(model.embed)(tokens) + plain(model.pos_embed).weight[: tokens.shape[1]]
+    written = {"input": residual}
+    groups = cfg.n_key_value_heads or cfg.n_heads
+    kind = "h" if groups == cfg.n_heads else "g"
+
+    def read(name: str) -> Tensor:
+        return residual + (change if name == reader else 0.0)
+
+    def of_head(layer: int, part: str, number: int) -> Tensor:
+        linear = plain(getattr(model.blocks[layer].attn, part))
+        rows = slice(number * cfg.d_head, (number + 1) * cfg.d_head)
+        name = f"a{layer}.{'h' if part == 'q' else kind}{number}<{part}>"
+        return plain(model.blocks[layer].ln1)(read(name)) @ linear.weight[rows].T + linear.bias[rows]
+
+    for layer, block in enumerate(model.blocks):
+        heads, out = [], plain(block.attn.o)
+        for head in range(cfg.n_heads):
+            group = head * groups // cfg.n_heads
+            q, k, v = of_head(layer, "q", head), of_head(layer, "k", group), of_head(layer, "v", group)
+            future = torch.ones(tokens.shape[1], tokens.shape[1]).triu(1).bool()
+            pattern = (q @ k.mT / cfg.d_head**0.5).masked_fill(future, -torch.inf).softmax(-1)
+            heads.append(pattern @ v @ out.weight[:, head * cfg.d_head : (head + 1) * cfg.d_head].T)
+            written[f"a{layer}.h{head}"] = heads[-1]
+        residual = residual + sum(heads) + out.bias
+        if not cfg.attn_only:
+            inner = plain(getattr(block.mlp, "in"))(plain(block.ln2)(read(f"m{layer}")))
+            written[f"m{layer}"] = plain(block.mlp.out)(torch.nn.functional.gelu(inner))
+            residual = residual + written[f"m{layer}"]
+    return plain(model.unembed)(plain(model.ln_final)(read("logits"))), written
+
+
+@each_shape
+def test_eap_of_such_models_is_what_a_small_change_of_an_edge_does(shape: dict[str, Any]) -> None:
+    comparison = compared(n=2, **shape)
+    graph, pairs = Graph.of(comparison.model), comparison.pairs
+    scores, step = table(graph, eap(comparison).values), 1e-6
+    with torch.no_grad():
+        _, clean = written_out(comparison, pairs.clean.tokens)
+        plain, own = written_out(comparison, pairs.corrupted.tokens)
+        for name in graph.names:
+            writer, reader = name.split("->")
+            change = step * (clean[writer] - own[writer])
+            logits, _ = written_out(comparison, pairs.corrupted.tokens, reader, change)
+            slope = (comparison.score(logits, pairs, logits) - comparison.score(plain, pairs, plain)) / step
+            assert scores[name] == pytest.approx(slope.numpy(), rel=1e-3, abs=1e-4 * abs(scores[name]).max() + 1e-5)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformer_lens.tools.analysis.interchange import SubspaceInterchange, fit_das, intervened_logits
 
-from workbench.circuits.alignment import Search, alignment, find_subspace, random_subspace
+from workbench.circuits.alignment import Search, alignment, beside_controls, find_subspace, random_subspace, varying
 from workbench.circuits.hypotheses import (
     HYPOTHESES,
     Hypothesis,
@@ -22,7 +23,9 @@ from workbench.circuits.hypotheses import (
 from workbench.models import Decoder
 from workbench.models.compiled import Blocks, chaser, rotation, sorter
 from workbench.models.hooked import hook
+from workbench.runs import load_run
 from workbench.tasks import Task, make
+from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.seeds import generator
 
 TURNED = 3
@@ -67,17 +70,80 @@ def test_the_carry_makes_another_digit_than_the_sources_own() -> None:
     assert (own != carries).all()
 
 
-def test_a_subspace_is_found_where_there_is_one_and_another_for_answers_that_follow_from_nothing() -> None:
-    """The search reaches arbitrary answers as well as the true ones: what it finds is no evidence by itself."""
+def test_a_subspace_is_found_where_there_is_one_and_none_for_answers_that_follow_from_nothing() -> None:
+    """Among all directions there is one for those too: it is written to where nothing varies, which layer 1 reads."""
     model, task = sorting()
     fit, test = drawn(task, "minimum", 0, 400, split="train"), drawn(task, "minimum", 1)
-    result = alignment(model, fit, test, POINT, Search(rank=6, steps=150, rate=0.05), generator(0, "search"))
-    accuracy = dict(zip(result.coords["subspace"], result.mean().values, strict=True))
-    assert accuracy["found"] > 0.97 and accuracy["all"] == 1
-    assert accuracy["random"] < 0.2 and accuracy["arbitrary"] > 0.9
-    fresh = Decoder(sorter(6, n_ctx=13, pad=True).config, generator(0, "fresh")).eval()
-    untrained = interchange_accuracy(hook(fresh), test, POINT).mean()
-    assert untrained.n is not None and (int(untrained.n) == 0 or untrained.values < 0.5)
+    accuracy = {}
+    for within in (0.999, None):
+        search = Search(rank=2, steps=200, rate=0.05, within=within)
+        result = alignment(model, fit, test, POINT, search, generator(0, "search"))
+        accuracy[within] = dict(zip(result.coords["subspace"], result.mean().values, strict=True))
+    ours, everywhere = accuracy[0.999], accuracy[None]
+    assert ours["all"] == 1 and ours["found"] > 0.8
+    assert ours["random"] < ours["found"] - 0.3 and ours["arbitrary"] < ours["found"] - 0.4
+    assert everywhere["found"] > 0.9 and everywhere["arbitrary"] > 0.9
+
+
+def test_directions_that_vary_are_those_of_the_variable_and_a_subspace_is_no_larger() -> None:
+    model, task = sorting()
+    rows = drawn(task, "minimum", 0, 400)
+    holds = held(model, rows.source, rows.source_at, POINT)
+    frame = varying(holds, 0.999)
+    assert frame.shape[1] < 7 and torch.allclose(frame.T @ frame, torch.eye(frame.shape[1]), atol=1e-5)
+    assert varying(holds, None).shape == (21, 21)
+    assert interchange_accuracy(model, rows, POINT, frame).mean().values > 0.99
+    assert find_subspace(model, rows, POINT, Search(rank=20, steps=2), generator(0)).shape == frame.shape
+    with pytest.raises(ValueError, match="the same in all rows: it holds no variable"):
+        varying(holds[:1].expand(9, -1), 0.999)
+    with pytest.raises(ValueError, match="within is a share of the variance"):
+        varying(holds, 1.5)
+
+
+def test_a_hypothesis_stands_beside_the_same_of_an_untrained_model_on_all_rows() -> None:
+    model, task = sorting()
+    fresh = hook(Decoder(sorter(6, n_ctx=13, pad=True).config, generator(0, "fresh")).eval())
+    search = Search(rank=2, steps=30, rate=0.05)
+    models = {"sorter": model, "untrained": fresh}
+    result = beside_controls(models, task, HYPOTHESES["minimum"], POINT, search, generator(0), n=200)
+    assert result.dims == ("model", "subspace", "example") and result.caption == HYPOTHESES["minimum"].claim
+    mean = result.mean()
+    assert mean.n is not None and (mean.n == mean.n[0, 0]).all()
+    assert mean.select(model="sorter", subspace="all").values == 1
+    assert (mean.select(model="untrained").values < 0.5).all()
+
+
+def test_the_successor_is_written_by_layer_1_of_the_compiled_sorter() -> None:
+    model, task = sorting()
+    rows = drawn(task, "successor", 0, length=6)
+    for point, accuracy in (("blocks.1.hook_resid_pre", 0.2), ("blocks.1.hook_resid_post", 1.0)):
+        assert interchange_accuracy(model, rows, point).mean().values <= accuracy
+    assert interchange_accuracy(model, rows, "blocks.1.hook_resid_post").mean().values == 1
+
+
+def test_the_pointer_is_in_the_query_of_the_parent_of_a_trained_layer() -> None:
+    run = load_run(Path(__file__).parents[2] / "app" / "zoo" / "chain-chacal")
+    model, task = run.hooked(), run.task()
+    rows = drawn(task, "pointer", 0)
+    parents = task.truth(rows.base).labels["parent"][:, -1]
+    assert torch.equal(rows.at, parents) and (rows.asked_at == 31).all()
+    pointed = rows.base.clone().scatter(1, parents[:, None], rows.source.gather(1, rows.source_at[:, None]))
+    assert torch.equal(task.truth(pointed).labels["root"][:, -1], rows.predicted)
+    changed = {part: interchange_accuracy(model, rows, f"blocks.0.attn.{part}.hook_in").mean() for part in "qkv"}
+    assert changed["q"].low is not None and changed["q"].low > 0.6
+    assert changed["k"].values < 0.3 and changed["v"].values < 0.1
+
+
+def test_the_first_item_of_an_answer_is_the_sources() -> None:
+    task = make("boxes", style="advanced", n_boxes=4, n_objects=8, max_operations=4, capacity=2)
+    rows = drawn(task, "item", 0, 60)
+    number = torch.arange(len(rows))
+    assert (rows.at >= task.question_length(rows.base)).all() and torch.equal(rows.at, rows.asked_at)
+    assert torch.equal(rows.before, rows.base[number, rows.at + 1])
+    assert torch.equal(rows.predicted, rows.source[number, rows.source_at + 1])
+    assert {task.vocabulary.words[token] for token in rows.predicted.tolist()} <= set(OBJECTS[:8])
+    with pytest.raises(ValueError, match="sorting has no items; boxes has"):
+        drawn(make("sorting"), "item", 0)
 
 
 def test_it_finds_what_transformerlens_finds() -> None:
@@ -109,6 +175,8 @@ def at_delimiter(model: Any, task: Task) -> Any:
 def test_what_there_is_not_is_refused_in_words() -> None:
     model, task = sorting()
     rows = drawn(task, "minimum", 0)
+    with pytest.raises(ValueError, match="a rank of 1 to 21, not 22"):
+        find_subspace(model, rows, POINT, Search(rank=22), generator(0))
     with pytest.raises(ValueError, match=r"no hook point 'blocks\.9\.hook_resid_post'"):
         interchange_accuracy(model, rows, "blocks.9.hook_resid_post")
     with pytest.raises(ValueError, match="a rank of 1 to 21, not 22"):

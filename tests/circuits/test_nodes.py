@@ -21,6 +21,7 @@ from workbench.circuits import (
     baselines,
     direct_logit_attribution,
     eap,
+    node_scores,
 )
 from workbench.circuits.metrics import METRICS
 from workbench.models import OwnModel
@@ -112,9 +113,26 @@ def test_direct_attributions_sum_to_the_logit_difference(variant: str, n_heads: 
     parts = direct_logit_attribution(comparison)
     assert parts.coords["part"][:3] == ["embedding", "positions", "a0.h0"] and parts.coords["part"][-1] == "constants"
     assert parts.values.sum(0) == pytest.approx(comparison.baselines[0], abs=1e-9)
-    for reading in ("chain",):
-        sets = compared(variant, reading=reading)
-        assert direct_logit_attribution(sets).values.sum(0) == pytest.approx(sets.baselines[0], abs=1e-9)
+    shapes: tuple[dict[str, Any], ...] = ({"reading": "chain"}, {"d_mlp": 0}, {"n_heads": 4, "n_kv_heads": 2})
+    for shape in shapes:
+        one = compared(variant, **shape)
+        assert direct_logit_attribution(one).values.sum(0) == pytest.approx(one.baselines[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [{}, {"d_mlp": 0}, {"n_heads": 4, "n_kv_heads": 2}])
+def test_node_scores_are_those_of_heads_and_mlps_by_position(shape: dict[str, Any]) -> None:
+    comparison = compared("chacal", n=3, **shape)
+    for exact, measure in ((True, activation_patching), (False, attribution_patching)):
+        nodes = node_scores(comparison, exact=exact)
+        assert nodes.dims == ("node", "position", "example")
+        heads = measure(comparison, "head", ("position", "head"))
+        last = len(heads.coords["head"]) - 1
+        assert np.array_equal(nodes.select(node=f"a1.h{last}").values, heads.select(layer=1, head=last).values)
+        mlps = [node for node in nodes.coords["node"] if str(node).startswith("m")]
+        assert mlps == ([] if "d_mlp" in shape else ["m0", "m1"])
+        for layer, node in enumerate(mlps):
+            expected = measure(comparison, "mlp_out").select(layer=layer).values
+            assert np.array_equal(nodes.select(node=node).values, expected)
 
 
 def test_batches_do_not_change_the_numbers_and_the_last_may_be_smaller() -> None:

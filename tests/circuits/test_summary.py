@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -40,12 +41,17 @@ def test_the_command_line_says_it_and_writes_it(
     out = tmp_path / "circuit"
     assert main(["circuit", str(sorter.path), "symbol", "--n", "16", "--edges", "10", "--out", str(out)]) == 0
     text = capsys.readouterr().out
-    assert "EAP with integrated gradients" in text and "largest where the pairs change nothing relevant" in text
+    assert "EAP with integrated gradients" in text and "pairs that change nothing relevant: the largest" in text
+    assert len(re.findall(r"control -?[\d.e-]+ \(-?[\d.e-]+ to -?[\d.e-]+\)", text)) >= 3
     circuit = Circuit.from_json((out / "circuit.json").read_text(encoding="utf-8"))
     assert 0 < len(circuit) <= 10 and (out / "circuit.dot").read_text(encoding="utf-8").startswith("digraph")
     scores = pd.read_csv(out / "scores.csv")
     assert len(scores) == 46 and {"edge", "value", "low", "high", "n"} <= set(scores)
     assert set(pd.read_csv(out / "control.csv")["edge"]) == set(scores["edge"])
+    nodes, control = (pd.read_csv(out / f"{stem}.csv") for stem in ("nodes", "nodes_control"))
+    assert set(nodes["node"]) == set(control["node"]) == set(circuit.graph.writers) - {"input"}
+    assert nodes["low"].notna().any() and (nodes["low"] <= nodes["value"])[nodes["low"].notna()].all()
+    assert abs(nodes["value"]).max() > 3 * abs(control["value"]).max()
     for wrong, said in (
         (["symbl"], "unknown kind of pair of sorting 'symbl'"),
         (["--method", "acdc"], "unknown method 'acdc'"),

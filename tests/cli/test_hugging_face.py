@@ -129,6 +129,7 @@ WRONG = {
     "2 to 32 tokens, its context, not 40": ["llama", "--text", "text.txt", "--length", "40"],
     "named twice": ["llama", "llama", "--text", "text.txt"],
     "--timeline is of runs": ["llama", "--text", "text.txt", "--timeline"],
+    "--circuit is of runs": ["llama", "--text", "text.txt", "--circuit"],
     "--layers is of models that are measured on a text": ["llama", "--layers", "0"],
     "without network, give the folder": ["some/model", "--text", "text.txt"],
     "does not know the architecture of unknown": ["unknown", "--text", "text.txt"],

@@ -66,7 +66,7 @@ def test_colour_and_dashes_say_the_sign_and_the_mean_draws_the_same() -> None:
     assert drawing.svg() == figures.circuit(whole, measured.mean()).svg()
 
 
-@pytest.mark.parametrize("graph", [Graph(1, 1), Graph(1, 8), Graph(3, 2), LARGE])
+@pytest.mark.parametrize("graph", [Graph(1, 1), Graph(1, 8), Graph(3, 2), Graph(3, 4, 2, has_mlps=False), LARGE])
 def test_nothing_is_outside_the_picture(graph: Graph) -> None:
     drawing = figures.circuit(greedy_edges(scores(graph), graph, 30 if graph.n_edges > 30 else 3), scores(graph))
     for path in re.findall(r'<path d="([^"]*)"', drawing.body):
@@ -84,6 +84,13 @@ def boxes(drawing: Drawing) -> list[tuple[float, float, float, float]]:
         found.append((at["x"], at["y"], at["width"], at["height"]))
     assert found
     return found
+
+
+def test_an_edge_to_a_group_leads_to_each_of_its_heads() -> None:
+    graph = Graph(1, 4, 2, has_mlps=False)
+    drawing = figures.circuit(Circuit.of(graph, ["input->a0.g1<k>", "a0.h0->logits"]), scores(graph))
+    ends = re.findall(r'data-tip="input → a0.g1, as its key: [^"]*" data-ends="([^"]*)"', drawing.body)
+    assert ends == ["input a0.h2", "input a0.h3"] and "m0" not in drawing.body
 
 
 def test_boxes_do_not_overlap_and_every_node_has_one() -> None:

@@ -7,7 +7,7 @@
     faithfulness_curve(comparison, scores).mean()         # what circuits of the best edges keep, by size
 
 A variable of one's own causal model is put in from another input by `interchange_accuracy`; `alignment` looks for the
-subspace that it lives in.
+subspace that it lives in, and `beside_controls` does so beside models that should not have it.
 
 What an attribution shows of pairs that change nothing relevant (`task.minimal_pairs(…, relevant=False)`) is its
 control.
@@ -15,7 +15,7 @@ control.
 
 from __future__ import annotations
 
-from workbench.circuits.alignment import SUBSPACES, Search, alignment, find_subspace
+from workbench.circuits.alignment import SUBSPACES, Search, alignment, beside_controls, find_subspace
 from workbench.circuits.checks import completeness, incompleteness, minimality
 from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
 from workbench.circuits.comparison import Comparison, Direction, baselines
@@ -34,7 +34,7 @@ from workbench.circuits.faithfulness import (
 from workbench.circuits.graph import Graph
 from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
 from workbench.circuits.metrics import METRICS, Metric
-from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching
+from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching, node_scores
 from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "answers_both",
     "attribution_patching",
     "baselines",
+    "beside_controls",
     "chance_overlap",
     "cmd",
     "completeness",
@@ -76,6 +77,7 @@ __all__ = [
     "interchange_accuracy",
     "interchanges",
     "minimality",
+    "node_scores",
     "overlap",
     "overlap_of_halves",
     "overlap_of_seeds",

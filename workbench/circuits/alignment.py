@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.circuits.hypotheses import Interchange, exchanged_logits, held, interchange_accuracy
+from workbench.circuits.hypotheses import (
+    Hypothesis,
+    Interchange,
+    exchanged_logits,
+    held,
+    interchange_accuracy,
+    interchanges,
+)
 from workbench.measurement import Measurement
+from workbench.tasks import Task
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
 
+DRAWS = 8  # random subspaces
 SUBSPACES = ("found", "all", "random", "arbitrary")
 
 
@@ -27,12 +38,17 @@ class Search:
         steps: of Adam.
         rows: interchanges in a step.
         rate: Adam's learning rate.
+        within: the subspace is sought among the directions in which what is held varies, as few as have this share of
+            the variance; None for all directions. Directions in which nothing varies hold no variable, and yet an
+            exchange can write into them, where later layers read it: with them the search makes a compiled model give
+            arbitrary answers as surely as the right ones (the illusion of Makelov et al. 2024).
     """
 
     rank: int = 1
     steps: int = 200
     rows: int = 64
     rate: float = 0.01
+    within: float | None = 0.999
 
 
 def random_subspace(d_model: int, rank: int, generator: torch.Generator) -> Float[Tensor, "d_model rank"]:
@@ -44,6 +60,24 @@ def random_subspace(d_model: int, rank: int, generator: torch.Generator) -> Floa
     if not 1 <= rank <= d_model:
         raise ValueError(f"a subspace of {d_model} dimensions has a rank of 1 to {d_model}, not {rank}")
     return torch.linalg.qr(torch.randn(d_model, rank, generator=generator, dtype=torch.float64))[0]
+
+
+def varying(held_there: Float[Tensor, "row d_model"], share: float | None) -> Float[Tensor, "d_model direction"]:
+    """An orthonormal basis of the fewest directions with this share of the variance; of all where it is None.
+
+    Raises:
+        ValueError: if the share is not within 0 … 1, or nothing varies.
+    """
+    if share is None:
+        return torch.eye(held_there.shape[1]).to(held_there)
+    if not 0 < share <= 1:
+        raise ValueError(f"within is a share of the variance, above 0 and at most 1, not {share}")
+    precise = held_there.double()
+    _, sizes, directions = torch.linalg.svd(precise - precise.mean(0), full_matrices=False)
+    if not bool(sizes[0] > torch.finfo(held_there.dtype).eps * precise.norm()):
+        raise ValueError("what is held there is the same in all rows: it holds no variable")
+    enough = int(((sizes**2).cumsum(0) < share * (sizes**2).sum()).sum()) + 1
+    return directions[:enough].T.to(held_there)
 
 
 def find_subspace(
@@ -62,21 +96,29 @@ def find_subspace(
         generator: draws the first basis, and the rows of each step.
 
     Raises:
-        ValueError: if there is no such hook point, or the rank is not within 1 … d_model.
+        ValueError: if there is no such hook point, or the rank is not within 1 … d_model. Where fewer directions vary,
+            the subspace is all of them.
     """
     taken = held(model, rows.source, rows.source_at, point)
-    first = random_subspace(taken.shape[-1], search.rank, generator).to(taken)
+    frame = varying(taken, search.within)
+    first = _random_within(frame, search, generator)
     weights = first.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([weights], lr=search.rate)
     for _ in range(search.steps):
         some = torch.randint(len(rows), (min(search.rows, len(rows)),), generator=generator).to(rows.base.device)
         with torch.enable_grad():
-            basis = torch.linalg.qr(weights)[0]
+            basis = frame @ torch.linalg.qr(weights)[0]
             logits = exchanged_logits(model, rows[some], point, basis, taken[some])
             loss = torch.nn.functional.cross_entropy(logits, rows.predicted[some])
         (weights.grad,) = torch.autograd.grad(loss, [weights])
         optimiser.step()
-    return torch.linalg.qr(weights.detach())[0]
+    return frame @ torch.linalg.qr(weights.detach())[0]
+
+
+def _random_within(frame: Tensor, search: Search, generator: torch.Generator) -> Float[Tensor, "direction rank"]:
+    """A random subspace, in coordinates of a frame of directions; all of them where they are fewer than the rank."""
+    full = random_subspace(len(frame), search.rank, generator)  # checks the rank
+    return torch.linalg.qr(frame.T @ full.to(frame))[0]
 
 
 def arbitrary(rows: Interchange, n_classes: int, generator: torch.Generator) -> Interchange:
@@ -99,29 +141,62 @@ def alignment(
     generator: torch.Generator,
     *,
     name: str = "model",
+    only_right: bool = True,
 ) -> Measurement:
     """The interchange accuracy of the subspace found, beside its controls: dims `subspace`, `example`.
 
-    `found` by distributed alignment search on `fit`; `all` of the residual; `random`, a subspace of the same rank;
-    `arbitrary`, found in the same way for answers that follow from nothing, and tested on such. A subspace that was
-    searched for is evidence only as far as `found` is above `arbitrary`, and above the same of an untrained model. On
-    the compiled sorter it is not, from rank 2 on, although the variable is there: then test a subspace that is given,
-    such as rows of the unembedding, by `interchange_accuracy`.
+    `found` by distributed alignment search on `fit`; `all` of the residual; `random`, mean over subspaces of the same
+    rank among the same directions; `arbitrary`, found in the same way for answers that follow from nothing, and tested
+    on such. A subspace that was searched for is evidence only as far as `found` is above both of these, and above the
+    same of an untrained model (`beside_controls`). Where the rank is that of all that varies, `random` is `found`: a
+    smaller rank says where the variable is, or a subspace that is given, such as rows of the unembedding.
 
     Args:
         model, point, search, generator: as for `find_subspace`.
         fit, test: interchanges to find subspaces on, and others to test them on.
-        name: what to call the model in captions.
+        name, only_right: as for `interchange_accuracy`.
     """
-    d_model, n_classes = int(model.cfg.d_model), int(model.cfg.d_vocab)
-    state = generator.get_state()
+    state, n_classes = generator.get_state(), int(model.cfg.d_vocab)
     nonsense = arbitrary(fit, n_classes, generator)
     generator.set_state(state)
     nonsense_test = arbitrary(test, n_classes, generator)
-    at_random = random_subspace(d_model, search.rank, generator).to(next(model.parameters()))
-    found = find_subspace(model, fit, point, search, generator)
-    fooled = find_subspace(model, nonsense, point, search, generator)
-    bases = ((test, found), (test, None), (test, at_random), (nonsense_test, fooled))
-    parts = [interchange_accuracy(model, rows, point, basis, name) for rows, basis in bases]
-    stacked = Measurement.stack(parts, "subspace", SUBSPACES)
-    return replace(stacked, settings={**stacked.settings, "rank": search.rank, "steps": search.steps})
+    frame = varying(held(model, fit.source, fit.source_at, point), search.within)
+    drawn = [frame @ _random_within(frame, search, generator) for _ in range(DRAWS)]
+    found, fooled = (find_subspace(model, rows, point, search, generator) for rows in (fit, nonsense))
+    bases = [(test, found), (test, None), (nonsense_test, fooled), *((test, one) for one in drawn)]
+    parts = [interchange_accuracy(model, rows, point, basis, name, only_right=only_right) for rows, basis in bases]
+    at_random = replace(parts[3], values=np.mean([part.values for part in parts[3:]], axis=0))
+    stacked = Measurement.stack([parts[0], parts[1], at_random, parts[2]], "subspace", SUBSPACES)
+    return replace(stacked, settings={**stacked.settings, "rank": found.shape[1], "steps": search.steps})
+
+
+def beside_controls(
+    models: Mapping[str, AnyHooked],
+    task: Task,
+    hypothesis: Hypothesis,
+    point: str,
+    search: Search,
+    generator: torch.Generator,
+    *,
+    n: int = 400,
+) -> Measurement:
+    """A hypothesis tested on a model, with all its controls: dims `model`, `subspace`, `example`.
+
+    Args:
+        models: by name; the first is the one that it is about, and counts where it answers right. The others, such as
+            one with fresh weights, are controls, and count on all rows.
+        task, hypothesis, n: what is drawn, n pairs of sequences to search on and n others to test.
+        point: where the variable is thought to live, a hook name of the residual, or of what reads it.
+        search, generator: as for `alignment`; all models have the same draws.
+
+    Raises:
+        ValueError: as `interchanges` and `find_subspace`.
+    """
+    fit, test = (interchanges(task, hypothesis, n, generator, split=split) for split in ("train", "test"))
+    state = generator.get_state()
+    parts: list[Measurement] = []
+    for name, model in models.items():
+        generator.set_state(state)
+        only_right = not parts
+        parts.append(alignment(model, fit, test, point, search, generator, name=name, only_right=only_right))
+    return replace(Measurement.stack(parts, "model", list(models)), caption=hypothesis.claim)

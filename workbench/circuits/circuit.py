@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -45,7 +45,7 @@ class Circuit:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The writers and readers at the ends of its edges, heads and MLPs once each."""
-        ends = {self.graph.node_of(end) for name in self.names for end in name.split("->")}
+        ends = {node for name in self.names for end in name.split("->") for node in self.graph.nodes_of(end)}
         return tuple(node for node in (*self.graph.writers, LOGITS) if node in ends)
 
     def complement(self) -> Circuit:
@@ -56,31 +56,32 @@ class Circuit:
     def pruned(self) -> Circuit:
         """The circuit without edges that lie on no path from the input to the logits."""
         edges = [name.split("->") for name in self.names]
-        node = self.graph.node_of
+        nodes = self.graph.nodes_of
         reached, needed = {INPUT}, {LOGITS}
         for writer, reader in edges_in_order(self.graph, edges):
             if writer in reached:
-                reached.add(node(reader))
+                reached.update(nodes(reader))
         for writer, reader in reversed(edges_in_order(self.graph, edges)):
-            if node(reader) in needed:
+            if not needed.isdisjoint(nodes(reader)):
                 needed.add(writer)
-        kept = [f"{w}->{r}" for w, r in edges if w in reached and node(r) in needed and w in needed | {INPUT}]
+        kept = [f"{w}->{r}" for w, r in edges if w in reached and not needed.isdisjoint(nodes(r))]
         return Circuit.of(self.graph, kept, self.scores)
 
     def to_json(self) -> str:
         """The circuit as JSON: the graph's shape, and each edge with its score."""
         edges = [{"edge": name, "score": self.scores.get(name)} for name in self.names]
-        about = {"n_layers": self.graph.n_layers, "n_heads": self.graph.n_heads, "edges": edges}
-        return json.dumps(about, indent=1)
+        return json.dumps({**asdict(self.graph), "edges": edges}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Circuit:
         """The circuit that `to_json` wrote. Raises ValueError if this is none."""
         try:
             given = json.loads(text)
-            graph = Graph(int(given["n_layers"]), int(given["n_heads"]))
+            groups = given.get("n_groups")
+            shape = (int(given["n_layers"]), int(given["n_heads"]), None if groups is None else int(groups))
+            graph = Graph(*shape, bool(given.get("has_mlps", True)))
             scores = {str(each["edge"]): each["score"] for each in given["edges"]}
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no circuit: it needs n_layers, n_heads and edges ({error})") from None
         return cls.of(graph, list(scores), {name: score for name, score in scores.items() if score is not None})
 
@@ -91,20 +92,20 @@ class Circuit:
         lines += [f'  "{node}";' for node in self.nodes]
         for name in self.names:
             writer, reader = name.split("->")
-            part = reader[len(self.graph.node_of(reader)) :].strip("<>")
+            part = reader.partition("<")[2].strip(">")
             score = self.scores.get(name)
             style = [f'label="{part}"'] if part else []
             if score is not None:
                 style += [f"penwidth={0.5 + 4 * abs(score) / largest:.2f}", f'tooltip="{score:.4g}"']
                 style += ["style=dashed"] if score < 0 else []
-            lines.append(f'  "{writer}" -> "{self.graph.node_of(reader)}" [{", ".join(style)}];')
+            lines += [f'  "{writer}" -> "{node}" [{", ".join(style)}];' for node in self.graph.nodes_of(reader)]
         return "\n".join([*lines, "}"]) + "\n"
 
 
 def edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Edges by their reader and then their writer: an edge comes after all that lead to its writer."""
     writers = {name: at for at, name in enumerate((*graph.writers, LOGITS))}
-    return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.node_of(edge[1])], writers[edge[0]]))
+    return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.nodes_of(edge[1])[0]], writers[edge[0]]))
 
 
 def mean_scores(scores: Measurement) -> dict[str, float]:
@@ -168,7 +169,7 @@ def greedy_edges(scores: Measurement, graph: Graph, n: int, *, absolute: bool = 
     inside, chosen = {LOGITS}, []
     left = [graph.names[at] for at in rank.argsort(descending=True, stable=True).tolist()]
     for _ in range(n):
-        name = next((name for name in left if graph.node_of(name.split("->")[1]) in inside), None)
+        name = next((name for name in left if not inside.isdisjoint(graph.nodes_of(name.split("->")[1]))), None)
         if name is None:
             break
         left.remove(name)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from workbench.circuits.comparison import INPUT, Comparison, activations, check_names
+from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
 
 NORMALISED = "ln_final.hook_out"
@@ -67,7 +68,9 @@ def _writes(comparison: Comparison, tokens: Tensor) -> tuple[dict[str, Tensor], 
     cfg = cast(Any, comparison.model.cfg)
     last = f"blocks.{cfg.n_layers - 1}.hook_resid_post"
     layers = range(cfg.n_layers)
-    hooks = [f"blocks.{i}.{point}" for i in layers for point in ("attn.hook_z", "hook_attn_out", "hook_mlp_out")]
+    has_mlps = Graph.of(comparison.model).has_mlps
+    points = ["attn.hook_z", "hook_attn_out", *(["hook_mlp_out"] if has_mlps else [])]
+    hooks = [f"blocks.{i}.{point}" for i in layers for point in points]
     seen, _ = activations(comparison, tokens, ["hook_embed", INPUT, last, *hooks])
     writes = {"embedding": seen["hook_embed"]}
     if "hook_pos_embed" in comparison.model.hook_dict:
@@ -76,7 +79,8 @@ def _writes(comparison: Comparison, tokens: Tensor) -> tuple[dict[str, Tensor], 
         heads = head_writes(comparison, i, seen[f"blocks.{i}.attn.hook_z"])
         writes |= {f"a{i}.h{head}": write for head, write in enumerate(heads)}
         writes[f"attention bias {i}"] = seen[f"blocks.{i}.hook_attn_out"] - heads.sum(0)
-        writes[f"m{i}"] = seen[f"blocks.{i}.hook_mlp_out"]
+        if has_mlps:
+            writes[f"m{i}"] = seen[f"blocks.{i}.hook_mlp_out"]
     return writes, seen[last]
 
 

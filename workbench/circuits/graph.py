@@ -26,45 +26,73 @@ class Graph:
     `a0.h1` is head 1 of layer 0, `m0` the MLP of layer 0; a head reads through `a0.h1<q>`, `<k>` and `<v>`, an MLP as
     `m0`, and `logits` reads the residual at the end. An edge leads from a writer to every reader after it.
 
+    Heads that share their keys and values (grouped queries) share the readers too: `a0.g1<k>` reads the keys of group 1
+    of layer 0, for all of its heads. Without MLPs (attention-only models) there are no `m0`.
+
     Attributes:
         n_layers, n_heads: the model's.
+        n_groups: heads of keys and values, where they are fewer than those of queries.
+        has_mlps: whether layers have MLPs.
     """
 
     n_layers: int
     n_heads: int
+    n_groups: int | None = None
+    has_mlps: bool = True
 
     @classmethod
     def of(cls, model: AnyHooked) -> Graph:
         cfg = cast(Any, model.cfg)
-        return cls(int(cfg.n_layers), int(cfg.n_heads))
+        n_heads, n_groups = int(cfg.n_heads), getattr(cfg, "n_key_value_heads", None)
+        return cls(
+            int(cfg.n_layers),
+            n_heads,
+            None if n_groups in (None, n_heads) else int(n_groups),
+            not getattr(cfg, "attn_only", False),
+        )
+
+    def n_readers(self, part: str) -> int:
+        """How many readers of a layer read a part (`q`, `k`, `v`, or `m` of the MLP)."""
+        if part == "m":
+            return int(self.has_mlps)
+        return self.n_heads if part == "q" or self.n_groups is None else self.n_groups
+
+    @property
+    def per_layer(self) -> tuple[int, int]:
+        """How many writers and readers a layer has."""
+        return self.n_heads + self.has_mlps, sum(self.n_readers(part) for part in (*QKV, "m"))
 
     @cached_property
     def writers(self) -> tuple[str, ...]:
         """In the order in which they write."""
-        layers = range(self.n_layers)
-        each = ([*(f"a{layer}.h{head}" for head in range(self.n_heads)), f"m{layer}"] for layer in layers)
-        return (INPUT, *(name for names in each for name in names))
+        names: list[str] = []
+        for layer in range(self.n_layers):
+            names += [f"a{layer}.h{head}" for head in range(self.n_heads)]
+            names += [f"m{layer}"] if self.has_mlps else []
+        return (INPUT, *names)
 
     @cached_property
     def readers(self) -> tuple[str, ...]:
         """In the order in which they read: of a layer all queries, all keys, all values, then the MLP."""
         names: list[str] = []
         for layer in range(self.n_layers):
-            names += [f"a{layer}.h{head}<{part}>" for part in QKV for head in range(self.n_heads)]
-            names.append(f"m{layer}")
+            for part in QKV:
+                kind = "h" if part == "q" or self.n_groups is None else "g"
+                names += [f"a{layer}.{kind}{number}<{part}>" for number in range(self.n_readers(part))]
+            names += [f"m{layer}"] if self.has_mlps else []
         return (*names, LOGITS)
 
     def writers_before(self, layer: int, *, mlp: bool) -> int:
         """How many writers come before the attention of a layer, or before its MLP."""
-        return 1 + layer * (self.n_heads + 1) + self.n_heads * mlp
+        return 1 + layer * self.per_layer[0] + self.n_heads * mlp
 
     @cached_property
     def edges(self) -> Bool[Tensor, "writer reader"]:
         """Which reader comes after which writer."""
         before = []
         for layer in range(self.n_layers):
-            before += [self.writers_before(layer, mlp=False)] * (len(QKV) * self.n_heads)
-            before.append(self.writers_before(layer, mlp=True))
+            before += [self.writers_before(layer, mlp=False)] * sum(map(self.n_readers, QKV))
+            before += [self.writers_before(layer, mlp=True)] * self.has_mlps
         before.append(len(self.writers))
         return torch.arange(len(self.writers))[:, None] < torch.tensor(before)
 
@@ -84,16 +112,21 @@ class Graph:
         """
         if part == LOGITS:
             return slice(len(self.readers) - 1, len(self.readers))
-        start = layer * (len(QKV) * self.n_heads + 1)
-        if part == "m":
-            start += len(QKV) * self.n_heads
-            return slice(start, start + 1)
-        start += QKV.index(part) * self.n_heads
-        return slice(start, start + self.n_heads)
+        parts = (*QKV, "m")
+        start = layer * self.per_layer[1] + sum(map(self.n_readers, parts[: parts.index(part)]))
+        return slice(start, start + self.n_readers(part))
 
-    def node_of(self, reader: str) -> str:
-        """The writer that a reader belongs to: `a0.h1` of `a0.h1<q>`; the logits are no writer, but themselves."""
-        return reader.split("<")[0]
+    def nodes_of(self, reader: str) -> tuple[str, ...]:
+        """The writers that a reader belongs to: `a0.h1` of `a0.h1<q>`, all heads of the group of `a0.g1<k>`.
+
+        The logits are no writer, but themselves.
+        """
+        node = reader.split("<")[0]
+        if self.n_groups is None or ".g" not in node:
+            return (node,)
+        layer, group = node.split(".g")
+        size = self.n_heads // self.n_groups
+        return tuple(f"{layer}.h{int(group) * size + head}" for head in range(size))
 
     def mask(self, names: Sequence[str]) -> Bool[Tensor, "writer reader"]:
         """The edges of these names.

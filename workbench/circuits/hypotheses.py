@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from workbench.circuits.comparison import check_names
 from workbench.measurement import Measurement
-from workbench.tasks import Task
+from workbench.tasks import Boxes, Task
+from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.ties import clear
 
 if TYPE_CHECKING:
@@ -27,15 +28,16 @@ class Hypothesis:
 
     Attributes:
         claim: the variable in words.
-        where: task, tokens -> the position of each sequence at which the variable lives, and whose logits answer; −1
-            where a sequence has none.
+        where: task, tokens -> the position of each sequence at which the variable lives; −1 where a sequence has none.
         predicts: task, base tokens, source tokens -> the answer of each base once the variable has the source's value
             and all else stays; −1 where nothing follows.
+        asks: task, tokens -> the position whose logits answer; by default where the variable lives.
     """
 
     claim: str
     where: Callable[[Task, Tensor], Rows]
     predicts: Callable[[Task, Tensor, Tensor], Rows]
+    asks: Callable[[Task, Tensor], Rows] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Interchange:
         base, source: tokens, a row each.
         at, source_at: the position of either at which the variable lives.
         before, predicted: the right answer of each base, and the one that follows from the exchange. They differ.
+        asked_at: the position of the base whose logits answer.
     """
 
     base: Int[Tensor, "row pos"]
@@ -54,13 +57,13 @@ class Interchange:
     source_at: Rows
     before: Rows
     predicted: Rows
+    asked_at: Rows
 
     def __len__(self) -> int:
         return len(self.base)
 
     def __getitem__(self, index: Tensor) -> Interchange:
-        parts = (self.base, self.source, self.at, self.source_at, self.before, self.predicted)
-        return Interchange(*(part[index] for part in parts))
+        return Interchange(**{part.name: getattr(self, part.name)[index] for part in fields(self)})
 
 
 def interchanges(
@@ -79,12 +82,13 @@ def interchanges(
     at, source_at = hypothesis.where(task, base.tokens), hypothesis.where(task, source.tokens)
     if base.targets.ndim != 2:
         raise ValueError(f"{task.name} asks for sets here: an interchange predicts one class")
-    before = base.targets.gather(1, at.clamp(min=0)[:, None])[:, 0]
+    asked_at = at if hypothesis.asks is None else hypothesis.asks(task, base.tokens)
+    before = base.targets.gather(1, asked_at.clamp(min=0)[:, None])[:, 0]
     predicted = hypothesis.predicts(task, base.tokens, source.tokens)
-    usable = (at >= 0) & (source_at >= 0) & (predicted >= 0) & (predicted != before)
+    usable = (at >= 0) & (source_at >= 0) & (asked_at >= 0) & (predicted >= 0) & (predicted != before)
     if not usable.any():
         raise ValueError(f"in none of {n} draws does another answer follow from: {hypothesis.claim}")
-    return Interchange(base.tokens, source.tokens, at, source_at, before, predicted)[usable]
+    return Interchange(base.tokens, source.tokens, at, source_at, before, predicted, asked_at)[usable]
 
 
 def exchanged_logits(
@@ -94,7 +98,7 @@ def exchanged_logits(
     basis: Float[Tensor, "d_model rank"] | None,
     taken: Float[Tensor, "row d_model"] | None = None,
 ) -> Float[Tensor, "row class"]:
-    """The logits at the bases' position when it holds there, within a subspace, what the source holds.
+    """The logits where bases answer when they hold at their position, within a subspace, what the source holds.
 
     h ← h + (h' − h) B Bᵀ, with h' the source's (Geiger et al. 2021).
 
@@ -116,7 +120,7 @@ def exchanged_logits(
 
     with model.hooks(fwd_hooks=[(point, exchange)]):
         logits = cast(Tensor, model(rows.base))
-    return logits[number, rows.at]
+    return logits[number, rows.asked_at]
 
 
 @torch.no_grad()
@@ -136,7 +140,13 @@ def held(model: AnyHooked, tokens: Int[Tensor, "row pos"], at: Rows, point: str)
 
 @torch.no_grad()
 def interchange_accuracy(
-    model: AnyHooked, rows: Interchange, point: str, basis: Float[Tensor, "d_model rank"] | None = None, name: str = ""
+    model: AnyHooked,
+    rows: Interchange,
+    point: str,
+    basis: Float[Tensor, "d_model rank"] | None = None,
+    name: str = "",
+    *,
+    only_right: bool = True,
 ) -> Measurement:
     """Whether each answer becomes the one that follows from the exchange: 1 or 0, dims `example`.
 
@@ -145,9 +155,11 @@ def interchange_accuracy(
     Args:
         model, rows, point, basis: as for `exchanged_logits`.
         name: what to call the model in captions.
+        only_right: False counts all rows, for a control that knows no answer.
     """
     number = torch.arange(len(rows), device=rows.base.device)
-    right: Bool[Tensor, " row"] = clear(cast(Tensor, model(rows.base))[number, rows.at]) == rows.before
+    right: Bool[Tensor, " row"] = clear(cast(Tensor, model(rows.base))[number, rows.asked_at]) == rows.before
+    right = right | (not only_right)
     became = clear(exchanged_logits(model, rows, point, basis)) == rows.predicted
     values = torch.where(right, became.double(), torch.nan).cpu().numpy()
     return Measurement(
@@ -158,7 +170,7 @@ def interchange_accuracy(
         units="share",
         settings={"model": name, "point": point, "rank": None if basis is None else basis.shape[1]},
         caption="Whether the answer becomes the one that follows when the variable has the source's value, over bases "
-        "that are answered right and whose answer must change.",
+        f"whose answer must change{' and that are answered right' * only_right}.",
     )
 
 
@@ -212,9 +224,49 @@ def _with_sources_carry(task: Task, base: Tensor, source: Tensor) -> Rows:
     return torch.where(usable, (digit + carry) % 10, -1)
 
 
+def _parent_of_last(task: Task, tokens: Tensor) -> Rows:
+    """The position that the last token points to."""
+    return _labelled(task, tokens, "parent")[0][:, -1]
+
+
+def _last(task: Task, tokens: Tensor) -> Rows:
+    return torch.full((len(tokens),), tokens.shape[1] - 1, device=tokens.device)
+
+
+def _root_by_sources_pointer(task: Task, base: Tensor, source: Tensor) -> Rows:
+    """The root that the last token of the base has once its parent points where the source's parent points."""
+    own, other = (_parent_of_last(task, tokens)[:, None].clamp(min=0) for tokens in (base, source))
+    return _labelled(task, base.scatter(1, own, source.gather(1, other)), "root")[0][:, -1]
+
+
+def _before_first_item(task: Task, tokens: Tensor) -> Rows:
+    """The position that predicts the first item of the answer."""
+    if not isinstance(task, Boxes):
+        raise ValueError(f"{task.name} has no items; boxes has")
+    items = torch.tensor([task.vocabulary.id(word) for word in OBJECTS[: task.n_objects]], device=tokens.device)
+    asked = torch.arange(tokens.shape[1] - 1, device=tokens.device) >= task.question_length(tokens)[:, None] - 1
+    there = torch.isin(tokens[:, 1:], items) & asked
+    return torch.where(there.any(-1), there.long().argmax(-1), -1)
+
+
+def _sources_first_item(task: Task, base: Tensor, source: Tensor) -> Rows:
+    at = _before_first_item(task, source)
+    return torch.where(at >= 0, source.gather(1, at[:, None] + 1)[:, 0], -1)
+
+
 HYPOTHESES: dict[str, Hypothesis] = {
     "minimum": Hypothesis(
         "the delimiter holds the smallest symbol", at_first("minimum"), sources_value("minimum", at_first("minimum"))
+    ),
+    "successor": Hypothesis(
+        "the first output holds the next one", at_first("successor"), sources_value("successor", at_first("successor")),
+    ),
+    "pointer": Hypothesis(
+        "what the last token's parent attends with holds where it points, and the last answer follows from there",
+        _parent_of_last, _root_by_sources_pointer, _last,
+    ),
+    "item": Hypothesis(
+        "the word before an answer's first item holds what is in the box", _before_first_item, _sources_first_item
     ),
     "root": Hypothesis(
         "the last position holds the value at the root of its chain", at_last("root"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, activations, gradients
+from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 
@@ -129,6 +130,29 @@ def attribution_patching(comparison: Comparison, site: str, by: Sequence[str] | 
         "other run is put in. "
     )
     return _measured(comparison, f"Attribution patching: {site}", parts, by, caption + NOT_SHOWN)
+
+
+def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:
+    """What every head and MLP does at every position: dims `node` (as in the graph), `position`, `example`.
+
+    Args:
+        comparison: the model, the pairs, the metric and the direction.
+        exact: by activation patching, a pass for each place; otherwise by attribution patching.
+    """
+    measure, graph = activation_patching if exact else attribution_patching, Graph.of(comparison.model)
+    heads = measure(comparison, "head", ("position", "head"))
+    of_node = {f"a{i}.h{h}": heads.values[i, :, h] for i in range(graph.n_layers) for h in range(graph.n_heads)}
+    if graph.has_mlps:
+        of_node |= {f"m{layer}": values for layer, values in enumerate(measure(comparison, "mlp_out").values)}
+    nodes = [node for node in graph.writers if node in of_node]
+    return replace(
+        heads,
+        name=f"{heads.name.split(':')[0]} of heads and MLPs by position",
+        values=np.stack([of_node[node] for node in nodes]),
+        dims=("node", "position", "example"),
+        coords={"node": nodes, "position": heads.coords["position"], "example": heads.coords["example"]},
+        caption=heads.caption.replace(SITES["head"].words, "what one head or MLP writes at one position"),
+    )
 
 
 def _names(comparison: Comparison, site: str) -> list[str]:

@@ -24,8 +24,9 @@ CHECKED = 2  # pairs on which the graph is checked
 def own_inputs(model: Any) -> Iterator[None]:
     """Within this context each head's queries, keys and values, and each MLP, read a copy of the residual of their own.
 
-    These are TransformerLens's `hook_q_input`, `hook_k_input`, `hook_v_input` (`[row, pos, head, d_model]`) and
-    `hook_mlp_in`, all before the LayerNorm. The flags are put back afterwards.
+    These are TransformerLens's `hook_q_input`, `hook_k_input`, `hook_v_input` (`[row, pos, head, d_model]`, the
+    last two of a group where heads share their keys and values) and `hook_mlp_in`, all before the LayerNorm. The flags
+    are put back afterwards.
 
     Raises:
         ValueError: if the model cannot give its readers inputs of their own.
@@ -34,11 +35,6 @@ def own_inputs(model: Any) -> Iterator[None]:
     before = [bool(getattr(model.cfg, flag, False)) for flag in flags]
     if not hasattr(model, "set_use_split_qkv_input"):
         raise ValueError(f"the heads of a {type(model).__name__} cannot read inputs of their own, so it has no edges")
-    if getattr(model.cfg, "n_key_value_heads", None) is not None:
-        raise ValueError(
-            "heads of this model share their keys and values (grouped queries), so a single head's have no edge of "
-            "their own; nodes can be attributed: see workbench.circuits.nodes"
-        )
     try:
         _set_flags(model, False, True, True)
         yield
@@ -61,14 +57,14 @@ def reader_hooks(graph: Graph) -> list[tuple[str, int, str]]:
     hooks = []
     for layer in range(graph.n_layers):
         hooks += [(f"blocks.{layer}.attn.hook_{part}_input", layer, part) for part in QKV]
-        hooks.append((f"blocks.{layer}.hook_mlp_in", layer, "m"))
+        hooks += [(f"blocks.{layer}.hook_mlp_in", layer, "m")] if graph.has_mlps else []
     return [*hooks, (f"blocks.{graph.n_layers - 1}.hook_resid_post", graph.n_layers - 1, LOGITS)]
 
 
 def writer_hooks(graph: Graph) -> list[str]:
     """The hook names from which everything that is written follows, in the order of the forward pass."""
-    layers = range(graph.n_layers)
-    return [FIRST, *(f"blocks.{i}.{point}" for i in layers for point in ("attn.hook_z", "hook_mlp_out"))]
+    points = ("attn.hook_z", "hook_mlp_out") if graph.has_mlps else ("attn.hook_z",)
+    return [FIRST, *(f"blocks.{layer}.{point}" for layer in range(graph.n_layers) for point in points)]
 
 
 def as_writes(comparison: Comparison, name: str, activation: Tensor) -> Float[Tensor, "writer row pos d_model"]:

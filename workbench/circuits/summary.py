@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,8 +14,13 @@ from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.edges import score_edges
 from workbench.circuits.faithfulness import answers_both, cmd, cpr, faithfulness_curve, smallest_faithful
 from workbench.circuits.graph import Graph
+from workbench.circuits.nodes import node_scores
 from workbench.circuits.overlap import overlap_of_halves
 from workbench.measurement import Measurement
+from workbench.tasks import Task
+
+if TYPE_CHECKING:
+    from workbench.models.hooked import AnyHooked
 
 SHOWN = 10  # edges
 KEPT = 0.9  # of the metric, by the circuit that is taken where no size is given
@@ -30,6 +36,7 @@ class Summary:
         circuit: its edges, chosen greedily by the scores.
         scores, control: of every edge on the pairs that it is found on; and on pairs that change nothing relevant, None
             where the task has no such pairs.
+        nodes, nodes_control: the same of every head and MLP at every position.
         curve, without: faithfulness by size on the other pairs, of the circuits and of what is left without them.
         halves: the overlap of circuits of this size, found on random halves.
     """
@@ -38,6 +45,8 @@ class Summary:
     circuit: Circuit
     scores: Measurement
     control: Measurement | None
+    nodes: Measurement
+    nodes_control: Measurement | None
     curve: Measurement
     without: Measurement
     halves: Measurement
@@ -51,18 +60,30 @@ class Summary:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "circuit.json").write_text(self.circuit.to_json() + "\n", encoding="utf-8")
         (folder / "circuit.dot").write_text(self.circuit.to_dot(), encoding="utf-8")
-        means = {"scores": self.scores, "control": self.control, "faithfulness": self.curve, "without": self.without}
-        for stem, measured in means.items():
-            if measured is not None:
-                measured.mean().save(folder, stem)
+        for stem, measured in self.measurements().items():
+            measured.save(folder, stem)
+
+    def measurements(self) -> dict[str, Measurement]:
+        """Every number that was measured, mean over pairs with its interval, by the name of its file."""
+        each = {"scores": self.scores, "control": self.control, "nodes": self.nodes}
+        each |= {"nodes_control": self.nodes_control, "faithfulness": self.curve, "without": self.without}
+        return {stem: measured.mean() for stem, measured in each.items() if measured is not None}
+
+    def largest_of_control(self) -> tuple[str, Measurement] | None:
+        """The edge that scores most on pairs that change nothing relevant, and its score; None without such pairs."""
+        if self.control is None:
+            return None
+        mean = self.control.mean()
+        name = str(mean.coords["edge"][int(abs(mean.values).argmax())])
+        return name, mean.select(edge=name)
 
     def _answers(self) -> list[str]:
         pairs, both = self.comparison.pairs, answers_both(self.comparison).mean()
         means = baselines(self.comparison).mean()
-        clean, corrupted = (_with_interval(means.select(run=run)) for run in ("clean", "corrupted"))
+        clean, corrupted = (with_interval(means.select(run=run)) for run in ("clean", "corrupted"))
         return [
             f"{len(pairs)} pairs of kind {pairs.kind!r}, {self.comparison.measure.name}",
-            f"clean {clean}, corrupted {corrupted}; both answers of a pair right: {_with_interval(both)}",
+            f"clean {clean}, corrupted {corrupted}; both answers of a pair right: {with_interval(both)}",
         ]
 
     def _edges(self) -> list[str]:
@@ -71,10 +92,14 @@ class Summary:
         names = mean.coords["edge"]
         width = max(len(str(names[at])) for at in order)
         lines = [f"{self.scores.name}, the {len(order)} largest of {len(names)}:"]
-        lines += [f"  {names[at]:{width}} {_with_interval(mean.select(edge=names[at]))}" for at in order]
-        if self.control is not None:
-            largest = abs(self.control.mean().values).max()
-            lines.append(f"largest where the pairs change nothing relevant: {largest:.3g}")
+        control = None if self.control is None else self.control.mean()
+        for at in order:
+            beside = "" if control is None else f"   control {with_interval(control.select(edge=names[at]))}"
+            lines.append(f"  {names[at]:{width}} {with_interval(mean.select(edge=names[at]))}{beside}")
+        largest = self.largest_of_control()
+        if largest is not None:
+            said = f"{largest[0]} {with_interval(largest[1])}"
+            lines.append(f"control, pairs that change nothing relevant: the largest of all edges is {said}")
         return lines
 
     def _faithful(self) -> list[str]:
@@ -82,13 +107,13 @@ class Summary:
         lines = ["faithfulness on the other half of the pairs, and without the circuit:"]
         kept, lost = self.curve.mean(), self.without.mean()
         for share, edges in zip(self.curve.coords["share"], self.curve.settings["edges"], strict=True):
-            at = [_with_interval(each.select(share=share)) for each in (kept, lost)]
+            at = [with_interval(each.select(share=share)) for each in (kept, lost)]
             lines.append(f"  {share:5.0%} ({edges:3} edges)  {at[0]}   without {at[1]}")
         smallest = smallest_faithful(self.comparison, self.curve)
         part = smallest is not None and smallest < 1
         said = f"faithful from {smallest:.0%} of the edges on" if part else "no part of the model is faithful"
         lines.append(
-            f"CPR {_with_interval(cpr(self.curve).mean())}, CMD {_with_interval(cmd(self.curve).mean())}; {said}"
+            f"CPR {with_interval(cpr(self.curve).mean())}, CMD {with_interval(cmd(self.curve).mean())}; {said}"
         )
         chance = self.halves.settings["chance"]
         low, high = self.halves.low, self.halves.high
@@ -98,6 +123,24 @@ class Summary:
             f"{float(self.halves.values):.0%} ({float(low):.0%} to {float(high):.0%}; by chance {chance:.0%})"
         )
         return lines
+
+
+def on_pairs(
+    model: AnyHooked, task: Task, n: int, generator: torch.Generator, *, kind: str | None = None, **about: Any
+) -> tuple[Comparison, Comparison | None, str]:
+    """A model on n pairs, and on as many that change nothing relevant; None where there are none, and the reason.
+
+    Args:
+        model, task: the hooked model, and what the pairs are drawn from.
+        n, generator, kind: as for `task.minimal_pairs`.
+        about: metric, name and more of `Comparison`.
+    """
+    comparison = Comparison(model, task.minimal_pairs(n, generator, kind=kind), **about)
+    try:
+        pairs = task.minimal_pairs(n, generator, kind=comparison.pairs.kind, relevant=False)
+    except ValueError as error:
+        return comparison, None, str(error)
+    return comparison, comparison.of(pairs), ""
 
 
 def find_circuit(
@@ -115,7 +158,7 @@ def find_circuit(
         comparison: the model, the pairs and the metric.
         control: the same on pairs that change nothing relevant, or None.
         generator: draws halves for the overlap.
-        method: a name in `METHODS`.
+        method: a name in `METHODS`; nodes are patched one by one where it is the exact one.
         size: the circuit's edges; by default the fewest of those measured that keep nine tenths of the metric on the
             pairs that it was found on.
         shares: sizes at which faithfulness is measured.
@@ -124,7 +167,7 @@ def find_circuit(
         ValueError: if there are too few pairs, no such method or size, or nothing that a circuit could keep.
     """
     found, tested = (comparison.of(half) for half in comparison.pairs.halves())
-    graph, scores = Graph.of(comparison.model), score_edges(found, method)
+    graph, scores, exact = Graph.of(comparison.model), score_edges(found, method), method == "path_patching"
     if size is None:
         own = faithfulness_curve(found, scores, shares=shares).mean().values
         enough = [share for share, kept in zip(shares, own, strict=True) if kept >= KEPT]
@@ -134,13 +177,15 @@ def find_circuit(
         circuit=greedy_edges(scores, graph, size).pruned(),
         scores=scores,
         control=None if control is None else score_edges(control, method),
+        nodes=node_scores(found, exact=exact),
+        nodes_control=None if control is None else node_scores(control, exact=exact),
         curve=faithfulness_curve(tested, scores, shares=shares),
         without=faithfulness_curve(tested, scores, shares=shares, complement=True),
         halves=overlap_of_halves(scores, graph, size, generator, choose=greedy_edges),
     )
 
 
-def _with_interval(mean: Measurement) -> str:
+def with_interval(mean: Measurement) -> str:
     """A mean with its interval: `1.23 (1.10 to 1.36)`."""
     assert mean.low is not None and mean.high is not None
     value, low, high = (float(array) for array in (mean.values, mean.low, mean.high))

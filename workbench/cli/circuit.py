@@ -35,8 +35,7 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.circuits import Comparison
-    from workbench.circuits.summary import find_circuit
+    from workbench.circuits.summary import find_circuit, on_pairs
     from workbench.runs import load_run
     from workbench.util.files import check_free
     from workbench.util.seeds import generator
@@ -45,14 +44,10 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         check_free(options.out)
     opened = load_run(options.run)
     task, draws = opened.task(), generator(options.seed, "circuit")
-    pairs = task.minimal_pairs(options.n, draws, kind=options.pairs)
-    given = {"metric": options.metric, "name": opened.name_at(options.step)}
-    comparison = Comparison(opened.hooked(options.step), pairs, **given)
-    control = None
-    try:
-        control = comparison.of(task.minimal_pairs(options.n, draws, kind=pairs.kind, relevant=False))
-    except ValueError as error:
-        warn([f"no control: {error}"])
+    given = {"kind": options.pairs, "metric": options.metric, "name": opened.name_at(options.step)}
+    comparison, control, why = on_pairs(opened.hooked(options.step), task, options.n, draws, **given)
+    if control is None:
+        warn([f"no control: {why}"])
     found = find_circuit(comparison, control, draws, method=options.method, size=options.edges)
     say(found.text())
     if options.out is not None:

@@ -14,7 +14,7 @@ from workbench.cli.parser import Commands, Parser, add_command
 if TYPE_CHECKING:
     from workbench.report import Report
 
-RUNS_ALONE = ("timeline", "conditions")
+RUNS_ALONE = ("timeline", "circuit", "conditions")
 TEXT_ALONE = ("length", "layers")
 
 
@@ -28,7 +28,7 @@ def add(commands: Commands, name: str) -> None:
         "measure Hugging Face models instead, each a folder or a name on the hub, on a text. Settings of instruments "
         "and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm false …; "
         "`workbench list instruments` shows them.",
-        usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] "
+        usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] [--circuit] "
         "[--conditions CONDITION …] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         takes_fields=True,
     )
@@ -42,6 +42,9 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--width", metavar="WIDTH", help="with --export: column or page, laid out for print")
     parser.add_argument(
         "--timeline", action="store_true", help="measure every checkpoint too, and draw it over training"
+    )
+    parser.add_argument(
+        "--circuit", action="store_true", help="which edges carry the answer, too, on pairs that differ in one thing"
     )
     parser.add_argument(
         "--conditions",
@@ -93,7 +96,8 @@ def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
     folders, passed_over = run_folders(options.runs)
     warn(passed_over)
     conditions = None if options.conditions is None else parse_conditions(options.conditions)
-    return inspect(folders, timeline=options.timeline, conditions=conditions, **shared)
+    more = {"timeline": options.timeline, "circuit": options.circuit}
+    return inspect(folders, conditions=conditions, **more, **shared)
 
 
 def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> Report:

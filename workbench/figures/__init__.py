@@ -34,6 +34,7 @@ from workbench.figures.hop_by_hop import hop_by_hop
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
+from workbench.figures.node_scores import node_scores
 from workbench.figures.over_training import map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.paper_projection import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
@@ -127,6 +128,7 @@ __all__ = [
     "mark_step",
     "mechanism_rates",
     "mechanisms",
+    "node_scores",
     "over_training",
     "paper_projection",
     "path_arcs",

@@ -8,11 +8,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval
-from workbench.figures.style import PALETTE, framed, thinned
+from workbench.figures.style import DIVERGING, PALETTE, framed, thinned
 from workbench.measurement import Measurement
 
 # Vermillion, nothing, blue: zero takes the page's own colour, light or dark.
-DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(128,128,128,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 PANELS = {
     "encoder": "encoder with encoder",
     "decoder": "decoder with decoder",

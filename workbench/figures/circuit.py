@@ -87,12 +87,12 @@ class _Places:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.columns = graph.n_heads + 1
+        self.columns = graph.n_heads + graph.has_mlps
         room = (WIDE - GUTTER - MARGIN - self.columns * NODE) // (self.columns + 1)
         self.gap = min(max(room, GAPS[0]), GAPS[1])
         self.width = max(GUTTER + self.columns * (NODE + self.gap) + self.gap + MARGIN, 480)
         self.between = BETWEEN[graph.n_layers > FEW]
-        self.pitch = MLP_ABOVE + TALL + self.between
+        self.pitch = MLP_ABOVE * graph.has_mlps + TALL + self.between
         self.bottom = MARGIN + BAR + graph.n_layers * self.pitch + self.between
         self.height = self.bottom + BAR + LEGEND
 
@@ -108,10 +108,9 @@ class _Places:
         at = self.graph.n_heads if node.startswith("m") else int(node.split(".h")[1])
         return GUTTER + self.gap + at * (NODE + self.gap) + NODE / 2
 
-    def path(self, writer: str, reader: str) -> str:
+    def path(self, writer: str, node: str, part: str) -> str:
         """The line of an edge: straight up to the next layer, else beside the column that it passes."""
-        node = self.graph.node_of(reader)
-        x1, y1, x2, y2 = *self._top(writer), *self._bottom(reader)
+        x1, y1, x2, y2 = *self._top(writer), *self._bottom(node, part)
         lane = self._lane(writer, node)
         if writer == INPUT:
             x1 = x2 if lane is None else lane
@@ -144,11 +143,9 @@ class _Places:
             return 0.0, float(self.bottom)
         return self.column(writer), self.row(writer) - TALL / 2
 
-    def _bottom(self, reader: str) -> tuple[float, float]:
-        node = self.graph.node_of(reader)
+    def _bottom(self, node: str, part: str) -> tuple[float, float]:
         if node == LOGITS:
             return 0.0, float(MARGIN + BAR)
-        part = reader[len(node) :].strip("<>")
         aside = (QKV.index(part) - 1) * NODE / 3 if part else 0.0
         return self.column(node) + aside, self.row(node) + TALL / 2
 
@@ -159,10 +156,10 @@ class _Places:
 
 
 def _edge(place: _Places, name: str, score: Score, largest: float, units: str, inside: bool) -> str:
+    """A line to each node that the edge's reader belongs to: one, or all heads that share their keys and values."""
     writer, reader = name.split("->")
-    node = place.graph.node_of(reader)
-    part = PARTS.get(reader[len(node) :].strip("<>"))
-    words = f"{writer} → {node}{f', {part}' if part else ''}: {score.in_words(units)}"
+    end, _, part = reader.rstrip(">").partition("<")
+    words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {score.in_words(units)}"
     width = THIN + (THICK - THIN) * abs(score.value) / largest
     against = score.value < 0
     style: dict[str, Any] = {"stroke": GREY, "stroke_width": min(width, 1.5 * THIN), "opacity": 0.16}
@@ -174,15 +171,18 @@ def _edge(place: _Places, name: str, score: Score, largest: float, units: str, i
             "opacity": 0.8,
             "stroke_dasharray": "7 3" if against else None,
         }
-    tip = words if inside else f"{words}; outside the circuit"
-    return element(
-        "path", d=place.path(writer, reader), class_="edge", data_tip=tip, data_ends=f"{writer} {node}", **style
+    about: dict[str, Any] = {"class_": "edge", "data_tip": words if inside else f"{words}; outside the circuit"}
+    return "".join(
+        element("path", d=place.path(writer, node, part), **about, data_ends=f"{writer} {node}", **style)
+        for node in place.graph.nodes_of(reader)
     )
 
 
 def _nodes(place: _Places, of: Circuit) -> list[str]:
     """A box for each writer and the logits; those of the circuit stand out."""
     parts = []
+    readers = {name.split("->")[1] for name in of.names}
+    read_as = {(node, reader[-2]) for reader in readers for node in of.graph.nodes_of(reader)}
     for node in (*of.graph.writers, LOGITS):
         bar = node in (INPUT, LOGITS)
         box: dict[str, Any] = {"x": GUTTER, "width": place.width - GUTTER - MARGIN, "height": BAR, "rx": 5}
@@ -205,7 +205,7 @@ def _nodes(place: _Places, of: Circuit) -> list[str]:
         words = {INPUT: "input (embedding)", LOGITS: "logits"}.get(node, node)
         parts.append(text(words, middle, place.row(node) - 4 * head, 12, **style))
         for i, part in enumerate(QKV if head else ()):
-            read = any(name.endswith(f"->{node}<{part}>") for name in of.names)
+            read = (node, part) in read_as
             port: dict[str, Any] = {"pointer_events": "none", "class_": None if read else "quiet"}
             port |= {"font_weight": 700 if read else None, "opacity": None if read else 0.55}
             parts.append(text(part, middle + (i - 1) * NODE / 3, place.row(node) + 9, 9, **port))
@@ -221,7 +221,7 @@ def _node_tip(node: str, of: Circuit) -> str:
     elif node.startswith("m"):
         kind = f"MLP of layer {node[1:]}"
     ends = [name.split("->") for name in of.names]
-    written, read = sum(w == node for w, _ in ends), sum(of.graph.node_of(r) == node for _, r in ends)
+    written, read = sum(w == node for w, _ in ends), sum(node in of.graph.nodes_of(r) for _, r in ends)
     if not written and not read:
         return f"{kind}: not in the circuit"
     return f"{kind}: in the circuit it is read by {written} and reads {read}"

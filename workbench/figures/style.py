@@ -21,6 +21,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 # Nothing is see-through, so that a heat map sits well on a light page and on a dark one.
 SHADES = [[0.0, "rgba(86,180,233,0.04)"], [0.5, "rgba(30,146,205,0.55)"], [1.0, "rgba(0,114,178,1)"]]
 
+DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(128,128,128,0.06)"], [1.0, "rgba(0,114,178,1)"]]
+
 PALE = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 
 SEQUENCE = "Viridis"

@@ -15,6 +15,7 @@ from workbench.inspection import Inspected, Settings, inspect_run, labels
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
 from workbench.measurement import Measurement
+from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.claims import Column, claim_lines
 from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
@@ -42,6 +43,7 @@ class Report:
         summary: the table as text.
         html: the page's file.
         timelines: every run over training, if that was wanted.
+        circuits: the circuit of every run, if that was wanted.
         differences: two runs on the same sequences, compared example by example (see `compare_runs.compare`).
         over_seeds: every later group of seeds compared with the first.
         figures: the files of single figures, if any were wanted.
@@ -51,6 +53,7 @@ class Report:
     summary: str
     html: Path
     timelines: list[Timeline]
+    circuits: list[RunCircuit]
     differences: pd.DataFrame | None
     over_seeds: list[OverSeeds]
     figures: list[Path]
@@ -65,6 +68,7 @@ def inspect(
     only: Sequence[str] = (),
     settings: Settings | None = None,
     timeline: bool = False,
+    circuit: bool = False,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     export: Sequence[str] = (),
     width: str | None = None,
@@ -105,9 +109,10 @@ def inspect(
     options["progress"] = progress
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
+    circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
-    return write_report(folder, inspected, timelines, (export, width), how_made)
+    return write_report(folder, inspected, (timelines, circuits), (export, width), how_made)
 
 
 def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
@@ -124,7 +129,7 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
     check_can_make(folder / "data")
-    return write_report(folder, list(inspected), [], ((), None), "sequences as given to the inspection")
+    return write_report(folder, list(inspected), ([], []), ((), None), "sequences as given to the inspection")
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -157,14 +162,17 @@ def check_measured(inspected: Sequence[Inspected]) -> None:
 def write_report(
     folder: Path,
     inspected: list[Inspected],
-    timelines: list[Timeline],
+    more: tuple[list[Timeline], list[RunCircuit]],
     export: tuple[Sequence[str], str | None],
     how_made: str,
 ) -> Report:
     """Numbers, page and figures written to a folder; the summary for the terminal."""
-    drawn = [*sections(inspected), *map(timeline_section, timelines)]
+    timelines, circuits = more
+    drawn = [*sections(inspected), *map(circuit_section, circuits), *map(timeline_section, timelines)]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
-    _write_numbers(folder / "data", inspected, timelines)
+    folders = _write_numbers(folder / "data", inspected, timelines)
+    for one in circuits:
+        one.save(folder / "data" / folders[one.name] / "circuit")
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     table = rows(columns)
@@ -183,7 +191,7 @@ def write_report(
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, *export)
     summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
-    return Report(inspected, summary, html, timelines, differences, groups, files)
+    return Report(inspected, summary, html, timelines, circuits, differences, groups, files)
 
 
 def _summary(
@@ -200,10 +208,11 @@ def _summary(
     return "\n\n".join([*parts, *map(over_seeds_text, groups)])
 
 
-def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> None:
+def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> dict[str, str]:
     """Write every measurement, into a folder for each run and for each config with several seeds.
 
     Folders are named like the lines of figures; of two names that differ in their case alone, the second is numbered.
+    Returns name -> folder.
 
     Raises:
         ValueError: if two things would be written into one folder. Nothing is written then.
@@ -230,6 +239,7 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
         (folder / name).mkdir(exist_ok=True)
         for stem, measurement in each.items():
             measurement.save_parquet(folder / name, stem)
+    return folders
 
 
 def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:

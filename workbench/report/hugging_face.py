@@ -56,7 +56,7 @@ def inspect_text(
     inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
     check_measured(inspected)
     cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
-    return write_report(folder, inspected, [], (export, width), f"{cut}, {n} at most, seed {seed}")
+    return write_report(folder, inspected, ([], []), (export, width), f"{cut}, {n} at most, seed {seed}")
 
 
 def _one(source: str, name: str, text: Path, size: tuple[int, int | None], options: dict[str, Any]) -> Inspected:

@@ -161,7 +161,8 @@ def _section(section: Section) -> str:
         )
         for figure in section.drawn
     )
-    return f"<p>{escape(section.text)}</p>{shown}"
+    drawing = "" if section.drawing is None else section.drawing.page()
+    return f"<p>{escape(section.text)}</p>{drawing}{shown}"
 
 
 _PAGE = """<!doctype html>

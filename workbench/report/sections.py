@@ -39,11 +39,12 @@ MOST_PICTURED = 6
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph, and figures."""
+    """A heading, a paragraph, perhaps a drawing, and figures."""
 
     title: str
     text: str
     drawn: list[go.Figure]
+    drawing: figures.Drawing | None = None
 
     @property
     def slug(self) -> str:

@@ -1,0 +1,66 @@
+"""The report has the circuit of each run when it is asked for, with its numbers, or says why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from workbench.circuits import Circuit
+from workbench.cli import main
+from workbench.report import Report, inspect
+from workbench.runs.compiled import compile_run
+from workbench.tasks import Sorting
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    compile_run("sorter", root / "sorter", {"q": 6, "max_length": 6})
+    compile_run("chaser", root / "chaser")
+    return root
+
+
+@pytest.fixture(scope="module")
+def report(root: Path) -> Report:
+    paths = [root / "sorter", root / "chaser"]
+    return inspect(paths, out=root / "report", n=8, only=["accuracy"], circuit=True, export=["html"])
+
+
+def test_each_run_has_a_section_with_its_drawing_figures_and_words(report: Report) -> None:
+    html = report.html.read_text(encoding="utf-8")
+    for one in report.circuits:
+        assert one.summary is not None, one.why
+        start = html.index(f"<h2>Circuit: {one.name}</h2>")
+        section = html[start : html.find("</section>", start)]
+        assert f"A circuit of {len(one.summary.circuit)} of" in section and "<svg" in section
+        assert section.count("plotly-graph-div") == 2
+        assert "control, pairs that change nothing relevant" in section
+    assert [file.name for file in report.figures if file.name.startswith("circuit-sorter")]
+
+
+def test_its_numbers_json_graphviz_and_svg_are_beside_the_runs_own(report: Report) -> None:
+    for one in report.circuits:
+        folder = report.html.parent / "data" / one.name / "circuit"
+        assert one.summary is not None
+        assert Circuit.from_json((folder / "circuit.json").read_text("utf-8")).names == one.summary.circuit.names
+        assert (folder / "circuit.dot").read_text("utf-8").startswith("digraph")
+        assert (folder / "circuit.svg").read_text("utf-8").startswith("<svg")
+        scores = pd.read_parquet(folder / "scores.parquet")
+        assert scores["value"].to_numpy() == pytest.approx(one.summary.scores.mean().values)
+
+
+def test_where_there_is_none_the_report_says_why(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sorting, "pair_kinds", {})
+    out = root / "without"
+    given = ["--n", "8", "--only", "accuracy", "--circuit", "--quiet", "--out", str(out)]
+    assert main(["inspect", str(root / "sorter"), *given]) == 0
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert "No circuit can be found: sorting has no pairs" in html
+    assert not (out / "data" / "sorter" / "circuit").exists()
+
+
+def test_a_report_has_no_circuits_unless_they_are_asked_for(root: Path) -> None:
+    plain = inspect([root / "sorter"], out=root / "plain", n=8, only=["accuracy"])
+    assert not plain.circuits and "Circuit:" not in plain.html.read_text(encoding="utf-8")
