@@ -65,14 +65,8 @@ def for_paper(
     left, right, above, area, below = _lay_out_plots(made, page, height and height - top - legend)
     margin = {"l": left, "r": right, "t": top + above, "b": below + legend}
     total = round(margin["t"] + area + margin["b"])
-    made.update_layout(
-        template="plotly_white",
-        height=total,
-        margin=margin | {"pad": 0, "autoexpand": False},
-        title=_title(head),
-        paper_bgcolor="white",
-        plot_bgcolor="white",
-    )
+    made.update_layout(height=total, margin=margin | {"pad": 0, "autoexpand": False}, title=_title(head))
+    made.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
     place_legend(made, legend, total)
     return made
 

@@ -84,7 +84,7 @@ def _beside(panel: Panel, trace: Any, wide: float) -> None:
     if max(map(width, texts)) > 0.35 * wide:
         texts = [balanced(text, 0.35 * wide) for text in texts]
         trace.text = texts
-        panel.least = max(panel.least, len(texts) * (max(map(lines, texts)) * ROW + 2))
+        panel.least = max(panel.least, len(texts) * (max(map(lines, texts)) * ROW + 6))
     longest = max(map(width, texts)) + 6
     low, _ = extent(panel.x, panel.traces, "x")
     ends = numbers(values(trace.x))
