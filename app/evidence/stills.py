@@ -21,7 +21,6 @@ from workbench.util.distribution import needs
 from workbench.util.messages import brief
 
 WIDTH, HEIGHT, TALLEST = 1000, 450, 2000  # pixels of a chart: as wide as a report's, as tall as it says it is
-LEAST = 85  # pixels of height of each plot of a chart
 SECONDS = 60  # for one photograph
 MOST_KEPT = 100  # charts that were drawn
 Still = str | ValueError  # a figure's SVG, or why there is none
@@ -83,10 +82,7 @@ def _laid_out(chart: str, size: Size | None) -> go.Figure | ValueError:
         if size is None:
             return figure.update_layout(width=WIDTH, height=min(figure.layout.height or HEIGHT, TALLEST))
         width, height = size
-        figure = for_paper(figure, width / PIXELS_PER_INCH, words=False)
-        rows = len({axis.domain for axis in figure.select_yaxes() if axis.domain}) or 1
-        least = figure.layout.margin.t + figure.layout.margin.b + LEAST * rows
-        return figure.update_layout(height=min(max(height, least), 2 * width))
+        return for_paper(figure, width / PIXELS_PER_INCH, words=False, height=min(height, 2 * width))
     except ValueError as error:
         return error
     except (TypeError, AttributeError, IndexError) as error:  # a stranger's leaves out what every figure has
