@@ -8,6 +8,8 @@ has no meaning. Every task has `token` (the token itself) and `position`. Beside
                        running_sum_0, …                the same of the sum of the rows so far
     boxes              contents_A, …                   the set of objects in box A: at the end of a clause after it,
                                                        and where box A is asked for, after the last
+    sequences          next_token, previous_token      the tokens beside it
+                       first_letter                    the first letter or sign of its own word
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from workbench.tasks import Task, Truth
 from workbench.util.seeds import generator
 
 TOKEN, POSITION = "token", "position"  # labels that every task has
+SPACES = " \u0120\u2581"  # how tokenizers write a space before a word
 CONTENTS = "contents_"  # + the letter of a box
 Labels = dict[str, Int[Tensor, "batch pos *class"]]
 
@@ -98,8 +101,23 @@ def _contents(task: Task, tokens: Tensor, truth: Truth) -> Labels:
     return by_box
 
 
+def _of_text(task: Task, tokens: Tensor, truth: Truth) -> Labels:
+    """What a running text says of itself."""
+    real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
+    here = torch.where(real, tokens, -1)
+    first = [word.lstrip(SPACES)[:1].lower() for word in task.vocabulary.words]
+    signs = {sign: i for i, sign in enumerate(sorted({*first} - {""}))}
+    letter = torch.tensor([signs.get(sign, -1) for sign in first])
+    return {
+        "next_token": pad(here[:, 1:], (0, 1), value=-1),
+        "previous_token": torch.where(real, pad(here[:, :-1], (1, 0), value=-1), -1),
+        "first_letter": torch.where(real, letter[tokens], -1),
+    }
+
+
 DERIVED: dict[str, Callable[[Task, Tensor, Truth], Labels]] = {
     "pointer_chain": _ancestors,
     "multiplication": _rows,
     "boxes": _contents,
+    "sequences": _of_text,
 }

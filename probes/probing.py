@@ -70,7 +70,7 @@ def probe(
         parts = [probe(run, label, seed=seed + i, controls=controls, **same, **settings) for i in range(seeds)]
         return over_seeds(parts, range(seed, seed + seeds))
     source = Source.of_run(run, points, n=n, seed=seed, step=step)
-    accuracy = _measured(source, label, positions, kind, controls, seed, settings)
+    accuracy = probe_source(source, label, positions, kind, controls, seed, settings)
     return accuracy.select(point=points) if isinstance(points, str) else accuracy
 
 
@@ -106,10 +106,10 @@ def probe_capture(
         controls = [name for name in CONDITIONS[1:] if name != UNTRAINED or fresh]
     read = partial(probe_inputs.from_capture, seen, names)
     source = Source(seen.subject.task, seen.batch, names, read, fresh, seen.subject.name)
-    return _measured(source, label, positions, kind, controls, seed, settings)
+    return probe_source(source, label, positions, kind, controls, seed, settings)
 
 
-def _measured(
+def probe_source(
     source: Source,
     label: str | Sequence[str],
     positions: Rule,
@@ -118,7 +118,7 @@ def _measured(
     seed: int,
     settings: dict[str, Any],
 ) -> Measurement:
-    """Check the names and measure; a single label is no dim."""
+    """`probe` for the vectors of any model; a single label is no dim. Raises ValueError as `probe` does."""
     names = [label] if isinstance(label, str) else list(label)
     for control in controls:
         lookup(dict.fromkeys(CONDITIONS[1:]), control, "control")

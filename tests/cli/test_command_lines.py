@@ -33,6 +33,7 @@ COMMANDS = [
     ["data", "sorting", "--count", "2", "--split", "test", "--where", "length=4"],
     ["data", FILE, "--count", "1"],
     ["export", RUN, NEW],
+    ["export", RUN, NEW, "--hugging-face"],
     ["import", "ZIP", "--out", NEW],
     ["runs", "--root", "ROOT", "--where", "seed=0", "--sort", "seed"],
     ["table", RUN, "--by", "model.attention", "--metric", "accuracy", "--latex"],

@@ -101,7 +101,7 @@ def check(command: list[str], where: str) -> None:
             part = MECHANISMS[measure].score if measure in MECHANISMS else {**INSTRUMENTS, **WEIGHTS}[measure].measure
             assert {*settings} <= {*inspect.signature(part).parameters}, where
     elif options.name == "probe":
-        assert options.preset in QUESTIONS or options.preset in LABELS, where
+        assert options.preset in QUESTIONS or options.preset in LABELS or options.text is not None, where
     elif options.name == "study":
         for given in options.names:
             find_study(given)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from workbench.probes.labels import DERIVED, is_labelled, label_names, labels
 from workbench.probes.positions import RULES, rows, rules_for
-from workbench.tasks import TASKS, Batch, make
+from workbench.tasks import TASKS, Batch, Sequences, make
 from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.seeds import generator
 
@@ -107,4 +107,6 @@ def test_every_task_has_labels_and_rules_that_can_be_followed(name: str, tmp_pat
     for rule in rules_for(task):
         if not rule.startswith("box "):
             assert int((rows(task, batch, rule, everywhere(batch)).position >= 0).sum())
-    assert set(DERIVED) <= set(TASKS) and {r for r in rules_for(task) if not r.startswith("box ")} <= set(RULES)
+    assert set(DERIVED) <= {*TASKS, Sequences.name} and {r for r in rules_for(task) if not r.startswith("box ")} <= set(
+        RULES
+    )

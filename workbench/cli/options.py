@@ -36,6 +36,14 @@ def add_repository(parser: ArgumentParser, text: str = "OWNER/NAME") -> None:
     parser.add_argument("repo", metavar="REPO", help=text)
 
 
+def add_hugging_face(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--hugging-face",
+        action="store_true",
+        help="as a model that Transformers loads (always so for one that `workbench finetune` wrote)",
+    )
+
+
 def add_count(parser: ArgumentParser, text: str, default: int | None = None) -> None:
     parser.add_argument("--n", type=int, default=default, help=text)
 

@@ -1,14 +1,19 @@
-"""`workbench probe`: ask what can be decoded from runs, and whether it is used."""
+"""`workbench probe`: what can be decoded from runs, and whether it is used; or from Hugging Face models on a text."""
 
 from __future__ import annotations
 
 import argparse
 from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
 from workbench.cli.output import say, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import Commands, Parser, add_command
+
+if TYPE_CHECKING:
+    from workbench.probes import Answer
 
 DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
 
@@ -18,14 +23,17 @@ def add(commands: Commands, name: str) -> None:
         commands,
         name,
         run,
-        summary="ask what can be decoded from runs, and whether it is used",
+        summary="ask what can be decoded from runs, or Hugging Face models on a text, and whether it is used",
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
+        "With --text, probe Hugging Face models instead for a label that the text gives itself: next_token, "
+        "previous_token, first_letter, token or position; what is decodable is not tested causally there. "
         "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
-        usage="RUN [RUN …] PRESET|LABEL [--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
+        usage="RUN [RUN …] PRESET|LABEL | MODEL [MODEL …] LABEL --text FILE "
+        "[--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
         takes_fields=True,
     )
-    add_runs(parser)
+    add_runs(parser, "run folders, or folders of runs; or models of Hugging Face")
     parser.add_argument(
         "preset",
         metavar="PRESET|LABEL",
@@ -41,13 +49,21 @@ def add(commands: Commands, name: str) -> None:
         "--seeds", type=int, default=1, metavar="N", help="so many seeds, intervals over them (default: 1)"
     )
     parser.add_argument("--no-causal", action="store_true", help="do not test what is decodable")
+    add_text(parser)
     add_quiet(parser)
+
+
+def add_text(parser: Parser) -> None:
+    """The options for models of Hugging Face."""
+    parser.add_argument("--text", type=Path, metavar="FILE", help="of models: the text to probe them on, in UTF-8")
+    parser.add_argument(
+        "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
+    )
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.probes import ask
-    from workbench.probes.report import ask_all, save, text
-    from workbench.runs import run_folders
+    from workbench.probes.report import save, text
     from workbench.util.files import check_free
 
     settings = parse_fields(fields)
@@ -57,22 +73,29 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         raise ValueError(f"unrecognised argument '--{unknown}'; see `workbench probe --help`")
     if options.out is not None:
         check_free(options.out)
-    folders, passed_over = run_folders(options.runs)
-    warn(passed_over)
-    answers = ask_all(
-        folders,
-        options.preset,
-        progress=not options.quiet,
-        positions=options.positions,
-        n=options.n,
-        kind=options.kind,
-        seed=options.seed,
-        seeds=options.seeds,
-        step=options.step,
-        causal=not options.no_causal,
-        **settings,
-    )
+    shared = {name: getattr(options, name) for name in ("positions", "n", "kind", "seed", "seeds")}
+    shared |= {**settings, "progress": not options.quiet}
+    answers = _of_runs(options, shared) if options.text is None else _of_models(options, shared)
     say("\n\n".join(map(text, answers)))
     if options.out is not None:
         save(answers, options.out)
         say(f"\nfigures and numbers: {options.out}")
+
+
+def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> list[Answer]:
+    from workbench.probes.report import ask_all
+    from workbench.runs import run_folders
+
+    if options.length is not None:
+        raise ValueError("--length is of models that are probed on a text; give --text FILE too")
+    folders, passed_over = run_folders(options.runs)
+    warn(passed_over)
+    return ask_all(folders, options.preset, step=options.step, causal=not options.no_causal, **shared)
+
+
+def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> list[Answer]:
+    from workbench.probes.text import ask_text
+
+    if options.step is not None:
+        raise ValueError("--step is of runs, not of models that are probed on a text; leave it or --text out")
+    return ask_text(options.runs, options.preset, options.text, length=options.length, **shared)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from workbench.sharing.archive import export, unpack
 from workbench.sharing.hub import SharingError, pull, push
+from workbench.sharing.hugging_face import export_hugging_face
 from workbench.sharing.model_card import card
 
-__all__ = ["SharingError", "card", "export", "pull", "push", "unpack"]
+__all__ = ["SharingError", "card", "export", "export_hugging_face", "pull", "push", "unpack"]

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workbench.runs import CONFIG, METRICS, Run, load_run
+from workbench.runs import CONFIG, METRICS, Run
 from workbench.sharing.archive import export, receive
 from workbench.sharing.contents import LONGEST_MESSAGE, accept, allowed, refusing
+from workbench.sharing.hugging_face import CODE, export_hugging_face
 from workbench.util.files import check_free
 from workbench.util.messages import brief
 
@@ -21,44 +22,44 @@ class SharingError(RuntimeError):
 
 
 def push(
-    run: Run | str | Path, repo_id: str, *, token: str | None = None, private: bool = False, client: Any = None
+    run: Run | str | Path,
+    repo_id: str,
+    *,
+    hugging_face: bool = False,
+    token: str | None = None,
+    private: bool = False,
+    client: Any = None,
 ) -> str:
-    """Upload a finished run, with its model card, to a model repository, which is made if there is none.
+    """Upload a finished run, with its model card, to a model repository; returns the address of the commit.
 
-    A run that is in the repository already is replaced; the repository's history keeps it.
+    The repository is made if there is none. A run that is in it already is replaced; its history keeps it.
 
     Args:
         run: the run or its folder.
         repo_id: `OWNER/NAME`.
+        hugging_face: upload what `export_hugging_face` writes, which takes fine-tuned models too.
         token: an access token of the Hub; by default the one that `hf auth login` has saved, or `HF_TOKEN`.
         private: make the repository private. An existing public repository is then refused.
         client: an `HfApi`, or a stand-in for it.
 
-    Returns the address of the commit.
-
     Raises:
-        ValueError: if the run cannot be exported, the name of the repository is wrong, or the repository holds
-            something else.
+        ValueError: if the run cannot be exported, or the repository has a wrong name or holds something else.
         SharingError: if the Hub refuses the upload, or cannot be reached.
     """
     _check_name(repo_id)
-    run = run if isinstance(run, Run) else load_run(run)
     client = client if client is not None else _client(token)
+    write = export_hugging_face if hugging_face else export
     with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
-        folder = export(run, Path(temporary) / "run", repo_id=repo_id)
+        folder = write(run, Path(temporary) / "run", repo_id=repo_id)
         with _asking(repo_id):
             # None leaves it to the owner's default, which for some organisations is private.
             client.create_repo(repo_id, token=token, private=private or None, exist_ok=True)
             info = client.model_info(repo_id, token=token)
-        outdated = [name for name in _replaceable(info, repo_id, private) if not (folder / name).exists()]
+        there = _replaceable(info, repo_id, private, CODE if hugging_face else METRICS)
+        outdated = [name for name in there if not (folder / name).exists()] or None
+        upload = {"repo_id": repo_id, "folder_path": folder, "token": token, "delete_patterns": outdated}
         with _asking(repo_id):
-            commit = client.upload_folder(
-                repo_id=repo_id,
-                folder_path=folder,
-                token=token,
-                commit_message="A run of workbench",
-                delete_patterns=outdated or None,
-            )
+            commit = client.upload_folder(**upload, commit_message="A run of workbench")
     return str(commit.commit_url)
 
 
@@ -99,13 +100,17 @@ def pull(
         return receive(Path(temporary), out, repo_id)
 
 
-def _replaceable(info: Any, repo_id: str, private: bool) -> list[str]:
-    """The files of a run that a repository holds. Raises ValueError if a run must not be pushed to it."""
+def _replaceable(info: Any, repo_id: str, private: bool, sign: str) -> list[str]:
+    """The files of a run that a repository holds. Raises ValueError if it must not be pushed to.
+
+    `sign` is a file that is beside the config of what may be replaced.
+    """
     names = {sibling.rfilename for sibling in info.siblings or ()}
     if private and not info.private:
         raise ValueError(f"{repo_id} is there already and public; make it private on the Hub, or push elsewhere")
-    if CONFIG in names and METRICS not in names:
-        raise ValueError(f"{repo_id} holds another model, not a run; push to a repository of its own")
+    if CONFIG in names and sign not in names:
+        kind = "run" if sign == METRICS else "model that was exported so"
+        raise ValueError(f"{repo_id} holds another model, not a {kind}; push to a repository of its own")
     return sorted(filter(allowed, names))
 
 

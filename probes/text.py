@@ -1,0 +1,108 @@
+"""Probes of a Hugging Face model on a text: what its residual holds of the tokens around, or of its own.
+
+The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for the model
+with fresh weights. Whether a label is used is not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.capture import Subject
+from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement import Measurement
+from workbench.models.pretrained import Pretrained, load_model
+from workbench.models.pretrained.text_file import file_sequences
+from workbench.probes import probe_inputs
+from workbench.probes.baselines_and_controls import CONDITIONS, UNTRAINED, Source
+from workbench.probes.positions import Rule
+from workbench.probes.preset_answer import Answer, decoded_at, finding
+from workbench.probes.presets import Preset, question
+from workbench.probes.probing import over_seeds, probe_source
+from workbench.report.hugging_face import check_models, names
+from workbench.tasks import Sequences
+from workbench.tasks.text_file import read_parts
+from workbench.util.seeds import generator
+
+N = 512  # sequences
+
+
+def ask_text(
+    models: Sequence[str | Path],
+    label: str,
+    text: str | Path,
+    *,
+    length: int | None = None,
+    n: int | None = None,
+    positions: Rule | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> list[Answer]:
+    """Probe Hugging Face models for labels of a text, at the embedding and after every attention layer and MLP.
+
+    Args:
+        models: folders that `save_pretrained` wrote, or names on the hub.
+        label: `next_token`, `previous_token`, `first_letter`, `token`, `position`, or a pattern of these.
+        text: a text file in UTF-8, of which the first n sequences are taken.
+        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
+        n: sequences: seven in ten fit the probe, three test it; by default 512.
+        positions: where the probe reads; by default everywhere.
+        progress: show Transformers' progress while a model is loaded.
+        options: `kind`, `seed`, `seeds` and settings of the kind of probe, as for `probe`.
+
+    Raises:
+        ValueError: in one line, if a model cannot be loaded, the text is too short, or there is no such label.
+    """
+    sources = [str(model) for model in models]
+    check_models(sources)
+    if n is not None and n < 2:
+        raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
+    next(read_parts(Path(text)), None)  # a file that cannot be read is said before a model is loaded
+    answers = []
+    for source, name in zip(sources, names(sources), strict=True):
+        model = load_model(source, progress=progress)
+        task = file_sequences(model, text, length=length, n=N if n is None else n)
+        preset = question(label, task, positions)
+        measured = _measured(model, name, task, preset, **options)
+        answers.append(_answer(label, measured))
+    return answers
+
+
+def _measured(
+    model: Pretrained,
+    name: str,
+    task: Sequences,
+    asked: Preset,
+    *,
+    kind: str | None = None,
+    seed: int = 0,
+    seeds: int = 1,
+    **settings: Any,
+) -> Measurement:
+    """The share decoded, dims `label`, `point`, `place` where there are several, `condition`."""
+    if seeds < 1:
+        raise ValueError(f"a probe needs at least 1 seed, not seeds={seeds}")
+    points = from_embedding(Subject.of(model, task, name))
+    controls = [condition for condition in CONDITIONS[1:] if condition != UNTRAINED]
+    parts = []
+    for each in range(seed, seed + seeds):
+        batch = task.sample(task.n_given, generator(each, "probe"), split="test")
+        read = partial(probe_inputs.from_model, model, batch, points)
+        source = Source(task, batch, points, read, (), name)
+        parts.append(
+            probe_source(source, asked.names(task), asked.positions, kind or asked.kind, controls, each, settings)
+        )
+    return parts[0] if seeds == 1 else over_seeds(parts, range(seed, seed + seeds))
+
+
+def _answer(question: str, measured: Measurement) -> Answer:
+    """What is decodable, by label and place."""
+    findings = []
+    for label in measured.coords["label"]:
+        for place in measured.coords.get("place", [None]):
+            one = measured.select(label=label) if place is None else measured.select(label=label, place=place)
+            findings.append(finding(str(label), place, one, decoded_at(one), {}))
+    return Answer(question, f"Can {question} be decoded?", measured, findings)

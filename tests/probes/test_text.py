@@ -1,0 +1,79 @@
+"""`workbench probe MODEL LABEL --text FILE`: labels that a text gives, on a model of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tests.models.tiny_models import tiny
+from workbench.cli import main
+from workbench.probes import labels
+from workbench.tasks import own_sequences
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama with random weights that knows 38 words, and a text of them in random order."""
+    place = tmp_path_factory.mktemp("probed")
+    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tiny("llama").save_pretrained(place / "llama")
+    PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]").save_pretrained(place / "llama")
+    draw = random.Random(0)
+    (place / "text.txt").write_text(" ".join(f"w{draw.randint(2, 39)}" for _ in range(2400)), encoding="utf-8")
+    return place
+
+
+def test_labels_of_a_text_are_the_tokens_beside_and_the_first_letter() -> None:
+    words = ["the", "\u0120Ox", "\u2581over", "<pad>"]
+    task = own_sequences([torch.tensor([0, 1, 2]), torch.tensor([2, 0])], 4, words=words, pad=3)
+    found = labels(task, torch.tensor([[0, 1, 2], [2, 0, 3]]))
+    assert found["next_token"].tolist() == [[1, 2, -1], [0, -1, -1]]
+    assert found["previous_token"].tolist() == [[-1, 0, 1], [-1, 2, -1]]
+    letters = found["first_letter"]
+    assert letters[0, 1] == letters[0, 2] == letters[1, 0] != letters[0, 0] == letters[1, 1]
+    assert letters[1, 2] == -1
+
+
+def test_the_token_before_is_read_after_attention_and_the_next_one_nowhere(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = ["--text", str(place / "text.txt"), "--length", "8", "--n", "300", "--quiet"]
+    out = tmp_path / "previous"
+    assert main(["probe", str(place / "llama"), "previous_token", *text, "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "previous token: decodable, first after attention 0" in shown
+    assert "control task" in shown and "shuffled labels" in shown and "untrained" not in shown
+    (told,) = json.loads((out / "probe.json").read_text())["findings"]
+    assert told["run"] == "llama" and told["point"] == "blocks.0.hook_resid_mid" and told["causal"] is None
+    assert main(["probe", str(place / "llama"), "next_token", *text]) == 0
+    assert "next token: not decodable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["llama", "nothing", "--text", "text.txt"], "there is: eighth, first_letter, next_token, position"),
+        (["llama", "token", "--text", "gone.txt"], "there is no text file"),
+        (["llama", "token", "--text", "text.txt", "--step", "3"], "--step is of runs"),
+        (["llama", "token", "--length", "8"], "--length is of models"),
+        (["llama", "token", "--text", "text.txt", "--positions", "99", "--length", "8"], "there is no position 99"),
+        (["llama", "llama", "token", "--text", "text.txt"], "named twice"),
+        (["llama", "token", "--text", "text.txt", "--seeds", "0"], "at least 1 seed"),
+        (["llama", "token", "--text", "text.txt", "--n", "0"], "at least 2 sequences, not n=0"),
+        (["llama", "token", "--text", "text.txt", "--kind", "magic"], "magic"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    words: list[str], reason: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    assert main(["probe", *words, "--quiet"]) == 2
+    shown = capsys.readouterr()
+    assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out
