@@ -115,7 +115,7 @@ def lay_out_y(panel: Panel, tall: float, page: float) -> None:
     if axis.showticklabels is not False and axis.visible is not False:
         labels = labels_of(axis, panel.traces, "y")
         wide = _words_at_y(panel, labels, tall, page) if labels else _numbers_at_y(panel, tall)
-    panel.left = BESIDE + wide if wide else GAP
+    panel.left = BESIDE + wide + (GAP / 2 if panel.column else 0) if wide else GAP
     if axis.title.text:
         axis.title.text = balanced(_bare(axis.title.text), tall, LARGE)
         panel.left += 5 + height(axis.title.text, LARGE)
