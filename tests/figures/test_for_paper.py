@@ -208,3 +208,11 @@ def test_a_height_is_kept_if_what_is_in_it_fits() -> None:
     bar = go.Figure(go.Bar(y=[1, 2]))
     assert for_paper(bar, words=False, height=300).layout.height == pytest.approx(300, abs=1)
     assert for_paper(bar, words=False, height=20).layout.height > 85
+
+
+def test_a_second_axis_at_the_right_has_room_for_its_title() -> None:
+    figure = go.Figure([go.Scatter(y=[0, 1]), go.Bar(y=[100, 2000], yaxis="y2")])
+    figure.update_layout(yaxis2={"overlaying": "y", "side": "right", "title": "added"}, showlegend=False)
+    made = for_paper(figure)
+    (title,) = made.layout.annotations
+    assert title.text == "added" and wide("2000") < title.xshift < made.layout.margin.r - POINT / 2

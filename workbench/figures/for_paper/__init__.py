@@ -22,7 +22,7 @@ from workbench.figures.for_paper.panels import (
 )
 from workbench.figures.for_paper.scales import lay_out_scales
 from workbench.figures.for_paper.text import LARGE, LINE, PIXELS_PER_INCH, SMALL, fold, font, pixels
-from workbench.figures.for_paper.ticks import extent, lay_out_x, lay_out_y
+from workbench.figures.for_paper.ticks import extent, lay_out_right, lay_out_x, lay_out_y
 
 __all__ = ["INCHES", "LARGE", "PIXELS_PER_INCH", "SMALL", "for_paper"]
 
@@ -77,7 +77,7 @@ def _lay_out_plots(figure: go.Figure, page: int, room: float | None) -> tuple[fl
     panels = panels_of(figure)
     if not panels:
         return EDGE, EDGE, 0.0, room or tall, EDGE
-    right = EDGE + lay_out_scales(figure, tall)
+    right = EDGE + lay_out_scales(figure, tall) + lay_out_right(figure, tall)
     for panel in panels:
         lay_out_y(panel, tall, page)
     if wrap(panels, page - EDGE - right):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import plotly.graph_objects as go
+
 from workbench.figures.for_paper.panels import GAP, Panel
 from workbench.figures.for_paper.text import (
     LARGE,
@@ -14,6 +16,7 @@ from workbench.figures.for_paper.text import (
     SMALL,
     balanced,
     fold_to_lines,
+    font,
     height,
     lines,
     longest_word,
@@ -112,10 +115,28 @@ def lay_out_y(panel: Panel, tall: float, page: float) -> None:
     if axis.showticklabels is not False and axis.visible is not False:
         labels = labels_of(axis, panel.traces, "y")
         wide = _words_at_y(panel, labels, tall, page) if labels else _numbers_at_y(panel, tall)
-    panel.left = BESIDE + wide if wide else GAP
+    panel.left = BESIDE + wide + (GAP / 2 if panel.column else 0) if wide else GAP
     if axis.title.text:
         axis.title.text = balanced(_bare(axis.title.text), tall, LARGE)
         panel.left += 5 + height(axis.title.text, LARGE)
+
+
+def lay_out_right(figure: go.Figure, tall: float) -> float:
+    """Fit a second vertical axis at the right of plots of some height; returns the pixels that it takes."""
+    taken = 0.0
+    for axis in figure.select_yaxes():
+        if not axis.overlaying:
+            continue
+        name = axis.plotly_name.replace("axis", "")
+        own = Panel(None, axis, [trace for trace in figure.data if getattr(trace, "yaxis", None) == name])
+        taken = BESIDE + _numbers_at_y(own, tall)
+        if axis.title.text:
+            text = balanced(_bare(axis.title.text), tall, LARGE)
+            at = {"x": 1, "y": 0.5, "xref": "paper", "yref": "paper", "xshift": taken + 5 + height(text, LARGE) / 2}
+            figure.add_annotation(text=text, textangle=-90, showarrow=False, font=font(LARGE), xanchor="center", **at)
+            axis.title.text = None
+            taken += 7 + height(text, LARGE)
+    return taken
 
 
 def _bare(text: str) -> str:
@@ -242,7 +263,7 @@ def _numbers_at_x(panel: Panel, wide: float) -> tuple[float, float]:
     ticks = steps(low, high, most)
     if len(ticks) > 1:
         axis.update(tick0=0, dtick=ticks[1] - ticks[0], tickmode="linear")
-    return ROW, max(map(width, in_words(axis, ticks)), default=0.0) / 2
+    return ROW, max(map(width, in_words(axis, ticks)), default=0.0) / 2 + 2
 
 
 def _fit(axis: Any, ticks: Sequence[float], wide: float, span: float) -> bool:
