@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.cli.options import add_count, add_out, add_run, add_seed
 from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.circuits import Comparison
 
 PAIRS = 64
 
@@ -19,11 +26,18 @@ def add(commands: Commands, name: str) -> None:
         summary="which edges of a model carry the answer, on pairs that differ in one thing",
         description="Draw pairs of questions that differ in one thing, score every edge of the model on half of them, "
         "and test on the other half how much of the answer the circuit of the best edges keeps. Beside it: what is "
-        "left without the circuit, pairs that change nothing relevant, and how far circuits of two halves agree.",
+        "left without the circuit, pairs that change nothing relevant, and how far circuits of two halves agree. "
+        "With --pairs, the same of a model of Hugging Face on pairs of texts.",
     )
-    add_run(parser)
-    parser.add_argument("pairs", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")
-    add_count(parser, f"pairs (default: {PAIRS})", PAIRS)
+    add_run(parser, "the run folder; or with --pairs a model of Hugging Face, a folder or a name on the hub")
+    parser.add_argument("kind", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")
+    parser.add_argument(
+        "--pairs",
+        type=Path,
+        metavar="FILE",
+        help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong",
+    )
+    add_count(parser, f"pairs (default: {PAIRS}; of a file, all)")
     parser.add_argument("--metric", default="logit_difference", help="logit_difference, probability or kl")
     parser.add_argument("--method", default="eap_ig", help="eap_ig, eap or path_patching, which is exact and slow")
     parser.add_argument(
@@ -35,21 +49,44 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.circuits.summary import find_circuit, on_pairs
-    from workbench.runs import load_run
+    from workbench.circuits.summary import find_circuit
     from workbench.util.files import check_free
     from workbench.util.seeds import generator
 
     if options.out is not None:
         check_free(options.out)
-    opened = load_run(options.run)
-    task, draws = opened.task(), generator(options.seed, "circuit")
-    given = {"kind": options.pairs, "metric": options.metric, "name": opened.name_at(options.step)}
-    comparison, control, why = on_pairs(opened.hooked(options.step), task, options.n, draws, **given)
-    if control is None:
-        warn([f"no control: {why}"])
-    found = find_circuit(comparison, control, draws, method=options.method, size=options.edges)
+    draws = generator(options.seed, "circuit")
+    sides = _of_run(options, draws) if options.pairs is None else (_of_model(options), None)
+    found = find_circuit(*sides, draws, method=options.method, size=options.edges)
     say(found.text())
     if options.out is not None:
         found.save(options.out)
         say(f"\nthe circuit and its numbers: {options.out}")
+
+
+def _of_run(options: argparse.Namespace, draws: torch.Generator) -> tuple[Comparison, Comparison | None]:
+    """A run on pairs of its task, and on pairs that change nothing relevant."""
+    from workbench.circuits.summary import on_pairs
+    from workbench.runs import load_run
+
+    opened = load_run(options.run)
+    given = {"kind": options.kind, "metric": options.metric, "name": opened.name_at(options.step)}
+    n = PAIRS if options.n is None else options.n
+    comparison, control, why = on_pairs(opened.hooked(options.step), opened.task(), n, draws, **given)
+    if control is None:
+        warn([f"no control: {why}"])
+    return comparison, control
+
+
+def _of_model(options: argparse.Namespace) -> Comparison:
+    """A model of Hugging Face on the pairs of a file, which say themselves what they change: there is no control."""
+    from workbench.circuits import Comparison
+    from workbench.circuits.pairs_file import read_pairs, read_rows
+    from workbench.models.pretrained import load_model
+
+    for name in ("kind", "step", "n"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{getattr(options, name)!r} ({name}) is of a run's own pairs; leave it or --pairs out")
+    next(read_rows(options.pairs), None)  # a file that cannot be read is said before a model is loaded
+    model = load_model(options.run, progress=False)
+    return Comparison(model.hooked(), read_pairs(options.pairs, model), options.metric, name=model.config.module)

@@ -1,0 +1,125 @@
+"""Minimal pairs written by hand, for models of Hugging Face: a small file of texts and answers.
+
+JSON lines, or CSV with a first line of names, have in each row `clean`, `corrupted` (the same text with one thing
+changed, of as many tokens), `answer` (the token after the clean text) and `wrong` (the one after the corrupted text):
+
+    {"clean": "Mary and John met; John saw", "corrupted": "Mary and John met; Mary saw",
+     "answer": " Mary", "wrong": " John"}          (in one line)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from workbench.tasks import Batch, Pairs
+from workbench.util.files import parse_json, read_text
+from workbench.util.messages import brief
+
+if TYPE_CHECKING:
+    from workbench.models.pretrained import Pretrained
+
+FIELDS = ("clean", "corrupted", "answer", "wrong")
+LONGEST = 2**24  # bytes
+FEWEST = 4  # two to find a circuit on, and two to test it on, so that there are intervals
+Row = dict[str, str]
+
+
+def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
+    """The pairs of a file, in a model's tokens; what is asked for is the token after each text.
+
+    Raises:
+        ValueError: in one line that names the line of the file, if it cannot be read, has fewer than four pairs, a
+            field is missing, the texts of a pair are the same or differ in tokens, do not fit the model's context, or
+            an answer is not one token.
+    """
+    path = Path(path)
+    rows = list(read_rows(path))
+    if len(rows) < FEWEST:
+        raise ValueError(f"{path} has {len(rows)} pairs; a circuit needs {FEWEST}, half to find it, half to test it")
+    sides: dict[str, list[Tensor]] = {"clean": [], "corrupted": []}
+    answers: dict[str, list[int]] = {"answer": [], "wrong": []}
+    for where, row in rows:
+        for name, ids in zip(sides, texts(model, row, where), strict=True):
+            sides[name].append(ids)
+        for name in answers:
+            answers[name].append(one_token(model, row[name], f"{where}: the {name}"))
+        if answers["answer"][-1] == answers["wrong"][-1]:
+            raise ValueError(f"{where}: answer and wrong are the same, {row['answer']!r}")
+    clean, corrupted = (
+        batch(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
+    )
+    return Pairs(clean, corrupted, clean.loss_mask, path.stem)
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Each row with what errors call it. Raises ValueError if one is no pair."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path} of pairs")
+    text = read_text(path, LONGEST)
+    if path.suffix.lower() == ".csv":
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        numbered: Iterator[tuple[int, object]] = ((reader.line_num, row) for row in reader)
+    else:
+        lines = ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        numbered = ((number, parsed(line, f"{path}, line {number}")) for number, line in lines)
+    for number, row in numbered:
+        where = f"{path}, line {number}"
+        missing = [name for name in FIELDS if not isinstance(row, dict) or not isinstance(row.get(name), str)]
+        if missing or not isinstance(row, dict):
+            raise ValueError(f"{where} has no text {missing[0]!r}; a pair has {', '.join(FIELDS)}")
+        yield where, {name: row[name] for name in FIELDS}
+
+
+def parsed(line: str, where: str) -> object:
+    """A line of JSON. Raises ValueError if it is none."""
+    try:
+        return parse_json(line)
+    except json.JSONDecodeError:
+        raise ValueError(f"{where} is not JSON; pairs are JSON lines, or CSV in a file that ends in .csv") from None
+
+
+def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
+    """The tokens of both texts. Raises ValueError if they are no pair."""
+    clean, corrupted = (model.tokens(row[name]) for name in ("clean", "corrupted"))
+    if len(clean) != len(corrupted):
+        raise ValueError(
+            f"{where}: clean has {len(clean)} tokens, and corrupted {len(corrupted)}; a pair's texts have equally many"
+        )
+    if torch.equal(clean, corrupted):
+        raise ValueError(f"{where}: clean and corrupted are the same text")
+    if not 1 <= len(clean) <= model.config.n_ctx:
+        raise ValueError(f"{where}: the texts have {len(clean)} tokens, and the model takes 1 to {model.config.n_ctx}")
+    return clean, corrupted
+
+
+def one_token(model: Pretrained, answer: str, where: str) -> int:
+    """The token of an answer. Raises ValueError if it is not one that the tokenizer knows."""
+    tokenizer = model.tokenizer
+    assert tokenizer is not None  # `tokens` has raised
+    ids = tokenizer.encode(answer, add_special_tokens=False)
+    unknown = tokenizer.unk_token_id
+    if len(ids) != 1:
+        parts = " ".join(repr(word) for word in tokenizer.convert_ids_to_tokens(ids)) or "none"
+        raise ValueError(
+            f"{where} {answer!r} is not one token but {len(ids)} ({brief(parts, 100)}); a word after a space may need "
+            "the space before it"
+        )
+    if ids[0] == unknown and answer.strip() != tokenizer.unk_token:
+        raise ValueError(f"{where} {answer!r} is not in the tokenizer's vocabulary")
+    return int(ids[0])
+
+
+def batch(rows: list[Tensor], answers: list[int], pad: int) -> Batch:
+    """Texts padded on the right; of each, the token after it alone is scored."""
+    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    last = torch.tensor([len(row) - 1 for row in rows])[:, None]
+    scored = torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, last, True)
+    return Batch(tokens, torch.where(scored, torch.tensor(answers)[:, None], 0), scored)
