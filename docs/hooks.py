@@ -200,7 +200,8 @@ def figure_table() -> str:
     rows = []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("workbench.figures."):
-            file = ROOT / Path(*(node.module or "").split(".")).with_suffix(".py")
+            path = ROOT / Path(*(node.module or "").split("."))
+            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
             functions = {
                 n.name: n for n in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)
             }
