@@ -29,9 +29,9 @@ def test_the_least_layer_is_told_beside_its_control_where_that_has_it() -> None:
     control = over("layer", points, [3.5, 3.4, 3.25], "Matrix entropy", "nats")
     assert least(own, control) == "Matrix entropy is least after MLP 0 (1.50 nats; untrained models 3.25)."
     assert least(own, over("layer", points[:1], [3.5])) == "Matrix entropy is least after MLP 0 (1.50 nats)."
-    assert least(over("layer", [0, 1], [2.0, 1.0], "Anisotropy", "cosine")).startswith(
-        "Anisotropy is least at layer 1 ("
-    )
+    assert least(over("layer", points, [float("nan")] * len(points))) is None
+    said = least(over("layer", [0, 1], [2.0, 1.0], "Anisotropy", "cosine"))
+    assert said is not None and said.startswith("Anisotropy is least at layer 1 (")
 
 
 def top(words: list[list[str]]) -> Measurement:

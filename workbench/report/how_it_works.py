@@ -254,7 +254,8 @@ def _entropy(one: SeedGroup) -> Iterator[Statement]:
         return
     control = one["entropy"].controls.get(UNTRAINED)
     text = least(one["entropy"].mean, None if control is None else control.mean)
-    yield Statement(text, ("collapse",))
+    if text is not None:
+        yield Statement(text, ("collapse",))
 
 
 def share(m: Measurement) -> str:

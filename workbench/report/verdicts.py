@@ -40,13 +40,17 @@ def _first(curve: Measurement, level: float) -> str:
     return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
 
 
-def least(mean: Measurement, control: Measurement | None = None) -> str:
+def least(mean: Measurement, control: Measurement | None = None) -> str | None:
     """At which layer a measure is least, and what it is there in a control, such as untrained models.
 
     Args:
         mean: the single dim `layer`.
         control: the same of the control; it need not have all layers.
+
+    Returns None where no layer has a value, as over a range of tokens that no sequence reaches.
     """
+    if np.isnan(mean.values).all():
+        return None
     layers = mean.coords["layer"]
     where = layers[int(np.nanargmin(mean.values))]
     text = f"{mean.name} is least {_at(where)} ({float(mean.select(layer=where).values):.2f} {mean.units}"
