@@ -10,13 +10,15 @@ import streamlit as st
 
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.widgets import choose
-from workbench.instruments.residual import anisotropy, effective_rank, entropy, spectrum
+from workbench.instruments.residual import alpha_req, anisotropy, curvature, effective_rank, entropy, spectrum
 from workbench.measurement import Measurement
 
 MEASURES: dict[str, tuple[str, Callable[..., Measurement]]] = {
     "entropy": ("matrix entropy", entropy.measure),
     "effective_rank": ("effective rank", effective_rank.measure),
     "anisotropy": ("anisotropy", anisotropy.measure),
+    "alpha_req": ("α-ReQ", alpha_req.measure),
+    "curvature": ("curvature", curvature.measure),
     "spectrum": ("spectrum", spectrum.measure),
 }
 """Instrument -> its name in words, and what measures it."""
@@ -56,9 +58,12 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
     if tokens == "range":
         positions = (_bound("From token", "entropy_from", "0", row), _bound("up to", "entropy_to", "the end", row))
     settings: dict[str, Any] = {"positions": positions}
-    if name == "anisotropy":
+    if name in ("anisotropy", "curvature"):
         return name, settings
     row = st.container(horizontal=True, vertical_alignment="bottom")
+    if name == "alpha_req":
+        settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE)
+        return name, settings
     if name == "entropy":
         settings["alpha"] = choose("Order α", ALPHAS, "entropy_alpha", 1.0, _order, row, width=90)
     if name == "effective_rank":

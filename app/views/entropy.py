@@ -27,6 +27,7 @@ from workbench.report.verdicts import least
 from workbench.runs import Run, load_run
 
 MOST_RUNS = 6  # as many as there are colours
+FEW = {"anisotropy": "fewer than two tokens", "curvature": "fewer than three tokens", "alpha_req": "too few tokens"}
 MANY_STEPS = 40  # with more checkpoints than this, they are measured on request only
 BY_STEP, BY_LAYER = ALONG = ("the steps", "the layers")
 
@@ -73,7 +74,7 @@ def spectra(look: Look) -> None:
             return
         one = chosen.one
         if np.isnan(code.value_of(one).values).all():
-            few = "fewer than two tokens" if chosen.name == "anisotropy" else "no token"
+            few = FEW.get(chosen.name, "no token")
             st.info(f"This input has {few} in that range, so only the mean over held-out sequences is drawn.")
         of_runs = held[chosen.name].mean
         mean = f"mean of {len(code.value_of(held).sample)} held-out sequences"

@@ -106,7 +106,7 @@ def test_every_setting_moves_the_numbers_as_the_instrument_says(explorer: AppTes
     check(positions=(None, 3))
 
 
-@pytest.mark.parametrize("measure", ["effective_rank", "anisotropy", "spectrum"])
+@pytest.mark.parametrize("measure", ["effective_rank", "anisotropy", "alpha_req", "curvature", "spectrum"])
 def test_the_other_measures_of_the_spectrum_are_drawn_as_they_can_be(explorer: AppTest, measure: str) -> None:
     page(explorer, "entropy", run="sorter", entropy_measure=MEASURES[measure][0])
     assert not explorer.error

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import matrix_entropy, over_batches
-from workbench.instruments.residual import anisotropy, effective_rank, entropy, spectrum
+from workbench.instruments.residual import alpha_req, anisotropy, curvature, effective_rank, entropy, spectrum
 from workbench.instruments.residual.anisotropy import mean_cosine
 from workbench.measurement.controls.untrained import untrained
 from workbench.models import Decoder, DecoderConfig
@@ -119,7 +119,7 @@ def test_anisotropy_is_one_on_a_ray_minus_one_for_opposites_and_zero_for_orthogo
     assert mean_cosine(ray[None, :1]).isnan().all()
 
 
-INSTRUMENTS = [entropy, effective_rank, spectrum, anisotropy]
+INSTRUMENTS = [entropy, effective_rank, spectrum, anisotropy, alpha_req, curvature]
 
 
 @pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda module: module.__name__.rsplit(".", 1)[1])

@@ -54,6 +54,8 @@ FIGURES: dict[str, Draw] = {
     "entropy": by_layer,
     "effective_rank": by_layer,
     "anisotropy": by_layer,
+    "alpha_req": by_layer,
+    "curvature": by_layer,
     "spectrum": spectrum,
     "projection": layers.projection,
     "unexplained": layers.unexplained,

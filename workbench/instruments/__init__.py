@@ -1,8 +1,9 @@
 """What can be measured on a capture. A new instrument is one file and one entry in `INSTRUMENTS`.
 
 Every instrument is a module of this package: `from workbench.instruments import entropy, path_mass`. Those that are not
-in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`, `lens_difference`) answer a question about one
-input or two models, and are called by themselves. Those in `WEIGHTS` look at the weights alone, without any input.
+in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`; `similarity`, `lens_difference`) answer a
+question about one input or two models, and are called by themselves. Those in `WEIGHTS` look at the weights alone,
+without any input.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ from workbench.instruments.attention import (
 from workbench.instruments.lens import lens_agreement, lens_difference, logit_lens, tuned_lens
 from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
 from workbench.instruments.residual import (
+    alpha_req,
     anisotropy,
+    curvature,
     effective_rank,
     entropy,
     projection,
+    similarity,
     spectrum,
     trajectory,
     unexplained,
@@ -92,6 +96,8 @@ INSTRUMENTS: dict[str, Instrument] = {
     "effective_rank": effective_rank,
     "spectrum": spectrum,
     "anisotropy": anisotropy,
+    "alpha_req": alpha_req,
+    "curvature": curvature,
     "projection": projection,
     "unexplained": unexplained,
     "logit_lens": logit_lens,
@@ -115,10 +121,12 @@ __all__ = [
     "TunedLens",
     "WeightInstrument",
     "accuracy",
+    "alpha_req",
     "anisotropy",
     "attention_graph",
     "attention_hops",
     "basis_overlap",
+    "curvature",
     "edit_distance",
     "effective_rank",
     "entropy",
@@ -137,6 +145,7 @@ __all__ = [
     "projection",
     "resolvent",
     "rollout",
+    "similarity",
     "spectrum",
     "strongest_paths",
     "train_lens",

@@ -1,1 +1,1 @@
-"""Instruments of the residual: its spectrum (entropy, effective rank, anisotropy) and its projection on both bases."""
+"""Instruments of the residual: its spectrum (entropy, effective rank, α-ReQ), geometry and projection on both bases."""

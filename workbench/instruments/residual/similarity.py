@@ -1,0 +1,122 @@
+"""Similarity of two sets of representations of the same tokens: centred kernel alignment (Kornblith et al., 2019).
+
+Of two layers, two checkpoints or two runs; widths may differ. Shows: whether tokens that are close in one are close in
+the other, up to rotation and scale. Does not show: whether the two hold the same information, nor by which directions;
+a few dominant directions decide it. With fewer tokens than dimensions the plain estimate is high even of independent
+noise (`debiased=True` is then near 0), so the same with shuffled tokens is always given beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.residual.per_sequence import Positions, residual_points, spans
+from workbench.measurement import Measurement
+from workbench.util.seeds import generator
+
+FEWEST = 4  # rows; the debiased estimate divides by n - 3
+
+
+def cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bool = False) -> float:
+    """Linear CKA: ‖XᵀY‖² / ‖XᵀX‖ ‖YᵀY‖ of centred columns, in float64; 1 for equal geometries.
+
+    Args:
+        x, y: the same n items, row by row.
+        debiased: from the unbiased estimate of HSIC (Song et al., 2012): 0 on average where x and y are independent,
+            and below 0 at times.
+
+    Returns NaN where all rows of one are equal.
+
+    Raises:
+        ValueError: if rows do not match, are fewer than four, or hold NaN or infinity.
+    """
+    if len(x) != len(y) or len(x) < FEWEST:
+        raise ValueError(f"CKA compares the same items, {FEWEST} or more of them; these are {len(x)} and {len(y)} rows")
+    if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
+        raise ValueError("representations must be finite; these hold NaN or infinity")
+    x, y = _centred(x), _centred(y)
+    both, own, others = (_hsic(a, b, debiased) for a, b in ((x, y), (x, x), (y, y)))
+    return both / (own * others) ** 0.5 if min(own, others) > 0 else float("nan")
+
+
+def _centred(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Less their mean, and scaled so that no square over- or underflows; a constant leaves zero, not its rounding."""
+    rows = rows.double()
+    largest = rows.abs().amax()
+    rows = rows / torch.where(largest > 0, largest, 1.0)
+    centred = rows - rows.mean(0)
+    return torch.where(centred.abs().amax() <= 1e-14, 0.0, centred)
+
+
+def _hsic(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], debiased: bool) -> float:
+    """The Hilbert-Schmidt independence criterion of linear kernels, up to a factor of n alone; n × n is never made."""
+    n = len(x)
+    product = (x.T @ y).square().sum()
+    if not debiased:
+        return product.item()
+    of_x, of_y = x.square().sum(-1), y.square().sum(-1)
+    own = n / (n - 2) * (of_x @ of_y)
+    return (product - own + of_x.sum() * of_y.sum() / ((n - 1) * (n - 2))).item()
+
+
+def measure(
+    one: Capture,
+    other: Capture | None = None,
+    *,
+    debiased: bool = True,
+    shuffled: bool = False,
+    positions: Positions = "all",
+    points: Sequence[str] | None = None,
+) -> Measurement:
+    """CKA of every point of one model with every point of another, over all real tokens: dims `layer`, `of layer`.
+
+    Args:
+        one: activations `[batch, pos, d]` of the points.
+        other: another model's, or another checkpoint's, on the same batch; by default the same capture, so that the
+            model's own layers are compared.
+        debiased: as for `cka`.
+        shuffled: the null: the tokens of the other are shuffled first (always by the same seed).
+        positions: `"all"`, `"input"`, `"output"` or a slice `(start, stop)`, as for `entropy.measure`.
+        points: hook names, by default embedding and residuals, which both models must have captured.
+
+    Raises:
+        ValueError: if the captures are of different tokens, there are fewer than four, or a point was not captured.
+    """
+    other = one if other is None else other
+    if not torch.equal(one.batch.tokens.cpu(), other.batch.tokens.cpu()):
+        raise ValueError("similarity compares two models on the same batch; these captures are of different tokens")
+    mine = residual_points(one.subject) if points is None else list(points)
+    others = residual_points(other.subject) if points is None else list(points)
+    rows, columns = (
+        [_tokens(seen, name, positions) for name in names] for seen, names in ((one, mine), (other, others))
+    )
+    if shuffled:
+        order = torch.randperm(len(columns[0]), generator=generator(0, "similarity"))
+        columns = [y[order.to(y.device)] for y in columns]
+    values = torch.tensor([[cka(x, y, debiased=debiased) for y in columns] for x in rows], dtype=torch.float64)
+    which = {"model": one.subject.name, "other": other.subject.name}
+    return Measurement(
+        name="CKA of shuffled tokens" if shuffled else "CKA",
+        values=values.numpy(),
+        dims=("layer", "of layer"),
+        coords={"layer": mine, "of layer": others},
+        units="CKA",
+        settings={**which, "debiased": debiased, "shuffled": shuffled, "positions": positions, "tokens": len(rows[0])},
+        caption=f"Linear CKA{', debiased,' if debiased else ''} over {len(rows[0]):,} tokens, before the final norm: 1 "
+        "is the same geometry up to rotation and scale. It does not say that the two hold the same information.",
+    )
+
+
+def _tokens(capture: Capture, point: str, positions: Positions) -> Float[Tensor, "n d"]:
+    """The activations of all real tokens in the range, one row each."""
+    bounds, n_pos = spans(capture, positions), capture.batch.tokens.shape[1]
+    at = torch.arange(n_pos)
+    inside = (at >= bounds[:, :1]) & (at < bounds[:, 1:])
+    flat = rearrange(capture[point][:, :n_pos], "batch pos d -> (batch pos) d")
+    return flat[inside.flatten().to(flat.device)]
