@@ -19,6 +19,7 @@ from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST
+from workbench.inspection.layer_similarity import layer_similarity
 from workbench.inspection.lens_differences import lens_differences
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.lens import lens_difference
@@ -164,6 +165,39 @@ def lenses(sides: Sides) -> None:
             show(p, sides, pair(sides, what, **where), f"{says}layers that both have. {one_run(sides)}")
 
 
+@url.fragment
+def similarity(sides: Sides) -> None:
+    with panel("How alike their layers are", "compare-similarity", folded=True) as p:
+        if not p.open:
+            return
+        first, second = (look.opened for look in sides.looks)
+        if first.subject.task.vocabulary != second.subject.task.vocabulary:
+            st.info("A and B know different tokens, so they cannot read the same sequences.")
+            return
+        how = {"n": sides.n, "seed": 0, "step": first.step, "second_step": second.step}
+        both = [
+            code.named(
+                name,
+                code.call(
+                    layer_similarity,
+                    code.run(first),
+                    code.run(second, "_b"),
+                    **how,
+                    shuffled=shuffled,
+                    computed_by=lambda run, run_b, **how: _similarity((*first.key, *second.key), how, run, run_b),
+                ),
+            )
+            for name, shuffled in (("alike", False), ("null", True))
+        ]
+        says = f"{code.value_of(both[0]).caption} {one_run(sides)}"
+        p.show(code.call(figures.layer_similarity, *both), {"similarity": both[0], "shuffled": both[1]}, says)
+
+
+@st.cache_data(show_spinner="Running both models …", max_entries=64)
+def _similarity(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run_b: Run) -> Measurement:
+    return layer_similarity(_run, _run_b, **how)
+
+
 def _between(p: Panel, sides: Sides, how: str) -> None:
     first, second = (look.opened for look in sides.looks)
     each = code.call(
@@ -238,7 +272,7 @@ def main() -> None:
         return
     if sides.one_model:
         st.info("Both sides are the same model, so only the two inputs are compared.")
-    for part in (answers, canvases, lenses, entropy, mechanisms, accuracy):
+    for part in (answers, canvases, lenses, similarity, entropy, mechanisms, accuracy):
         part(sides)
 
 

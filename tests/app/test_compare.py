@@ -14,6 +14,7 @@ import workbench
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, drawings, page, panels, titles
 from workbench.inspection import inspect_run, over_training
+from workbench.inspection.layer_similarity import layer_similarity
 from workbench.inspection.lens_differences import lens_differences
 from workbench.measurement.compare_runs import difference
 from workbench.runs import load_run
@@ -22,6 +23,7 @@ PANELS = [
     "Right answers overall",
     "This input in A and in B",
     "What each layer already predicts",
+    "How alike their layers are",
     "Entropy by layer",
     "How often each mechanism's claim holds",
     "Right answers by condition",
@@ -71,10 +73,10 @@ def test_any_two_runs_stand_side_by_side(explorer: AppTest, run: str, other: str
 @pytest.mark.parametrize(
     ("run", "other", "query", "n"),
     [
-        ("chain-chacal", "chain-standard", {}, 9),
+        ("chain-chacal", "chain-standard", {}, 10),
         ("sort-tempered", "sorter", {"how2": "Sample", "sample2": "2"}, 7),
-        ("sort-tempered", "sort-tempered", {"step2": "0", "compare_claim": "Minimum at the delimiter"}, 9),
-        ("sort-tempered", "sort-tempered", {"how2": "Type", "input2": "4 3 2"}, 7),
+        ("sort-tempered", "sort-tempered", {"step2": "0", "compare_claim": "Minimum at the delimiter"}, 10),
+        ("sort-tempered", "sort-tempered", {"how2": "Type", "input2": "4 3 2"}, 8),
         ("multiply-seqvcr", "items-in-boxes", {}, 5),
     ],
 )
@@ -168,7 +170,10 @@ def test_what_is_chosen_changes_what_is_drawn(explorer: AppTest, run_root: Path)
     (line,) = drawn(explorer, "Decoded from each layer: KL(first ‖ second)")
     runs = [workbench.load_run(run_root / name) for name in ("chain-standard", "chain-chacal")]
     assert numbers(line) == pytest.approx(lens_differences(*runs, n=16, seed=0).mean().values)
-    assert check_code(explorer) == 9
+    (alike,) = drawn(explorer, "CKA of layers")
+    expected = layer_similarity(*runs, n=16, seed=0)
+    assert numbers({"y": alike["z"]}) == pytest.approx(expected.values.reshape(-1))
+    assert check_code(explorer) == 10
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from workbench.figures.for_paper import for_paper
 from workbench.figures.head_grid import head_grid
 from workbench.figures.hop_by_hop import hop_by_hop
 from workbench.figures.input_differences import attention_difference, residual_difference
+from workbench.figures.layer_similarity import layer_similarity
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
 from workbench.figures.node_scores import node_scores
@@ -123,6 +124,7 @@ __all__ = [
     "hop_matrices",
     "hops",
     "knockout",
+    "layer_similarity",
     "learning_curves",
     "lens_difference_by_layer",
     "lens_map",

@@ -239,7 +239,10 @@ def conventions(m: Measurement) -> str:
         words.append(f"of {settings['of'].replace('_', ' ')}")
     if "centre" in settings:
         words += ["centred" if settings["centre"] else "not centred"]
-        words += ["unit rows" if settings["unit_rows"] else "rows not normalised"]
+        if "unit_rows" in settings:
+            words += ["unit rows" if settings["unit_rows"] else "rows not normalised"]
+        if settings.get("first", 1) > 1 or settings.get("last") is not None:
+            words += [f"eigenvalues {settings['first']} to {settings['last'] or 'the last'}"]
     if "kernel" in settings:
         words.append(KERNELS.get(settings["kernel"], "Laplacian kernel of L1 distances"))
         if settings["bandwidth"] is not None:

@@ -66,8 +66,8 @@ def _hsic(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], debiased: bool) -> f
 
 
 def measure(
-    one: Capture,
-    other: Capture | None = None,
+    one: Capture | Sequence[Capture],
+    other: Capture | Sequence[Capture] | None = None,
     *,
     debiased: bool = True,
     shuffled: bool = False,
@@ -77,8 +77,8 @@ def measure(
     """CKA of every point of one model with every point of another, over all real tokens: dims `layer`, `of layer`.
 
     Args:
-        one: activations `[batch, pos, d]` of the points.
-        other: another model's, or another checkpoint's, on the same batch; by default the same capture, so that the
+        one: activations `[batch, pos, d]` of the points; several captures of one model are taken together.
+        other: another model's, or another checkpoint's, on the same batches; by default the same captures, so that the
             model's own layers are compared.
         debiased: as for `cka`.
         shuffled: the null: the tokens of the other are shuffled first (always by the same seed).
@@ -88,19 +88,21 @@ def measure(
     Raises:
         ValueError: if the captures are of different tokens, there are fewer than four, or a point was not captured.
     """
-    other = one if other is None else other
-    if not torch.equal(one.batch.tokens.cpu(), other.batch.tokens.cpu()):
+    sides = [[side] if isinstance(side, Capture) else list(side) for side in (one, one if other is None else other)]
+    tokens = [[seen.batch.tokens.cpu() for seen in side] for side in sides]
+    if len(tokens[0]) != len(tokens[1]) or not all(map(torch.equal, *tokens)):
         raise ValueError("similarity compares two models on the same batch; these captures are of different tokens")
-    mine = residual_points(one.subject) if points is None else list(points)
-    others = residual_points(other.subject) if points is None else list(points)
+    subjects = [side[0].subject for side in sides]
+    mine, others = (residual_points(subject) if points is None else list(points) for subject in subjects)
     rows, columns = (
-        [_tokens(seen, name, positions) for name in names] for seen, names in ((one, mine), (other, others))
+        [torch.cat([_tokens(seen, name, positions) for seen in side]) for name in names]
+        for side, names in zip(sides, (mine, others), strict=True)
     )
     if shuffled:
         order = torch.randperm(len(columns[0]), generator=generator(0, "similarity"))
         columns = [y[order.to(y.device)] for y in columns]
     values = torch.tensor([[cka(x, y, debiased=debiased) for y in columns] for x in rows], dtype=torch.float64)
-    which = {"model": one.subject.name, "other": other.subject.name}
+    which = {"model": subjects[0].name, "other": subjects[1].name}
     return Measurement(
         name="CKA of shuffled tokens" if shuffled else "CKA",
         values=values.numpy(),

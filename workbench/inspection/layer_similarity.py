@@ -1,0 +1,55 @@
+"""How alike the layers of two runs are, or of two checkpoints, or of one model, on held-out sequences."""
+
+from __future__ import annotations
+
+import torch
+
+from workbench.capture import Capture, Subject, capture
+from workbench.inspection import test_batches
+from workbench.instruments.residual import similarity
+from workbench.instruments.residual.per_sequence import Positions, residual_points
+from workbench.measurement import Measurement
+from workbench.runs import Run
+
+
+@torch.no_grad()
+def layer_similarity(
+    first: Run,
+    second: Run | None = None,
+    *,
+    n: int,
+    seed: int,
+    step: int | None = None,
+    second_step: int | None = None,
+    debiased: bool = True,
+    shuffled: bool = False,
+    positions: Positions = "all",
+) -> Measurement:
+    """CKA of every layer of one run with every layer of another, on the first run's test sequences.
+
+    Args:
+        first, second: the runs, whose vocabularies have one size; by default the first alone.
+        n: sequences for each of the first task's test conditions.
+        seed: of those sequences; they are those of `inspect_run`.
+        step, second_step: of which checkpoints; by default the ends.
+        debiased, shuffled, positions: as for `similarity.measure`.
+
+    Returns:
+        Dims `layer`, `of layer`.
+
+    Raises:
+        ValueError: if there is no such checkpoint, the second model cannot read these sequences, or they hold fewer
+            than four tokens.
+    """
+    one = _captures(first, first, step, n, seed)
+    same = second is None and second_step in (None, step)
+    other = one if same else _captures(second or first, first, second_step, n, seed)
+    return similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+
+
+def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> list[Capture]:
+    """The residuals of one run's model on the test sequences of another."""
+    model = run.model(step)
+    subject = Subject.of(model, run.task(), run.name_at(step))
+    drawn = test_batches(drawn_by.task(), n, seed)
+    return [capture(model, subject, batch, residual_points(subject)) for _, _, batch in drawn]
