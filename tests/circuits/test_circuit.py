@@ -73,6 +73,16 @@ def test_a_circuit_is_the_same_after_json_and_has_its_nodes_and_complement() -> 
             Circuit.from_json(text)
 
 
+def test_an_edge_changed_by_hand_is_cut_where_it_was_and_taken_in_where_it_was_not() -> None:
+    given = scores(input_h0q=3.0, h0_logits=-5.0)
+    circuit = top_edges(given, GRAPH, 2)
+    changed = circuit.changed(["a0.h0->logits", "input->m0"])
+    assert changed.names == ("input->a0.h0<q>", "input->m0") and changed.scores == circuit.scores
+    assert changed.changed(["input->m0", "a0.h0->logits"]).names == circuit.names
+    with pytest.raises(ValueError, match="h7"):
+        circuit.changed(["a0.h7->logits"])
+
+
 def test_graphviz_text_has_an_edge_for_each_with_its_part_and_sign() -> None:
     dot = top_edges(scores(input_h0q=2.5, h0_logits=-5.0), GRAPH, 2).to_dot()
     assert dot.startswith("digraph circuit {") and dot.endswith("}\n")

@@ -48,6 +48,13 @@ class Circuit:
         ends = {node for name in self.names for end in name.split("->") for node in self.graph.nodes_of(end)}
         return tuple(node for node in (*self.graph.writers, LOGITS) if node in ends)
 
+    def changed(self, names: Sequence[str]) -> Circuit:
+        """The circuit without those of these edges that it has, and with the others.
+
+        Raises ValueError if the graph has no such edge.
+        """
+        return Circuit.of(self.graph, sorted({*self.names} ^ {*names}), self.scores)
+
     def complement(self) -> Circuit:
         """The circuit of all other edges."""
         own = set(self.names)
