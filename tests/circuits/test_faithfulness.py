@@ -20,6 +20,7 @@ from workbench.circuits import (
     activation_patching,
     answers_both,
     attribution_patching,
+    circuit_answers,
     cmd,
     cpr,
     edges_above,
@@ -219,6 +220,23 @@ def test_two_heads_that_do_the_same_are_both_found_and_by_whom_not() -> None:
     logits = replace(comparison, metric="logit_difference")
     found = dict(zip(*(lambda m: (m.coords["edge"], m.mean().values))(score_edges(logits, "eap_ig")), strict=True))
     assert found["a0.h0->logits"] == pytest.approx(found["a0.h1->logits"]) and found["a0.h0->logits"] > 1
+
+
+@pytest.mark.parametrize("rows", [None, 5])
+def test_the_answers_of_a_circuit_are_right_with_its_edges_and_the_other_questions_without(rows: int | None) -> None:
+    comparison, circuit, _ = known("chaser", rows=rows)
+    pairs, everything = comparison.pairs, Circuit.of(circuit.graph, circuit.graph.names)
+    first = pairs.asked.long().argmax(-1)
+    cut = circuit.changed(["input->a0.h0<q>"])
+    whole, alone, without, broken = circuit_answers(comparison, [everything, circuit, circuit.complement(), cut])
+    of_model = comparison.model(pairs.clean.tokens)[torch.arange(len(pairs)), first].argmax(-1)
+    assert (whole == of_model.numpy()).all() and (alone == whole).all()
+    corrupted = comparison.model(pairs.corrupted.tokens)[torch.arange(len(pairs)), first].argmax(-1)
+    assert (without == corrupted.numpy()).all() and (broken != whole).any()
+    resampled = circuit_answers(comparison, [circuit], Ablation("resample", generator(0)))
+    assert resampled.shape == (1, len(pairs))
+    with pytest.raises(ValueError, match="the circuit is of 1 layers of 3 heads"):
+        circuit_answers(comparison, [Circuit.of(Graph(1, 3), [])])
 
 
 def test_pairs_that_change_nothing_relevant_show_next_to_nothing() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.circuits.circuit import SELECTIONS, Circuit
@@ -16,6 +16,7 @@ from workbench.circuits.comparison import Comparison
 from workbench.circuits.graph import Graph
 from workbench.circuits.rewired import check_graph, rewired_logits, writes
 from workbench.measurement import Measurement
+from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
 
 Outside = Literal["patch", "mean", "resample"]
@@ -46,23 +47,51 @@ class Ablation:
 
 def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation) -> Float[np.ndarray, "c pair"]:
     """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit."""
-    check_graph(comparison)
     values = np.zeros((len(circuits), len(comparison.pairs)))
-    mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
-    with torch.no_grad():
-        for where, part in comparison.parts():
-            clean = comparison.clean_logits(part)
-            if ablation.outside == "patch":
-                other = writes(comparison, part.corrupted.tokens)
-            elif mean is not None:
-                other = mean
-            else:
-                tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
-                other = writes(comparison, tokens)
-            for row, circuit in enumerate(circuits):
-                logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
-                values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
+    for row, where, part, logits in _alone(comparison, circuits, ablation):
+        clean = comparison.clean_logits(part)
+        values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
     return values
+
+
+@torch.no_grad()
+def _alone(
+    comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation
+) -> Iterator[tuple[int, slice, Pairs, Float[Tensor, "pair pos class"]]]:
+    """The logits of each pair's clean input when a circuit alone carries what this run writes, part by part."""
+    check_graph(comparison)
+    mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
+    for where, part in comparison.parts():
+        if ablation.outside == "patch":
+            other = writes(comparison, part.corrupted.tokens)
+        elif mean is not None:
+            other = mean
+        else:
+            tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
+            other = writes(comparison, tokens)
+        for row, circuit in enumerate(circuits):
+            yield row, where, part, rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+
+
+def circuit_answers(
+    comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation | None = None
+) -> Int[np.ndarray, "circuit pair"]:
+    """The likeliest token at the first answer that a pair asks for, when a circuit alone carries what the run writes.
+
+    Args:
+        comparison: the model and the pairs; always the clean run is edited.
+        circuits: of this model's graph; with all its edges, the model itself.
+        ablation: what the edges outside carry; by default those of the corrupted run.
+
+    Raises:
+        ValueError: if a circuit is of another graph.
+    """
+    _check_graphs(circuits, Graph.of(comparison.model))
+    answers = np.zeros((len(circuits), len(comparison.pairs)), dtype=np.int64)
+    for row, where, part, logits in _alone(comparison, circuits, ablation or Ablation()):
+        first = part.asked.long().argmax(-1)
+        answers[row, where] = logits[torch.arange(len(part)), first].argmax(-1).cpu().numpy()
+    return answers
 
 
 def _other_pairs(comparison: Comparison, ablation: Ablation) -> Tensor:
