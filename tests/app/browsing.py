@@ -73,6 +73,13 @@ def settle(page: Page) -> None:
         page.wait_for_timeout(700)
 
 
+def measured(page: Page) -> None:
+    """Wait until nothing is being measured beside the page, and what was measured is drawn."""
+    waiting = "/To be measured|Measuring /.test(document.querySelector('[data-testid=\"stMain\"]').innerText)"
+    page.wait_for_function(f"!{waiting}", timeout=120_000)
+    settle(page)
+
+
 def choose(page: Page, label: str, option: str) -> None:
     """Choose in a select box, as a person does."""
     field = page.get_by_role("combobox", name=label).first
