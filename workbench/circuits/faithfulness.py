@@ -45,20 +45,23 @@ class Ablation:
             raise ValueError("resample ablation draws other pairs: give it a generator")
 
 
+@torch.no_grad()
 def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation) -> Float[np.ndarray, "c pair"]:
     """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit."""
     values = np.zeros((len(circuits), len(comparison.pairs)))
-    for row, where, part, logits in _alone(comparison, circuits, ablation):
+    for where, part, other in _outside(comparison, ablation):
         clean = comparison.clean_logits(part)
-        values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
+        for row, circuit in enumerate(circuits):
+            logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+            values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
     return values
 
 
 @torch.no_grad()
-def _alone(
-    comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation
-) -> Iterator[tuple[int, slice, Pairs, Float[Tensor, "pair pos class"]]]:
-    """The logits of each pair's clean input when a circuit alone carries what this run writes, part by part."""
+def _outside(
+    comparison: Comparison, ablation: Ablation
+) -> Iterator[tuple[slice, Pairs, Float[Tensor, "writer pair pos d_model"]]]:
+    """The pairs in parts, and what the edges outside a circuit carry there."""
     check_graph(comparison)
     mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
     for where, part in comparison.parts():
@@ -69,10 +72,10 @@ def _alone(
         else:
             tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
             other = writes(comparison, tokens)
-        for row, circuit in enumerate(circuits):
-            yield row, where, part, rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+        yield where, part, other
 
 
+@torch.no_grad()
 def circuit_answers(
     comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation | None = None
 ) -> Int[np.ndarray, "circuit pair"]:
@@ -88,9 +91,11 @@ def circuit_answers(
     """
     _check_graphs(circuits, Graph.of(comparison.model))
     answers = np.zeros((len(circuits), len(comparison.pairs)), dtype=np.int64)
-    for row, where, part, logits in _alone(comparison, circuits, ablation or Ablation()):
+    for where, part, other in _outside(comparison, ablation or Ablation()):
         first = part.asked.long().argmax(-1)
-        answers[row, where] = logits[torch.arange(len(part)), first].argmax(-1).cpu().numpy()
+        for row, circuit in enumerate(circuits):
+            logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+            answers[row, where] = logits[torch.arange(len(part)), first].argmax(-1).cpu().numpy()
     return answers
 
 

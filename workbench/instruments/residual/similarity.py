@@ -3,7 +3,7 @@
 Of two layers, two checkpoints or two runs; widths may differ. Shows: whether tokens that are close in one are close in
 the other, up to rotation and scale. Does not show: whether the two hold the same information, nor by which directions;
 a few dominant directions decide it. With fewer tokens than dimensions the plain estimate is high even of independent
-noise (`debiased=True` is then near 0), so the same with shuffled tokens is always given beside it.
+noise (`debiased=True` is then near 0): hold it beside the same of shuffled tokens (`shuffled=True`).
 """
 
 from __future__ import annotations
