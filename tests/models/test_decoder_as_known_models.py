@@ -17,7 +17,8 @@ from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
 from workbench.util.seeds import generator
 
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+# The largest logits are about 4; float32 sums in another order on another processor: 1.1e-5 apart was seen.
+TOLERANCE = {torch.float32: 5e-5, torch.float64: 1e-10}
 SHAPE: dict[str, Any] = {"n_layers": 3, "d_model": 32, "n_heads": 4, "d_vocab": 29, "n_ctx": 40}
 each_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 
@@ -118,7 +119,7 @@ def gpt2(dtype: torch.dtype) -> GPT2LMHeadModel:
 
 
 def assert_as(ours: Tensor, theirs: Tensor) -> None:
-    """Equal to the tolerance of their type; the largest logits here are about 4."""
+    """Equal to the tolerance of their type."""
     apart = (ours - theirs).abs().max().item()
     assert ours.dtype == theirs.dtype and apart < TOLERANCE[ours.dtype], apart
 
