@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,29 @@ def test_nothing_is_trained_or_measured_again(root: Path, file: Path, monkeypatc
     assert main(["study", "run", str(file), "--root", str(root), "--quiet"]) == 0
     after = {path: path.stat().st_mtime_ns for path in (root / "hops" / SMALL).rglob("*") if path.is_file()}
     assert after == before
+
+
+def test_runs_of_another_study_with_the_same_config_are_taken_over(root: Path, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "again.toml"
+    other.write_text(FILE.replace("[0.0, 0.9]", "[0.5, 0.9]").replace("gamma 0.0", "gamma 0.5"), encoding="utf-8")
+    stranger = root / "hops" / SMALL / RUNS / "chain-chacal-gamma=0.9-seed=0"
+    assert stranger.is_dir()
+    shutil.copytree(root, tmp_path / "studies")
+    (tmp_path / "studies" / "hops" / SMALL / RUNS / "chain-chacal-gamma=0.9-seed=2" / "weights.safetensors").unlink()
+    assert main(["study", "run", str(other), "--root", str(tmp_path / "studies"), "--quiet"]) == 0
+    runs = tmp_path / "studies" / "again" / SMALL / RUNS
+    assert {path.name for path in runs.glob("chain*")} == {
+        f"chain-chacal-gamma={gamma}-seed={seed}" for gamma in (0.5, 0.9) for seed in range(3)
+    }
+    same = {  # the log has the seconds of every step, which no second training repeats
+        path.name: (path / "metrics.jsonl").read_bytes() == (stranger.parent / path.name / "metrics.jsonl").read_bytes()
+        for path in runs.glob("chain-chacal-gamma=0.9*")
+    }
+    assert same == {f"chain-chacal-gamma=0.9-seed={seed}": seed < 2 for seed in range(3)}  # the third was not finished
+    found = json.loads((tmp_path / "studies" / "again" / SMALL / RESULT).read_text(encoding="utf-8"))
+    ours, theirs = (data["groups"]["chain-chacal, gamma 0.9"] for data in (found, result(root)))
+    assert ours == theirs
+    assert found["made"]["minutes"] >= 0
 
 
 def test_a_run_with_other_weights_is_measured_again(root: Path, file: Path) -> None:

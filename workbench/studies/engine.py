@@ -17,6 +17,7 @@ from workbench.runs import Run, load_run
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
 from workbench.studies.result import Result, Tried
+from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.studies.study import Quantities, Scale, Study
@@ -101,7 +102,8 @@ class Engine:
         }
 
     def _trained(self, plan: Mapping[str, Any], folder: Path) -> list[tuple[Planned, Quantities]] | None:
-        """What is measured of every run of a sweep, trained if it is not; None if training was stopped."""
+        """What is measured of every run of a sweep, trained if no study has; None if training was stopped."""
+        take_over(read_plan(plan).runs, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
         table = sweep(plan, folder, workers=self.workers, ray=self.ray, progress=self.progress)
         if (table["status"] == "unfinished").any():
             return None
@@ -171,10 +173,25 @@ class Engine:
         if self.study.timed is not None:
             times = relative_step_times({group_name(one): one.config for one in planned}, self.study.timed)
         result = Result.of(
-            self.name, self.study, self.scale, self.seeds, groups, outcomes, together(outcomes), tried, planned, times
+            self.name,
+            self.study,
+            self.scale,
+            self.seeds,
+            groups,
+            outcomes,
+            together(outcomes),
+            tried,
+            planned,
+            times,
+            self._minutes(),
         )
         write_json(self.out / RESULT, result.to_dict())
         return result
+
+    def _minutes(self) -> float:
+        """How long the training of all its runs took, one after the other; those that it shares too."""
+        weights = [path for folder in (self.runs / RUNS, self.out / TUNED) for path in folder.glob(f"[!.]*/{WEIGHTS}")]
+        return sum(load_run(path.parent).record().get("seconds", 0.0) for path in weights) / 60
 
 
 def group_name(planned: Planned, without: Iterable[str] = ()) -> str:

@@ -136,6 +136,8 @@ def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]])
 def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     made = one.made
     about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
+    if "minutes" in made:
+        about += f"; all its runs, one after the other, trained for {made['minutes']:.0f} min"
     lines = [f"## Scale {one.scale}: {one.verdict.value}", ""]
     for picture in pictures:
         lines += [f"![{one.question}]({picture})", ""]

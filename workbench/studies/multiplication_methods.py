@@ -13,6 +13,7 @@ from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Stu
 
 WHOLE, AT, LOSS = "overall", {"unit": "sequence"}, "test_loss"
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
+SHORTER: dict[str, Any] = {"checkpoint_count": 6}  # the small scale, in which several studies find the same runs
 METHODS = (VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT)
 
 
@@ -37,7 +38,7 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Does Seq-VCR with pause tokens multiply where a plain model fails?",
     source=Source("Seq-VCR", "Table 1, 4 × 4 digits"),
-    runs={SMALL: sweep("multiply", {"checkpoint_count": 6}), PAPER: sweep("paper/multiply-4", {})},
+    runs={SMALL: sweep("multiply", SHORTER), PAPER: sweep("paper/multiply-4", {})},
     measure=Together((Inspect((WHOLE,), n=512), Logged((LOSS,)), OverTraining(LOSS))),
     contrasts=(
         Higher(WHOLE, BOTH, VANILLA, at=AT),

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Inspect
-from workbench.studies.multiplication_methods import AT, BOTH, PAUSE, WHOLE
+from workbench.studies.multiplication_methods import AT, BOTH, PAUSE, SHORTER, WHOLE
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 PAUSES = (2, 4, 8)
@@ -20,10 +20,10 @@ def group(name: str, pauses: int) -> str:
     return f"{name}, n_pause {pauses}"
 
 
-def sweep(prefix: str) -> dict[str, Any]:
+def sweep(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Each number of pauses, with and without Seq-VCR."""
     variants = [{"name": name, "preset": f"{prefix}-{name}"} for name in (PAUSE, BOTH)]
-    return {"grid": {"task.n_pause": list(PAUSES)}, "variants": variants}
+    return {"settings": settings, "grid": {"task.n_pause": list(PAUSES)}, "variants": variants}
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -40,7 +40,7 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="With any number of pauses, does Seq-VCR multiply better than pauses alone?",
     source=Source("Seq-VCR", "Figure 10"),
-    runs={SMALL: sweep("multiply"), PAPER: sweep("paper/multiply-4")},
+    runs={SMALL: sweep("multiply", SHORTER), PAPER: sweep("paper/multiply-4", {})},
     measure=Inspect((WHOLE,), n=512),
     contrasts=tuple(Higher(WHOLE, group(BOTH, pauses), group(PAUSE, pauses), at=AT) for pauses in PAUSES),
     draw=draw,

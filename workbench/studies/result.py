@@ -61,8 +61,9 @@ class Result:
         differs: the settings that differ from the paper's.
         tried: the settings with which failed contrasts were asked again.
         note: what a reader must know to read the published figures beside ours.
-        made: what may differ when the study runs again: date, commit and versions, and, of a study that is timed, the
-            machine's cores and `step_times`, the time of a training step of each group beside one of them.
+        made: what may differ when the study runs again: date, commit and versions, the `minutes` that its runs took to
+            train, one after the other, and, of a study that is timed, the machine's cores and `step_times`, the time of
+            a training step of each group beside one of them.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Result:
         tried: Sequence[Tried],
         planned: Sequence[Planned],
         step_times: Mapping[str, float],
+        minutes: float,
     ) -> Result:
         """The result of a study that has run; see `made` for what may differ when it runs again."""
         source = None if study.source is None else asdict(study.source)
@@ -100,6 +102,8 @@ class Result:
             "commit": commit(),
             "workbench": version(),
         }
+        if planned:
+            made["minutes"] = round(minutes, 1)
         if step_times:
             made |= {"cores": os.cpu_count(), "step_times": dict(step_times)}
         return Result(

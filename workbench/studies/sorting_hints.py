@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
@@ -22,12 +23,15 @@ HINTS: dict[str, dict[str, Any]] = {
 }
 
 
-def sweep(preset: str, settings: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
+PRESETS = dict(zip(HINTS, ("sort-standard", "sort-hints", "sort-count", "sort-fill", "sort-all-hints"), strict=True))
+
+
+def sweep(presets: Mapping[str, str], settings: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
     """The same model with each kind of hint; with `steps`, sorting itself gets as many, whatever the hints."""
     variants = []
     for name, hints in HINTS.items():
         own = {} if steps is None else {"steps": steps * (1 + len(hints.get("hints", ())))}
-        variants.append({"name": name, "preset": preset, "settings": {"task": hints, **own}})
+        variants.append({"name": name, "preset": presets[name], "settings": {"task": hints, **own}})
     return {"settings": settings, "variants": variants}
 
 
@@ -39,7 +43,10 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Do successor hints help most beyond the training lengths, and count hints harm?",
     source=Source("Task hinting", "Figures 3.4, 3.10 and 3.11"),
-    runs={SMALL: sweep("sort-standard", SHORTER, steps=SHORTER_STEPS), PAPER: sweep("paper/sort", {})},
+    runs={
+        SMALL: sweep(PRESETS, SHORTER, steps=SHORTER_STEPS),
+        PAPER: sweep(dict.fromkeys(HINTS, "paper/sort"), {}),
+    },
     measure=Inspect((ACCURACY,), n=512),
     contrasts=(
         Higher(ACCURACY, SUCCESSOR, NONE, at=BEYOND),

@@ -14,7 +14,11 @@ from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Stu
 ACCURACY, EDITS = "accuracy", "edit_distance"
 PLAIN, TEMPERED, HINTS, BOTH = "plain", "tempered", "hints", "hints-tempered"
 SHORTER_STEPS = 4000
-SHORTER = {"task": {"max_length": 10, "test_max_length": 30}, "steps": SHORTER_STEPS}  # the small scale of sorting
+SHORTER = {  # the small scale of sorting, in which several studies find the same runs
+    "task": {"max_length": 10, "test_max_length": 30},
+    "steps": SHORTER_STEPS,
+    "checkpoint_count": 6,
+}
 TWICE = {"steps": 2 * SHORTER_STEPS}  # with a hint, every other step is the hint's
 BEYOND = {"length": 18}  # a length that plain models no longer sort at the small scale
 
@@ -43,7 +47,7 @@ STUDY = Study(
     source=Source("Task hinting", "Tables 1 and 2, Figures 3.6 and 3.7"),
     runs={
         SMALL: sweep(
-            {**SHORTER, "checkpoint_count": 6},
+            SHORTER,
             TWICE,
             ("sort-standard", "sort-tempered", "sort-hints", "sort-tempered-hints"),
         ),
