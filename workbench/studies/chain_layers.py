@@ -33,7 +33,7 @@ def sweep(prefix: str, settings: dict[str, Any], most_layers: int) -> dict[str, 
 
 
 def draw(groups: Groups) -> go.Figure:
-    """Accuracy over training, from the least to the most seed (Figure 3)."""
+    """Accuracy over training, from the lowest to the highest seed (Figure 3)."""
     return over_training(groups, f"{ACCURACY} over training", "Pointer chains: accuracy over training")
 
 

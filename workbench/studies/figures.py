@@ -95,7 +95,7 @@ def over_training(
     only: Sequence[str] = (),
     at: Mapping[str, Any] | None = None,
 ) -> go.Figure:
-    """A quantity over the training steps: the mean over seeds as a line, least to most seed as a band."""
+    """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
     figure = go.Figure()
     own = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
     shown = {name: mean.select(**(at or {})) for name, mean in own.items()}
@@ -115,9 +115,9 @@ def over_training(
             )
         figure.add_scatter(x=steps, y=mean.values, mode="lines", line={"color": colour, "width": 2.5}, name=name)
     means = sample_size({name: replace(mean, each=None) for name, mean in shown.items()})
-    framed(figure, title, f"{means}; bands: from the least to the most seed")
+    framed(figure, title, f"{means}; bands: from the lowest to the highest seed")
     figure.update_xaxes(title="training step")
-    return _y_axis(figure, next(iter(shown.values())), quantity)
+    return _y_axis(figure, next(iter(shown.values())), quantity.removesuffix(" over training"))
 
 
 def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> go.Figure:
