@@ -105,7 +105,7 @@ def no_gold(look: Look) -> str:
 def another_gamma(look: Look, place: Head, start: int) -> None:
     """What this pattern would reach at a γ of one's choice: the matrix, and its mass on this input's gold paths."""
     seen, (layer, head) = code.seen(look), place
-    attention = look.opened.subject.attention[layer]
+    attention = look.opened.subject.attention[layer].of_head(head)
     start_anew(["gamma"], (str(look.opened.run.path), layer), "gamma")
     with panel("Another γ: every query", "hops-gamma", folded=True) as p:
         if not p.open:
