@@ -66,12 +66,11 @@ class LearnedChacalAttention(ChacalAttention):
 
     @property
     def gamma(self) -> float | None:  # type: ignore[override]
-        return float(self.gammas) if len(self.theta) == 1 else None
+        return float(self.gammas.detach()) if len(self.theta) == 1 else None
 
-    @property
-    def weight(self) -> Float[Tensor, "head 1 1"]:  # type: ignore[override]
+    def weight(self, A: Tensor) -> Float[Tensor, "head 1 1"]:
         """γ as it multiplies a pattern; in evaluation mode, as instruments read it, it takes no gradient."""
-        return (self.gammas if self.training else self.gammas.detach())[:, None, None]
+        return (self.gammas if self.training else self.gammas.detach())[:, None, None].to(A)
 
     def of_head(self, head: int) -> ChacalAttention:
         """ChaCAL with the γ of this head."""
@@ -101,7 +100,7 @@ class LearnedChacalAttention(ChacalAttention):
         with torch.autocast(v.device.type, enabled=False):
             system = self._system(A)
             W = torch.linalg.solve_triangular(system, v.to(A.dtype), upper=False)
-            return ((1 - self.weight) * (A @ W)).to(v.dtype)
+            return ((1 - self.weight(A)) * (A @ W)).to(v.dtype)
 
     def extend(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None = None) -> Tensor:
         gammas, read = self.gammas.tolist(), []
