@@ -76,6 +76,7 @@ def serve(
     *,
     hosts: Iterable[str] = (),
     opened: Callable[[str], object],
+    model: tuple[str, str | None] | None = None,
 ) -> None:
     """Serve the explorer until SIGINT or SIGTERM, with which the process ends.
 
@@ -84,12 +85,15 @@ def serve(
         sockets: from `listen`.
         hosts: names that requests may call this machine by, beside its own: those of a tunnel or proxy.
         opened: called with the address once the server answers; the address has the token, and is for no one else.
+        model: a model of Hugging Face to look at beside the runs, and the text that it is looked at on, if any.
     """
     script = Path(__file__).parents[1] / "main.py"
     root, start = root.resolve(), Path.cwd()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
-    sys.argv = [str(script), "--root", str(root), "--start", str(start)]  # what `state` reads
+    source, text = model or (None, None)
+    named = [] if source is None else ["--model", source, *([] if text is None else ["--text", text])]
+    sys.argv = [str(script), "--root", str(root), "--start", str(start), *named]  # what `state` reads
 
     import uvicorn
     from streamlit.web.bootstrap import load_config_options

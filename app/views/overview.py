@@ -20,7 +20,7 @@ from workbench.app.panels import cards, code, demo_form, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
-from workbench.runs import CONFIG, METRICS, Run, load_run
+from workbench.runs import CONFIG, METRICS, Run
 from workbench.runs.listing import status
 
 ROW, MOST_ROWS = 35, 20  # pixels; rows shown before the table scrolls
@@ -203,7 +203,7 @@ def curves(chosen: list[Run]) -> None:
 
 def logged(run: Run) -> Symbol:
     """A run's learning curves, by their names."""
-    return code.call(learning_curves, code.call(load_run, str(run.path), computed_by=lambda path: run))
+    return code.call(learning_curves, code.loaded(run))
 
 
 def _signature(run: Run) -> tuple[int, ...]:

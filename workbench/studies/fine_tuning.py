@@ -151,12 +151,15 @@ def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:
     """Write a GPT-2 of a shape with fresh weights, and a tokenizer of bytes."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    from workbench.models.pretrained.loading import shown
+
     text = Text(path="shakespeare", block=int(shape["n_positions"]))
     given = {"vocab_size": len(text.vocabulary), "bos_token_id": None, "eos_token_id": None, **shape}
     with global_draws(generator(seed, "fresh").initial_seed()):
         model = GPT2LMHeadModel(GPT2Config(**given))
-    text.fast_tokenizer().save_pretrained(folder)
-    model.save_pretrained(folder)
+    with shown(progress=False):
+        text.fast_tokenizer().save_pretrained(folder)
+        model.save_pretrained(folder)
 
 
 Job = tuple[dict[str, Any], Path]
