@@ -227,7 +227,7 @@ def opened(run: Run, step: int | None = None) -> Opened:
 
 
 def run_of(path: str) -> Run:
-    """The run of a path: the model that the explorer was started for, or a run folder. Raises ValueError as `load_run`."""
+    """The run of a path: a run folder, or the explorer's model. Raises ValueError as `load_run`."""
     model = model_run()
     return model if model is not None and str(model.path) == path else load_run(path)
 

@@ -55,8 +55,8 @@ def probe(
         n: number of sequences, of the test side of the task's split: seven in ten fit the probe, three test it.
         seed, step: of all that is drawn; training step of the checkpoint, by default the end.
         seeds: number of seeds, from `seed` on, with which all is repeated; intervals are then over seeds.
-        controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …). Of a model that
-            nothing builds anew, as one of Hugging Face, that of untrained models is left out.
+        controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …). That of
+            untrained models is left out of a model that nothing builds anew, such as one of Hugging Face.
 
     Returns the share decoded (`regression`: R²) with its interval over the test sequences, or over seeds: dims `label`
     and `point` where several were asked for, `place` where the rule has several, `condition`.

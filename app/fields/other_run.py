@@ -61,7 +61,9 @@ def choose_other(look: Look, place: Any = st) -> Opened | None:
 
 def seen_by(other: Opened, look: Look) -> Symbol:
     """What is captured of the other run on this input, as `other`."""
-    return code.assign("other", see, code.loaded(other.run), look.input, computed_by=lambda run, batch: other.see(batch))
+    return code.assign(
+        "other", see, code.loaded(other.run), look.input, computed_by=lambda run, batch: other.see(batch)
+    )
 
 
 def _standard(run: Run) -> bool:

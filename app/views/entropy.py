@@ -85,7 +85,9 @@ def spectra(look: Look) -> None:
         says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
         verdict = None
         if code.value_of(of_runs).dims == ("layer",):
-            control = code.value_of(held)[chosen.name].controls.get(UNTRAINED)  # of a model from elsewhere there is none
+            control = code.value_of(held)[chosen.name].controls.get(
+                UNTRAINED
+            )  # of a model from elsewhere there is none
             verdict = least(code.value_of(of_runs), None if control is None else control.mean)
         p.show(figure, {"this-input": one, "held-out": of_runs}, says, verdict=verdict)
     if chosen.name == "spectrum":

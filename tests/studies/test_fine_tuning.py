@@ -1,4 +1,4 @@
-"""A study that fine-tunes: one model for each seed, every group from it, stopped and gone on with, asked of the means."""
+"""A study that fine-tunes: one model for each seed, every group from it, trained once, asked of the means."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def quick(name: str) -> Study:
     tunes = study.tunes
     assert isinstance(tunes, FineTunes)
     text = {"length": 16} if "text" in tunes.needs else {}
-    shared = dict.fromkeys((SMALL, PAPER), {**FEW, **text})
+    shared = {scale: {**FEW, **text} for scale in (SMALL, PAPER)}
     groups = {
         scale: {group: {**own, **({"gamma_warmup": 2} if "gamma_warmup" in own else {})} for group, own in each.items()}
         for scale, each in tunes.groups.items()

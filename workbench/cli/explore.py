@@ -22,7 +22,9 @@ def add(commands: Commands, name: str) -> None:
         "type, or on pieces of a text with --text.",
         usage="[MODEL [--text FILE]] [--root DIR] [--port PORT] …",
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub"
+    )
     parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
     add_root(parser)
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")

@@ -45,7 +45,8 @@ def add(commands: Commands, name: str) -> None:
         "write an ordinary folder of Hugging Face. Perplexity is measured on held-out data with the model's own "
         "attention, directly after the exchange, and after training. `workbench resume DIR` goes on where it was "
         "stopped. Further settings are given as --attention.NAME VALUE, --task.NAME VALUE and --seq_vcr.NAME VALUE.",
-        usage="MODEL --text FILE | --task NAME --out DIR [--attention NAME] [--gamma G] [--layers LAYER …] [--steps N] [--lr RATE] …",
+        usage="MODEL --text FILE | --task NAME --out DIR [--attention NAME] [--gamma G] [--layers LAYER …] [--steps N] "
+        "[--lr RATE] …",
         takes_fields=True,
     )
     parser.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub")

@@ -37,7 +37,9 @@ def add(commands: Commands, name: str) -> None:
     add_out(parser, "report, zoo: folder for the pages or runs (default: report/ or zoo/ under the root)")
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
-    parser.add_argument("--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2"
+    )
     parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
     add_quiet(parser)
 

@@ -1,4 +1,4 @@
-"""A few positions at a time: what is computed for each position over a whole vocabulary never stands in memory whole."""
+"""A few positions at a time, so that what each has over a whole vocabulary never stands in memory for all of them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
         text: a text file in UTF-8, of which pieces of 32 tokens are looked at; by default a few sentences.
 
     Raises:
-        ValueError: in one line, as `workbench.load_model`; or if the model has no tokenizer, or the text cannot be read.
+        ValueError: in one line, as `workbench.load_model`; or if it has no tokenizer, or the text cannot be read.
     """
     from workbench.models.pretrained import load_model
     from workbench.models.pretrained.typed_text import TypedText

@@ -17,7 +17,7 @@ import torch
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
-from workbench.studies.study import SMALL, Quantities, Scale, StopStudy
+from workbench.studies.study import SMALL, Quantities, Scale, StudyStoppedError
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune import finetune, resume_finetune
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned, is_finetuning
@@ -66,7 +66,7 @@ class FineTunes:
 
         Raises:
             ValueError: if there is no such scale, something is not given, or a setting is wrong.
-            StopStudy: if it was stopped; the same call goes on.
+            StudyStoppedError: if it was stopped; the same call goes on.
         """
         if scale not in self.shared:
             raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.shared)}")
@@ -171,14 +171,14 @@ def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
     """Processes that fine-tune, one thread each; after Ctrl-C each of them has saved what it was at.
 
     Raises:
-        StopStudy: after Ctrl-C.
+        StudyStoppedError: after Ctrl-C.
     """
     count = workers or os.cpu_count() or 1
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
     try:
         yield pool
     except KeyboardInterrupt:
-        raise StopStudy from None
+        raise StudyStoppedError from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -188,11 +188,11 @@ def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> list[Finetuned]
 
     Raises:
         ValueError: if a setting is wrong, or a folder holds a fine-tuning with other settings.
-        StopStudy: if one of them was stopped.
+        StudyStoppedError: if one of them was stopped.
     """
     done = list(pool.map(_train, *zip(*jobs, strict=True)))
     if not all(one.finished for one in done):
-        raise StopStudy
+        raise StudyStoppedError
     return done
 
 

@@ -70,8 +70,8 @@ STUDY = Study(
     ),
     note="The published shares are of GPT-2 on 4 × 4 digits. At scale small a GPT-2 of four layers is first trained on "
     "Shakespeare and then fine-tuned on 2 × 2 digits; every answer is predicted from the true digits before it. The "
-    "weights of Seq-VCR are those of a later version of the paper. New examples are drawn at every step, where the paper "
-    "has 808,000 for 40 epochs.",
+    "weights of Seq-VCR are those of a later version of the paper. New examples are drawn at every step; the paper has "
+    "808,000 for 40 epochs.",
     draw=(draw_whole, draw_over),
     seeds={SMALL: 3, PAPER: 1},
 )

@@ -82,7 +82,7 @@ STUDY = Study(
         Published(CHACAL, RATIO, 21.46 / 20.15),
     ),
     note="The published perplexities are of GPT-2 on OpenWebText, a word piece at a time. At scale small a GPT-2 of "
-    "four layers is first trained on Shakespeare, a byte at a time, and then fine-tuned on it, each way: only the ratios "
+    "four layers is first trained on Shakespeare, a byte at a time, and then fine-tuned on it, each way: only ratios "
     "can be compared. `chacal-rising` raises γ from 0 over 100 steps, `chacal-learned` learns one for each head.",
     draw=(draw_loss, draw_perplexity),
     seeds={SMALL: 3, PAPER: 1},

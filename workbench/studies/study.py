@@ -26,7 +26,7 @@ Scale = str
 SMALL, PAPER = "small", "paper"
 
 
-class StopStudy(Exception):
+class StudyStoppedError(Exception):
     """A study was stopped before its end; what was trained is kept."""
 
 
@@ -38,7 +38,7 @@ class Tunes(Protocol):
     def __call__(
         self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None
     ) -> list[dict[str, Quantities]]:
-        """Of each seed: group -> quantity -> its measurement. Raises StopStudy if it was stopped."""
+        """Of each seed: group -> quantity -> its measurement. Raises StudyStoppedError if it was stopped."""
 
 
 @dataclass(frozen=True)

@@ -213,4 +213,3 @@ def measured(
     if answers is not None:
         figures |= {"accuracy": right / int(answers.sum()), "whole_answer": whole / len(batch)}
     return figures
-

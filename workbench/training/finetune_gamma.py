@@ -37,9 +37,7 @@ class LearnedGammas(nn.Module):
         n_ctx, n_heads = int(getattr(config, "max_position_embeddings", None) or 2048), config.num_attention_heads
         given = {name: value for name, value in settings.items() if name != "variant"} | {"per": per}
         chosen = range(config.num_hidden_layers) if layers is None else layers
-        self.layers = nn.ModuleDict(
-            {str(i): LearnedChacalAttention.for_model(n_ctx, n_heads, **given) for i in chosen}
-        )
+        self.layers = nn.ModuleDict({str(i): LearnedChacalAttention.for_model(n_ctx, n_heads, **given) for i in chosen})
 
     def __getitem__(self, layer: int) -> LearnedChacalAttention:
         variant = self.layers[str(layer)]

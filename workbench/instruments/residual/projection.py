@@ -32,6 +32,7 @@ How = Literal["raw", "cosine", "coordinates"]
 BASES = ("encoder", "decoder")
 UNITS: dict[str, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "coordinate"}
 CONTROLS = ("mismatched", "untrained")
+SHOWN = 8  # tokens of a cell that are looked up at once: other figures show more or fewer of them
 AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
 
@@ -198,34 +199,30 @@ def top_tokens(
     how: How = "raw",
     final_norm: bool = True,
     points: Sequence[str] | None = None,
+    bases: Sequence[str] | None = None,
 ) -> Measurement:
     """One example's largest components at every point and position, on both bases, best first.
 
     Dims `basis`, `point` (hook name), `position` (`position:word`), `rank` (from 1); `labels` are the tokens'
-    words. Points are hook names, by default those of `needs`; `how` and `final_norm` are those of `components`.
+    words. Points are hook names, by default those of `needs`; `bases` are `encoder` and `decoder`, by default both;
+    `how` and `final_norm` are those of `components`.
 
     Raises:
-        ValueError: if there is no such example, or `top` is not within the vocabulary.
+        ValueError: if there is no such example or basis, or `top` is not within the vocabulary.
     """
     subject, words = capture.subject, sequence(capture, example)
     if not 1 <= top <= len(subject.encoder):
         raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
     points = needs(subject) if points is None else list(points)
-    cells = []
-    for name in BASES:
-
-        def largest(x: Tensor, name: str = name) -> Tensor:
-            best = components(subject, x, name, how=how, final_norm=final_norm).topk(top)
-            return torch.stack([best.values.double(), best.indices.double()], dim=-1)
-
-        cells += [by_rows(largest, capture[p][example, : len(words)], width=len(subject.encoder)) for p in points]
-    shape = (len(BASES), len(points), len(words), top)
-    values, ids = torch.stack(cells).view(*shape, 2).cpu().unbind(-1)
+    bases = BASES if bases is None else tuple(bases)
+    cells = [_largest(capture, point, example, top, name, how, final_norm) for name in bases for point in points]
+    shape = (len(bases), len(points), len(words), top)
+    values, ids = torch.stack(cells).view(*shape, 2).unbind(-1)
     return Measurement(
         name="Residual on both bases",
         values=values.numpy(),
         dims=("basis", "point", "position", "rank"),
-        coords={"basis": BASES, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
+        coords={"basis": bases, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
         labels=np.array(subject.task.words(ids.long().flatten())).reshape(shape),
@@ -233,3 +230,22 @@ def top_tokens(
         f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. A large one does not show that the model uses "
         "the token.",
     )
+
+
+def _largest(
+    capture: Capture, point: str, example: int, top: int, basis_name: str, how: How, final_norm: bool
+) -> Float[Tensor, "position top 2"]:
+    """The largest components of one example's residual at a point, and their tokens; computed once for a capture."""
+    key, subject = ("largest", point, example, basis_name, how, final_norm), capture.subject
+    kept = capture.computed.get(key)
+    if kept is None or kept.shape[1] < top:
+        n = min(max(top, SHOWN), len(subject.encoder))
+        length = len(sequence(capture, example))
+
+        def largest(x: Tensor) -> Tensor:
+            best = components(subject, x, basis_name, how=how, final_norm=final_norm).topk(n)
+            return torch.stack([best.values.double(), best.indices.double()], dim=-1)
+
+        kept = by_rows(largest, capture[point][example, :length], width=len(subject.encoder)).cpu()
+        capture.computed[key] = kept
+    return kept[:, :top]

@@ -1,17 +1,15 @@
-"""Text that a person types as the task of a model: read by the model's own tokenizer, beside sequences to begin with."""
+"""Text that a person types as the task of a model, read by its own tokenizer, beside sequences to begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from workbench.models.pretrained.text_file import file_sequences, needed
-from workbench.tasks import Batch, Sequences
+from workbench.tasks import Batch, Sequences, own_sequences
 
 if TYPE_CHECKING:
     from workbench.models.pretrained.model import Pretrained
@@ -57,7 +55,7 @@ class TypedText(Sequences):
         """
         needed(model.tokenizer, model.config.module)
         if path is None:
-            given = model.sequences(_fitting(model, SENTENCES), training=_fitting(model, OTHERS))
+            given = _of_sentences(model)
         else:
             length = min(LENGTH, model.config.n_ctx)
             given = file_sequences(model, path, length=length, n=SHOWN, training=SHOWN)
@@ -79,12 +77,11 @@ class TypedText(Sequences):
         return str(tokenizer.decode(tokens[:length], skip_special_tokens=True)).strip()
 
 
-def _fitting(model: Pretrained, sentences: Sequence[str]) -> list[str]:
-    """The sentences, each cut to the model's context."""
-    tokenizer = needed(model.tokenizer, model.config.module)
-    cut = []
-    for sentence in sentences:
-        ids = model.tokens(sentence)
-        fits = len(ids) <= model.config.n_ctx
-        cut.append(sentence if fits else str(tokenizer.decode(torch.as_tensor(ids[: model.config.n_ctx - 2]))))
-    return cut
+def _of_sentences(model: Pretrained) -> Sequences:
+    """The sentences, all cut to one length, so that nothing is padded: a typed text may end in any token."""
+    shown, others = ([model.tokens(sentence) for sentence in some] for some in (SENTENCES, OTHERS))
+    length = min([model.config.n_ctx, *map(len, shown), *map(len, others)])
+    if length < 2:
+        raise ValueError(f"the tokenizer of {model.config.module} makes fewer than 2 tokens of a sentence; give --text")
+    cut = [[ids[:length] for ids in some] for some in (shown, others)]
+    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.words)
