@@ -58,6 +58,8 @@ def test_what_is_typed_is_read_by_its_own_tokenizer(explorer: AppTest, folder: P
 def test_every_page_opens(explorer: AppTest, page: str) -> None:
     support.page(explorer, page, probe_anyway="true")
     assert not explorer.error
+    said = [text.value for text in explorer.caption]
+    assert any("standard, then chacal (γ = 0.8)" in text.replace("\\", "") for text in said)
     assert len(support.charts(explorer)) + len(support.drawings(explorer)) >= DRAWN.get(page, 0)
 
 

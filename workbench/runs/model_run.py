@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from workbench.models.attention.standard import StandardAttention
+from workbench.models.own_model import SeenPattern
 from workbench.runs.own_run import HeldRun, hold
+
+if TYPE_CHECKING:
+    from workbench.models.attention import Attention
+    from workbench.models.pretrained import Pretrained
+
+FINETUNE = "finetune.json"
+"""The file that a folder has beside its model if `workbench finetune` wrote it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,14 @@ class ModelRun(HeldRun):
     def checkpoints(self) -> list[int]:
         return []
 
+    def step(self) -> int:
+        """The last step of its fine-tuning, if it was fine-tuned here."""
+        return max((int(row.get("step", 0)) for row in self.log()), default=0)
+
+    def log(self) -> list[dict[str, Any]]:
+        """The log of its fine-tuning; empty for a folder that was made elsewhere."""
+        return super().log() if (self.path / FINETUNE).is_file() else []
+
 
 @lru_cache(maxsize=4)
 def open_model(source: str, text: str | None = None) -> ModelRun:
@@ -50,4 +68,12 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
 
     model = load_model(source, progress=False)
     held = hold(model, TypedText.of(model, text), source)
-    return ModelRun(held.path, held.config, held.held, held.on, source, text)
+    config = held.config.model_copy(update={"preset": "a model of Hugging Face"})
+    layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in attention_of(model))
+    object.__setattr__(config.model, "attention", layers)  # for people: what is saved of such a config has none
+    return ModelRun(held.path, config, held.held, held.on, source, text)
+
+
+def attention_of(model: Pretrained) -> tuple[Attention, ...]:
+    """The variants that the layers of a model have; `standard` where it is the model's own."""
+    return tuple(StandardAttention() if isinstance(layer, SeenPattern) else layer for layer in model.attention)

@@ -19,7 +19,7 @@ from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
 from workbench.studies.result import Result, Tried
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
-from workbench.studies.study import Quantities, Scale, StudyStoppedError, Study, Tunes
+from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes
 from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench import runs
+from workbench.runs.model_run import FINETUNE
 from workbench.util.files import parse_json, read_text
 from workbench.util.strict_settings import Checked
 
-FINETUNE = "finetune.json"
 BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
 LONGEST = 2**20  # bytes of that file
 

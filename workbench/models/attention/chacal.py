@@ -177,7 +177,7 @@ def chacal_attention(
             f"{k.shape[-2]} (a model decodes with a cache: see Decoder.generate)"
         )
     if isinstance(gamma, Tensor):
-        raise ValueError("ChaCAL's gamma is a number, not a tensor: it is set, not learned")
+        raise ValueError("chacal_attention takes gamma as a number, not a tensor; `learned_blocks` takes one to learn")
     if not 0 <= gamma < 1:
         raise ValueError(f"ChaCAL needs 0 <= gamma < 1 for its series to converge, not {gamma}")
     if form not in get_args(Form):

@@ -45,6 +45,7 @@ class TypedText(Sequences):
     """Sequences to begin with, and whatever a person types, in the words of a model's own tokenizer."""
 
     summary: ClassVar[str] = "the next token of a text"
+    typed: ClassVar[str] = "Your text"
 
     @classmethod
     def of(cls, model: Pretrained, path: str | Path | None = None) -> TypedText:
