@@ -84,6 +84,10 @@ class Source:
         read, *untrained = (partial(probe_inputs.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
 
+    def possible(self, controls: Sequence[str]) -> list[str]:
+        """The controls without that of untrained models, where nothing builds the model anew (one of Hugging Face)."""
+        return [name for name in controls if name != UNTRAINED or self.untrained]
+
     @property
     def counts(self) -> dict[str, int]:
         """How many sequences were drawn, and how many of them are distinct."""

@@ -55,8 +55,7 @@ def probe(
         n: number of sequences, of the test side of the task's split: seven in ten fit the probe, three test it.
         seed, step: of all that is drawn; training step of the checkpoint, by default the end.
         seeds: number of seeds, from `seed` on, with which all is repeated; intervals are then over seeds.
-        controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …). That of
-            untrained models is left out of a model that nothing builds anew, such as one of Hugging Face.
+        controls, settings: which of `CONDITIONS` to measure, and settings of the kind (`l2`, `rank`, …).
 
     Returns the share decoded (`regression`: R²) with its interval over the test sequences, or over seeds: dims `label`
     and `point` where several were asked for, `place` where the rule has several, `condition`.
@@ -71,8 +70,7 @@ def probe(
         parts = [probe(run, label, seed=seed + i, controls=controls, **same, **settings) for i in range(seeds)]
         return over_seeds(parts, range(seed, seed + seeds))
     source = Source.of_run(run, points, n=n, seed=seed, step=step)
-    controls = [name for name in controls if name != UNTRAINED or source.untrained]
-    accuracy = probe_source(source, label, positions, kind, controls, seed, settings)
+    accuracy = probe_source(source, label, positions, kind, source.possible(controls), seed, settings)
     return accuracy.select(point=points) if isinstance(points, str) else accuracy
 
 

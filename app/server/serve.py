@@ -91,9 +91,7 @@ def serve(
     root, start = root.resolve(), Path.cwd()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
-    source, text = model or (None, None)
-    named = [] if source is None else ["--model", source, *([] if text is None else ["--text", text])]
-    sys.argv = [str(script), "--root", str(root), "--start", str(start), *named]  # what `state` reads
+    sys.argv = [str(script), "--root", str(root), "--start", str(start), *_of_model(model)]  # what `state` reads
 
     import uvicorn
     from streamlit.web.bootstrap import load_config_options
@@ -111,6 +109,14 @@ def serve(
         uvicorn.Server(config).run(sockets=list(sockets))
     sys.stdout.flush()
     os._exit(0)  # Python would wait for pages that measure something long
+
+
+def _of_model(model: tuple[str, str | None] | None) -> list[str]:
+    """The options that name a model of Hugging Face and its text."""
+    if model is None:
+        return []
+    source, text = model
+    return ["--model", source, *([] if text is None else ["--text", text])]
 
 
 def _load_what_pages_need() -> None:

@@ -153,6 +153,5 @@ def run_study(
         found, study = find_study(study)
         name = name or found
     count = study.seeds.get(scale, 1) if seeds is None else seeds
-    home = study.runs_of or name
-    places = Path(root) / name / scale, Path(root) / home / scale
+    places = [Path(root) / folder / scale for folder in (name, study.runs_of or name)]
     return Engine(name, study, scale, count, *places, workers, ray, progress, given or {}).run()

@@ -33,7 +33,9 @@ class StudyStoppedError(Exception):
 class Tunes(Protocol):
     """What a study fine-tunes, and measures of it (`fine_tuning.FineTunes`)."""
 
-    groups: Mapping[Scale, Mapping[str, Any]]
+    @property
+    def groups(self) -> Mapping[Scale, Mapping[str, Any]]:
+        """Scale -> group -> its settings."""
 
     def __call__(
         self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None

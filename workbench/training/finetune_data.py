@@ -31,17 +31,19 @@ HELD_OUT = 10  # of a text one in so many sequences is held out, but no more tha
 
 
 class Data(Protocol):
-    """What a model is trained on, in its own tokens, and what is held out.
+    """What a model is trained on, in its own tokens, and what is held out."""
 
-    Attributes:
-        length: the longest sequence, in tokens.
-        digest: SHA-256 of what decides the data, against data that changed.
-        pad: the token that fills up shorter sequences on the right; −1 where there are none.
-    """
+    @property
+    def length(self) -> int:
+        """The longest sequence, in tokens."""
 
-    length: int
-    digest: str
-    pad: int
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what decides the data, against data that changed."""
+
+    @property
+    def pad(self) -> int:
+        """The token that fills up shorter sequences on the right; −1 where there are none."""
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """The sequences of one step, which depend on the arguments alone."""
@@ -170,7 +172,7 @@ def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[
         own = [one[0] for one in found if len(one) == 1 and one[0] != tokenizer.unk_token_id and one[0] not in ids]
         if not own:
             tokenizer.add_tokens([word])
-            own = [int(tokenizer.convert_tokens_to_ids(word))]
+            own = [tokenizer.get_vocab()[word]]
         ids.append(own[0])
     return torch.tensor(ids)
 

@@ -129,7 +129,9 @@ def train_lens(
     subject = Subject.of(model, task, "")
     points = tuple(from_embedding(subject)[:-1] if points is None else points)
     needed = 4 * len(points) * TRIED * task.n_ctx * len(subject.decoder)
-    check_memory(needed, f"a tuned lens of {len(points)} points over {len(subject.decoder):,} tokens (take fewer layers)")
+    check_memory(
+        needed, f"a tuned lens of {len(points)} points over {len(subject.decoder):,} tokens (take fewer layers)"
+    )
     apart = _scored(model, task, points, TRIED, generator(seed, "tuned lens", "apart"))
     training, draws = _Training(subject, apart[0], learning_rate), generator(seed, "tuned lens")
 
