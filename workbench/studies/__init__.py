@@ -153,5 +153,5 @@ def run_study(
         found, study = find_study(study)
         name = name or found
     count = study.seeds.get(scale, 1) if seeds is None else seeds
-    places = [Path(root) / folder / scale for folder in (name, study.runs_of or name)]
-    return Engine(name, study, scale, count, *places, workers, ray, progress, given or {}).run()
+    own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
+    return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group, over_training
 from workbench.studies.fine_tuning import ACCURACY, LOSS, OVER, WHOLE, FineTunes
-from workbench.studies.finetuned_perplexity import BEGIN, SHAPE
 from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
 
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
@@ -29,7 +28,9 @@ def groups(digits: int, projection: int) -> dict[str, dict[str, Any]]:
     }
 
 
-SMALLER = {"steps": 1000, "batch_size": 128, "learning_rate": 1e-3, "warmup": 50, "eval_size": 512, "eval_every": 100}
+SHAPE = {"n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4}
+BEGIN = {"steps": 600, "batch_size": 32, "length": 64, "learning_rate": 2e-3, "warmup": 50, "eval_every": 200}
+SMALLER = {"steps": 1200, "batch_size": 256, "learning_rate": 3e-3, "warmup": 100, "eval_size": 512, "eval_every": 100}
 # Seq-VCR, §4.1: 40 epochs of 808,000 products, 32 at a time, at 5e-4.
 PAPERS = {
     "steps": 1_010_000,
@@ -68,10 +69,10 @@ STUDY = Study(
         Published(name, WHOLE, value)
         for name, value in {VANILLA: 0.25, PAUSE: 0.28, SEQ_VCR: 0.52, BOTH: 0.992, THOUGHT: 1.0}.items()
     ),
-    note="The published shares are of GPT-2 on 4 × 4 digits. At scale small a GPT-2 of four layers is first trained on "
+    note="The published shares are of GPT-2 on 4 × 4 digits. At scale small a GPT-2 of two layers is first trained on "
     "Shakespeare and then fine-tuned on 2 × 2 digits; every answer is predicted from the true digits before it. The "
     "weights of Seq-VCR are those of a later version of the paper. New examples are drawn at every step; the paper has "
     "808,000 for 40 epochs.",
     draw=(draw_whole, draw_over),
-    seeds={SMALL: 3, PAPER: 1},
+    seeds={SMALL: 3, PAPER: 3},
 )
