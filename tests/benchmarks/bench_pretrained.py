@@ -1,4 +1,4 @@
-"""Peak memory of `workbench inspect MODEL --text FILE` on a model of 124 million parameters with random weights.
+"""A model of 124 million parameters with random weights: memory of `workbench inspect`, and the explorer's panels.
 
 Every layer of GPT-2's shape, 50,257 tokens, sequences of 256: entropy, projections, attention graphs and lenses. The
 peak is that of the whole process, Python and its libraries with it.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from gpt2_sized import MEASURES, make_model, peak, write_text
@@ -37,5 +38,37 @@ def memory() -> Table:
     return table
 
 
+def panels() -> Table:
+    """The explorer's panels on a sentence of 12 tokens, each computed by itself, in seconds of processor time."""
+    from dataclasses import replace
+
+    import workbench
+    from workbench import figures
+    from workbench.instruments import entropy
+    from workbench.instruments.residual import projection
+    from workbench.runs import open_model
+
+    table = Table("pretrained-panels", "panel", "seconds")
+    with tempfile.TemporaryDirectory() as place:
+        make_model(Path(place) / "gpt2")
+        run = open_model(str(Path(place) / "gpt2"))
+        batch = run.task().parse(" ".join(f"w{37 * i}" for i in range(12)))
+        seen = workbench.see(run, batch)
+        drawn = {
+            "the model run, with all that pages need": lambda: workbench.see(run, batch),
+            "canvas": lambda: figures.canvas(replace(seen), layer=0, head=0),
+            "residual, one basis": lambda: projection.top_tokens(replace(seen), bases=("decoder",)),
+            "a token hop by hop": lambda: figures.hop_by_hop(replace(seen), layer=0, head=0),
+            "entropy": lambda: entropy.measure(replace(seen)),
+        }
+        for name, draw in drawn.items():
+            start = time.process_time()
+            draw()
+            seconds = time.process_time() - start
+            table.add(name, f"{seconds:.2f}")
+            table.ask(f"{name}, seconds", seconds, most=2)
+    return table
+
+
 if __name__ == "__main__":
-    main(__doc__, memory)
+    main(__doc__, panels, memory)
