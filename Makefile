@@ -43,7 +43,7 @@ pictures: .venv/installed
 	$(BIN)/python -m tests.docs.pictures --root demo/pictures --out docs/pictures
 
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture training explorer probes; do \
+	for name in tasks attention seq_vcr entropy capture pretrained training explorer probes; do \
 		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
 	$(BIN)/python tests/benchmarks/draw_growth.py
 

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import state
-from workbench.app.config_in_words import attention, plain
+from workbench.app.config_in_words import attention, capitalised, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import forget_other_run, put
 from workbench.app.fields.widgets import choose, choose_there
@@ -31,7 +31,6 @@ LONGEST = 20_000  # characters of a typed input
 RANDOM = 10_000  # a random input's number is below this, so that it can be told and typed
 END = "the end"
 SAMPLED, TYPED = "Sample", "Type"
-INPUTS = {SAMPLED: "Held-out input", TYPED: "Own input"}
 
 
 def show(runs: dict[str, Run]) -> None:
@@ -117,11 +116,17 @@ def right(run: Run, step: int | None) -> str:
     return f"**{at_last}**{of}" if step is None else f"**not measured at step {step:,}** but {at_last}{of}"
 
 
+def inputs(task: Task) -> dict[str, str]:
+    """The kinds of input in words: those of the task, and what is typed."""
+    return {SAMPLED: f"{capitalised(task.measured_on)} input", TYPED: "Own input"}
+
+
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; None, with a message under the field, if what was typed is not one."""
-    how = fields.segments("Input", list(INPUTS), "how", SAMPLED, format_func=INPUTS.__getitem__)
+    task = opened.subject.task
+    how = fields.segments("Input", [SAMPLED, TYPED], "how", SAMPLED, format_func=inputs(task).__getitem__)
     try:
-        batch = typed(opened, "Input, as the task writes it", "input") if how == TYPED else _sampled(opened)
+        batch = typed(opened, task.typed, "input") if how == TYPED else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
         return None

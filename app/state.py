@@ -16,7 +16,7 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
 from workbench.models import AnyModel
-from workbench.runs import CONFIG, STATES, WEIGHTS, Run, load_run, scan_runs
+from workbench.runs import CONFIG, STATES, WEIGHTS, ModelRun, Run, load_run, open_model, scan_runs
 from workbench.tasks import Batch
 from workbench.util.files import check_contents
 
@@ -36,10 +36,18 @@ def as_seen(path: Path) -> Path:
     return path.relative_to(start) if path.is_relative_to(start) else path
 
 
+def model_run() -> ModelRun | None:
+    """The model of Hugging Face that the explorer was started for; None for one over runs alone."""
+    given = _given()
+    return None if given.model is None else open_model(given.model, given.text)
+
+
 def _given() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, default=Path("runs"))
     parser.add_argument("--start", type=Path, default=Path.cwd())
+    parser.add_argument("--model")
+    parser.add_argument("--text")
     return parser.parse_known_args(sys.argv[1:])[0]
 
 
@@ -149,6 +157,9 @@ SCANNED = "scanned"  # in the session
 def scan() -> None:
     """Look into the folder; until this is called again, pages and their parts see the same runs."""
     runs, problems = scan_runs(root(), _open)
+    model = model_run()
+    if model is not None:
+        runs.insert(0, model)
     zoo = not runs and not problems
     if zoo:
         runs, problems = scan_runs(ZOO, _open)
@@ -186,11 +197,16 @@ def shows_zoo() -> bool:
 
 
 def first(among: list[Run]) -> str:
-    """The name of the run that is opened first: the newest; of the zoo the one with the most to see.
+    """The name of the run that is opened first: the model that the explorer was started for, else the newest.
+
+    Of the zoo it is the one with the most to see.
 
     Raises:
         ValueError: if there is none.
     """
+    model = model_run()
+    if model is not None and model in among:
+        return model.name
     return FIRST if shows_zoo() else max(among, key=lambda run: run.version).name
 
 
@@ -210,11 +226,17 @@ def opened(run: Run, step: int | None = None) -> Opened:
     return _opened(str(run.path), run.version_at(step), step)
 
 
+def run_of(path: str) -> Run:
+    """The run of a path: a run folder, or the explorer's model. Raises ValueError as `load_run`."""
+    model = model_run()
+    return model if model is not None and str(model.path) == path else load_run(path)
+
+
 @st.cache_resource(show_spinner="Loading the model …", max_entries=24)
 def _opened(path: str, version: int, step: int | None) -> Opened:
     from workbench.models.hooked import hook
 
-    run = load_run(path)
+    run = run_of(path)
     model = run.model(step)
     subject = Subject.of(model, run.task(), run.name_at(step))
     return Opened(run, step, version, model, hook(model), subject, hook_names(subject))

@@ -14,6 +14,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement.controls import untrained as nulls
+from workbench.models import OwnModel
 from workbench.probes import decoding, probe_inputs
 from workbench.probes.decoding import REGRESSION, Split
 from workbench.probes.labels import has_label, is_labelled, labels
@@ -77,9 +78,15 @@ class Source:
         batch = task.sample(n, generator(seed, "probe"), split="test")
         names = [points] if isinstance(points, str) else points
         names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
-        fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in range(UNTRAINED_DRAWS)]
+        known = not (isinstance(model, OwnModel) and model.build is None)  # how one with fresh weights is made
+        draws = range(UNTRAINED_DRAWS if known else 0)
+        fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in draws]
         read, *untrained = (partial(probe_inputs.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
+
+    def possible(self, controls: Sequence[str]) -> list[str]:
+        """The controls without that of untrained models, where nothing builds the model anew (one of Hugging Face)."""
+        return [name for name in controls if name != UNTRAINED or self.untrained]
 
     @property
     def counts(self) -> dict[str, int]:

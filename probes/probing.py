@@ -70,7 +70,7 @@ def probe(
         parts = [probe(run, label, seed=seed + i, controls=controls, **same, **settings) for i in range(seeds)]
         return over_seeds(parts, range(seed, seed + seeds))
     source = Source.of_run(run, points, n=n, seed=seed, step=step)
-    accuracy = probe_source(source, label, positions, kind, controls, seed, settings)
+    accuracy = probe_source(source, label, positions, kind, source.possible(controls), seed, settings)
     return accuracy.select(point=points) if isinstance(points, str) else accuracy
 
 

@@ -15,7 +15,7 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Look, Opened
 from workbench.inspection import see
-from workbench.runs import Run, load_run
+from workbench.runs import Run
 
 belongs_to_run("other_run")
 NONE = (
@@ -61,8 +61,9 @@ def choose_other(look: Look, place: Any = st) -> Opened | None:
 
 def seen_by(other: Opened, look: Look) -> Symbol:
     """What is captured of the other run on this input, as `other`."""
-    run = code.call(load_run, str(other.run.path), computed_by=lambda path: other.run)
-    return code.assign("other", see, run, look.input, computed_by=lambda run, batch: other.see(batch))
+    return code.assign(
+        "other", see, code.loaded(other.run), look.input, computed_by=lambda run, batch: other.see(batch)
+    )
 
 
 def _standard(run: Run) -> bool:

@@ -20,7 +20,6 @@ from workbench.inspection.examples import example
 from workbench.runs import Run
 
 SAME = "Same input"
-INPUTS = {SAME: SAME, **sidebar.INPUTS}
 COUNTS = (16, 32, 64, 128, 256)  # held-out sequences for each test condition
 LONG = 256  # tokens: of longer contexts fewer sequences are measured, unless asked
 
@@ -107,8 +106,9 @@ def _second(first: Look) -> Look | None:
         return None
     # One and the same model is compared on another input; anything else on the same one.
     alone = run.path == first.opened.run.path and not over_training.checkpoints(run)
+    inputs = {SAME: SAME, **sidebar.inputs(opened.subject.task)}
     how = fields.segments(
-        "Input of B", list(INPUTS), "how2", sidebar.SAMPLED if alone else SAME, format_func=INPUTS.__getitem__
+        "Input of B", list(inputs), "how2", sidebar.SAMPLED if alone else SAME, format_func=inputs.__getitem__
     )
     try:
         batch = _input(first, opened, how)

@@ -34,7 +34,8 @@ def matrices(look: Look, layer: int, head: int, which: str) -> Measurement:
     return attention_graph.matrices(look.seen, 0, layer, head, n_hops=attention_graph.hop_of(which) or 1)
 
 
-def numbers(look: Look, layer: int, head: int, which: str) -> dict[str, Measurement]:
+def numbers(look: Look, layer: int, head: int, which: str, basis: str) -> dict[str, Measurement]:
     """File name -> what a canvas of this head is drawn from."""
-    table = projection.top_tokens(look.seen, top=1, points=projection.from_embedding(look.seen.subject))
+    points = projection.from_embedding(look.seen.subject)
+    table = projection.top_tokens(look.seen, top=1, points=points, bases=(basis,))
     return {"attention": matrices(look, layer, head, which), "residual": table}

@@ -32,6 +32,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import workbench
+from workbench.runs import ModelRun, Run, open_model
 
 if TYPE_CHECKING:
     from workbench.app.state import Look, Opened
@@ -157,7 +158,14 @@ def run(opened: Opened, suffix: str = "") -> Symbol:
         opened: the run.
         suffix: what its name ends with: `_b` for the second of two that are compared.
     """
-    return assign(f"run{suffix}", workbench.load_run, str(opened.run.path), computed_by=lambda path: opened.run)
+    return named(f"run{suffix}", loaded(opened.run))
+
+
+def loaded(run: Run) -> Symbol:
+    """A run as it is opened, without a name of its own."""
+    if isinstance(run, ModelRun):
+        return call(open_model, run.source, text=run.text, computed_by=lambda source, text: run)
+    return call(workbench.load_run, str(run.path), computed_by=lambda path: run)
 
 
 def task(opened: Opened, suffix: str = "") -> Symbol:

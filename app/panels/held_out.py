@@ -10,8 +10,9 @@ import streamlit as st
 
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
+from workbench.app.state import run_of
 from workbench.inspection import Result, Sample, inspect_run
-from workbench.runs import Run, load_run
+from workbench.runs import Run
 from workbench.tasks import Task
 
 Settings = Mapping[str, Mapping[str, Any]]  # instrument -> its arguments
@@ -66,5 +67,5 @@ def _cached(run: Run, **how: Any) -> HeldOut:
 # A resource, not data: measurements are never changed, and a copy of many takes longer than drawing them.
 @st.cache_resource(show_spinner="Measuring on held-out sequences …", max_entries=400)
 def _held_out(path: str, version: int, how: dict[str, Any]) -> HeldOut:
-    inspected = inspect_run(load_run(path), **how)
+    inspected = inspect_run(run_of(path), **how)
     return HeldOut(inspected.results, inspected.sample)

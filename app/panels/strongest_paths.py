@@ -114,7 +114,7 @@ def through_layers(seen: Symbol, query: int, key: int, most: int) -> Paths:
 def within_head(seen: Symbol, place: Head, query: int, key: int, most: int) -> Paths:
     """Paths of several steps within one head of one layer."""
     (layer, head), capture = place, value_of(seen)
-    attention = capture.subject.attention[layer]
+    attention = capture.subject.attention[layer].of_head(head)
     pattern = code.named("A", code.call(attention_graph.pattern, seen, layer)[0, head])
     gamma = attention.gamma or 1.0
     paths = code.assign("paths", within_layer, pattern, query, key, most=most, gamma=gamma)

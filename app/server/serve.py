@@ -76,6 +76,7 @@ def serve(
     *,
     hosts: Iterable[str] = (),
     opened: Callable[[str], object],
+    model: tuple[str, str | None] | None = None,
 ) -> None:
     """Serve the explorer until SIGINT or SIGTERM, with which the process ends.
 
@@ -84,12 +85,13 @@ def serve(
         sockets: from `listen`.
         hosts: names that requests may call this machine by, beside its own: those of a tunnel or proxy.
         opened: called with the address once the server answers; the address has the token, and is for no one else.
+        model: a model of Hugging Face to look at beside the runs, and the text that it is looked at on, if any.
     """
     script = Path(__file__).parents[1] / "main.py"
     root, start = root.resolve(), Path.cwd()
     # Streamlit reads settings and secrets from the current folder, which may be a stranger's.
     os.chdir(script.parent)
-    sys.argv = [str(script), "--root", str(root), "--start", str(start)]  # what `state` reads
+    sys.argv = [str(script), "--root", str(root), "--start", str(start), *_of_model(model)]  # what `state` reads
 
     import uvicorn
     from streamlit.web.bootstrap import load_config_options
@@ -107,6 +109,14 @@ def serve(
         uvicorn.Server(config).run(sockets=list(sockets))
     sys.stdout.flush()
     os._exit(0)  # Python would wait for pages that measure something long
+
+
+def _of_model(model: tuple[str, str | None] | None) -> list[str]:
+    """The options that name a model of Hugging Face and its text."""
+    if model is None:
+        return []
+    source, text = model
+    return ["--model", source, *([] if text is None else ["--text", text])]
 
 
 def _load_what_pages_need() -> None:

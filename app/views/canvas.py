@@ -50,7 +50,7 @@ def draw(look: Look, cell: cells.Cell) -> None:
         layer, head = settings["layer"], settings["head"]
         p.show(
             code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
-            canvases.numbers(look, layer, head, settings["which"]),
+            canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
             SAYS,
             place=picture,
             under=caption,

@@ -107,7 +107,7 @@ def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
     st.markdown(f"#### {name}")
     p.part(name, name.lower()).show(
         code.call(figures.canvas, code.seen(look), **settings),
-        numbers(look, settings["layer"], settings["head"], settings["which"]),
+        numbers(look, settings["layer"], settings["head"], settings["which"], settings["basis"]),
         "Each cell shows the token whose vector has the largest inner product with the residual there. "
         "Click a token to see its edges alone. Where a head looks does not show what it reads there, nor that it "
         "matters.",

@@ -24,7 +24,7 @@ from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
 from workbench.report.verdicts import least
-from workbench.runs import Run, load_run
+from workbench.runs import Run
 
 MOST_RUNS = 6  # as many as there are colours
 FEW = {"anisotropy": "fewer than two tokens", "curvature": "fewer than three tokens", "alpha_req": "too few tokens"}
@@ -85,7 +85,10 @@ def spectra(look: Look) -> None:
         says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
         verdict = None
         if code.value_of(of_runs).dims == ("layer",):
-            verdict = least(code.value_of(of_runs), code.value_of(held)[chosen.name].controls[UNTRAINED].mean)
+            control = code.value_of(held)[chosen.name].controls.get(
+                UNTRAINED
+            )  # of a model from elsewhere there is none
+            verdict = least(code.value_of(of_runs), None if control is None else control.mean)
         p.show(figure, {"this-input": one, "held-out": of_runs}, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
@@ -127,14 +130,15 @@ def overlaid(chosen: Chosen) -> None:
         runs: dict[str, Symbol] = {}
         controls: dict[str, dict[str, Symbol]] = {}
         for number, (label, (run, step)) in enumerate(shown.items(), 1):
-            loaded = code.call(load_run, str(run.path), computed_by=lambda path, run=run: run)
+            loaded = code.loaded(run)
             try:
                 held = code.named(f"held_{number}", chosen.held_out(loaded, step))
             except (ValueError, OSError) as error:
                 st.warning(f"{plain(label)} is left out: {plain(str(error))}")
                 continue
             runs[label] = held[chosen.name].mean
-            controls[label] = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
+            if UNTRAINED in code.value_of(held)[chosen.name].controls:  # of a model from elsewhere there is none
+                controls[label] = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
         if not runs:
             return
         p.show(

@@ -23,7 +23,6 @@ from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head
 from workbench.report.verdicts import arrives
-from workbench.runs import load_run
 
 GAMMA = 0.9  # if the layer has none of its own
 PLACES = {"path_mass": "one head of one layer", "rollout": "all layers (rollout)"}
@@ -105,7 +104,7 @@ def no_gold(look: Look) -> str:
 def another_gamma(look: Look, place: Head, start: int) -> None:
     """What this pattern would reach at a γ of one's choice: the matrix, and its mass on this input's gold paths."""
     seen, (layer, head) = code.seen(look), place
-    attention = look.opened.subject.attention[layer]
+    attention = look.opened.subject.attention[layer].of_head(head)
     start_anew(["gamma"], (str(look.opened.run.path), layer), "gamma")
     with panel("Another γ: every query", "hops-gamma", folded=True) as p:
         if not p.open:
@@ -172,7 +171,7 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         try:
             runs, controls = measured(look.opened, code.run(look.opened), by, where, "own")
             if beside is not None:
-                other = code.call(load_run, str(beside.run.path), computed_by=lambda path: beside.run)
+                other = code.loaded(beside.run)
                 other_runs, other_controls = measured(beside, other, by, {}, "other")
                 runs, controls = runs | other_runs, controls | other_controls
         except ValueError as error:

@@ -20,7 +20,7 @@ from workbench.app.panels import cards, code, demo_form, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
-from workbench.runs import CONFIG, METRICS, Run, load_run
+from workbench.runs import CONFIG, METRICS, Run
 from workbench.runs.listing import status
 
 ROW, MOST_ROWS = 35, 20  # pixels; rows shown before the table scrolls
@@ -63,9 +63,17 @@ def begin(runs: list[cards.Measured]) -> None:
         "These runs came with the workbench: there is none of your own in this folder yet. Train one below, or on the "
         "command line, and it is shown in their place."
     )
-    st.markdown(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
-    with st.container(horizontal=True, key="questions"):
-        questions.links([run for run, _ in runs])
+    model = state.model_run()
+    if model is not None:
+        st.markdown(
+            f"Here you look into **{plain(model.name)}**: at its attention and at its residual stream, on "
+            f"{'sentences' if model.text is None else 'pieces of a text'}, or on what you type under *Own input*."
+        )
+    else:
+        st.markdown(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
+    if model is None or len(runs) > 1:
+        with st.container(horizontal=True, key="questions"):
+            questions.links([run for run, _ in runs])
     cards.show(runs)
 
 
@@ -203,7 +211,7 @@ def curves(chosen: list[Run]) -> None:
 
 def logged(run: Run) -> Symbol:
     """A run's learning curves, by their names."""
-    return code.call(learning_curves, code.call(load_run, str(run.path), computed_by=lambda path: run))
+    return code.call(learning_curves, code.loaded(run))
 
 
 def _signature(run: Run) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import workbench
+from tests.benchmarks import gpt2_sized
 from tests.models.tiny_models import tiny
 from workbench.cli import main
 from workbench.inspection import one_run
@@ -150,3 +151,14 @@ def test_what_is_wrong_is_said_in_one_line(
     shown = capsys.readouterr()
     assert not shown.out and shown.err.count("\n") == 1
     assert re.search(words, shown.err), shown.err
+
+
+@pytest.mark.slow
+def test_a_model_of_124_million_parameters_takes_two_gigabytes_beside_its_weights(tmp_path: Path) -> None:
+    """`tests/benchmarks/bench_pretrained.py` measures it in all layers, and what further sequences add."""
+    size = gpt2_sized.make_model(tmp_path / "gpt2")
+    gpt2_sized.write_text(tmp_path / "text.txt", 257 * 4)
+    only = ["--layers", "0", "11", "--only", *gpt2_sized.MEASURES]
+    peak, said = gpt2_sized.peak(tmp_path / "gpt2", tmp_path / "text.txt", 4, *only)
+    assert 470 < size < 480 and peak < size + 2048
+    assert "inspecting gpt2" in said  # with its progress

@@ -16,6 +16,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from workbench import cli
 from workbench.cli import make_parser, parse_fields
+from workbench.cli.finetune import NESTED as FINETUNE_SETTINGS
 from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
@@ -105,6 +106,8 @@ def check(command: list[str], where: str) -> None:
     elif options.name == "study":
         for given in options.names:
             find_study(given)
+    elif options.name == "finetune":
+        assert {*fields} <= {*FINETUNE_SETTINGS}, where
     elif options.name in ("data", "compile"):
         pass  # run, and so checked
     else:

@@ -26,6 +26,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "scalable": [{}, {"s": 0.7}],
     "chacal": [{"form": form, "diagonal": diagonal} for form in ("eq5", "eq7") for diagonal in (False, True)]
     + [{"gamma": 0.0}, {"gamma": 0.99}],
+    "learned_chacal": [{}, {"diagonal": True}, {"per": "head", "gamma": 0.6}],
     "tempered_chacal": [
         {"beta": 0.7},
         {"beta": 0.7, "form": "eq7", "diagonal": True},

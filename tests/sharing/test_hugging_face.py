@@ -52,17 +52,26 @@ def test_a_run_has_exactly_its_logits_as_a_model_of_transformers(shape: str, tmp
     assert words(" ".join(run.task().words(batch[0])))["input_ids"] == batch[0].tolist()
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_model_with_another_attention_is_loaded_with_it(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "attention"),
+    [
+        ("gpt2", {"variant": "chacal", "gamma": 0.9}),
+        ("llama", {"variant": "chacal", "gamma": 0.9}),
+        ("llama", {"variant": "learned_chacal", "per": "head", "gammas": [0.9, 0.2, 0.5, 0.7]}),
+    ],
+)
+def test_a_model_with_another_attention_is_loaded_with_it(
+    family: str, attention: dict[str, Any], tmp_path: Path
+) -> None:
     model = tiny(family)
     plain = model(tokens()).logits
-    set_attention(model, {"variant": "chacal", "gamma": 0.9}, layers=[1])
+    set_attention(model, attention, layers=[1])
     model.save_pretrained(tmp_path / "tuned")
     expected = model(tokens()).logits
     assert main(["export", str(tmp_path / "tuned"), str(tmp_path / "out")]) == 0
     theirs = loaded(tmp_path / "out")
     assert torch.equal(theirs(tokens()).logits, expected) and not torch.equal(plain, expected)
-    assert [layer.name for layer in workbench.load_model(tmp_path / "out").attention] == ["own", "chacal"]
+    assert [layer.name for layer in workbench.load_model(tmp_path / "out").attention] == ["own", attention["variant"]]
     greedy = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
     assert torch.equal(theirs.generate(tokens(), **greedy), model.generate(tokens(), **greedy))
     theirs.save_pretrained(tmp_path / "again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 import workbench
+from tests.training.test_distributed import launched
 from workbench.cli import main
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
@@ -67,7 +69,15 @@ def test_gamma_0_changes_nothing(place: Path) -> None:
     assert max((tensor - other[name]).abs().max() for name, tensor in weights(place, "zero").items()) < 1e-4
 
 
-@pytest.mark.parametrize("more", [{"gamma_warmup": 6}, {"seq_vcr": 0, "layers": [0]}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gamma_warmup": 6},
+        {"seq_vcr": {"layer": -1, "projection": 24}, "layers": [0]},
+        {"gamma_learned": "head", "layers": [1]},
+        {"task": {"name": "multiplication", "digits": 1, "mode": "pause"}, "text": None, "length": None},
+    ],
+)
 def test_what_was_killed_and_resumed_has_bit_for_bit_the_weights_of_what_was_not(
     place: Path, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,8 +132,14 @@ WRONG = {
     "gamma rises over 9 steps, and there are 2": ["gpt2", "--text", "text.txt", "--gamma_warmup", "9"],
     "unrecognised argument '--nothing'": ["gpt2", "--text", "text.txt", "--nothing", "1"],
     "steps": ["gpt2", "--text", "text.txt", "--steps", "0"],
-    "seq_vcr acts on a layer from 0 to 1": ["gpt2", "--text", "text.txt", "--seq_vcr", "2"],
+    "seq_vcr has layer=2, but the model has layers 0..1": ["gpt2", "--text", "text.txt", "--seq_vcr", "2"],
     "there is no config.json": [".", "--text", "text.txt"],
+    "give a text or a task to train on, one of the two": ["gpt2"],
+    "unknown task 'multiply'": ["gpt2", "--task", "multiply"],
+    "asks for sets of tokens": ["gpt2", "--task", "pointer_chain", "--task.reading", "chain", "--task.n", "16"],
+    "sequences of multiplication have up to": ["gpt2", "--task", "multiplication", "--task.digits", "20"],
+    "not both": ["gpt2", "--text", "text.txt", "--gamma_learned", "head", "--gamma_warmup", "1"],
+    "gamma is learned of chacal": ["gpt2", "--text", "text.txt", "--attention", "tempered", "--gamma_learned", "head"],
 }
 
 
@@ -148,6 +164,72 @@ def test_the_command_and_resume_say_what_came_of_it(place: Path, capsys: pytest.
     assert shown.out.count("directly after the exchange") == 2 and not shown.err
     kept = json.loads((place / "said" / "config.json").read_text())["workbench_attention"]
     assert kept[0]["variant"] == "standard" and kept[1]["gamma"] == 0.5
+
+
+@pytest.mark.parametrize("per", ["layer", "head"])
+def test_gammas_are_learned_and_are_settings_of_the_model_that_is_saved(place: Path, per: str) -> None:
+    result = tune(place, f"learned-{per}", gamma_learned=per, gamma_learning_rate=0.1, layers=[1], log_every=1, steps=6)
+    rows = [json.loads(line) for line in (place / f"learned-{per}" / "metrics.jsonl").read_text().splitlines()]
+    gammas = [row["gamma/layer=1"] for row in rows if "gamma" in row]
+    assert gammas[0] != pytest.approx(0.9, abs=1e-4) and len(set(gammas)) == 6
+    own, learned = workbench.load_model(place / f"learned-{per}", progress=False).attention
+    of_heads = [learned.of_head(i).gamma for i in range(4)]
+    assert own.name == "own" and sum(of_heads) / 4 == pytest.approx(gammas[-1], abs=1e-6)
+    assert len(set(of_heads)) == (4 if per == "head" else 1)
+    assert not [name for name in weights(place, f"learned-{per}") if "theta" in name]
+    model = workbench.load_model(place / f"learned-{per}", progress=False)
+    data = torch.stack(list(model.sequences([(place / "text.txt").read_text()], length=16)._given[0]["tokens"]))[-8:]
+    loss = torch.nn.functional.cross_entropy(model(data)[:, :-1].flatten(0, 1), data[:, 1:].flatten())
+    assert loss.exp().item() == pytest.approx(result.perplexity["after"], rel=0.05)
+
+
+def test_a_projection_of_seq_vcr_is_trained_and_is_no_part_of_the_model(place: Path) -> None:
+    result = tune(place, "projected", seq_vcr={"layer": -1, "projection": 24}, log_every=1)
+    rows = [json.loads(line) for line in (place / "projected" / "metrics.jsonl").read_text().splitlines()]
+    penalties = [row["seq_vcr"] for row in rows if "seq_vcr" in row]
+    assert result.finished and len(penalties) == 8 and penalties[-1] < penalties[0]
+    assert weights(place, "projected").keys() == weights(place, "gpt2").keys()
+
+
+def test_a_task_is_learned_in_the_models_own_tokens_and_pauses_are_new_ones(place: Path) -> None:
+    task = {"name": "multiplication", "digits": 1, "mode": "pause", "n_pause": 2}
+    more = {"text": None, "length": None, "task": task, "attention": "standard", "batch_size": 32, "eval_size": 40}
+    result = tune(place, "multiplies", steps=60, **more)
+    assert result.accuracy["after"] > result.accuracy["before"] + 0.1 and result.config.length == 10
+    assert result.whole_answer["after"] <= result.accuracy["after"]
+    model = workbench.load_model(place / "multiplies", progress=False)
+    tokenizer = model.tokenizer
+    known = workbench.load_model(place / "gpt2", progress=False).tokenizer
+    assert tokenizer.convert_tokens_to_ids("<pause>") >= len(known) and "<pause>" not in known.get_vocab()
+    assert tokenizer.convert_tokens_to_ids("7") == known.convert_tokens_to_ids("7")
+    text = "3 * 4 </pause_start> <pause> <pause> </pause_end> #### 2 1".replace(" ", "")
+    assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["--gamma_learned", "head"], ["--seq_vcr", "-1", "--seq_vcr.projection", "24"]])
+def test_two_processes_have_the_loss_curve_of_one(place: Path, more: list[str]) -> None:
+    out, model = f"two-{more[0][2:]}", place / "without-dropout"  # of which each process draws its own
+    if not model.exists():
+        shutil.copytree(place / "gpt2", model)
+        config = json.loads((model / "config.json").read_text()) | {"resid_pdrop": 0.0, "embd_pdrop": 0.0}
+        (model / "config.json").write_text(json.dumps(config))
+    command = ["finetune", str(model), "--text", str(place / "text.txt"), "--quiet", "--gamma", "0.9"]
+    command += ["--steps", "8", "--batch_size", "4", "--length", "16", "--lr", "1e-3", "--eval_size", "8"]
+    process = launched(2, *command, *more, "--log_every", "1", "--out", str(place / out))
+    assert main([*command, *more, "--log_every", "1", "--out", str(place / f"{out}-alone")]) == 0
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert said.count("trained ") == 1
+    rows = [
+        [json.loads(line) for line in (place / name / "metrics.jsonl").read_text().splitlines()]
+        for name in (out, f"{out}-alone")
+    ]
+    assert rows[0][0]["processes"] == 2
+    losses, alone = ([row["loss"] for row in each if "loss" in row] for each in rows)
+    assert len(losses) == 8 and losses == pytest.approx(alone, abs=1e-4)
+    other = weights(place, f"{out}-alone")
+    assert max((tensor - other[name]).abs().max() for name, tensor in weights(place, out).items()) < 1e-3
 
 
 @pytest.mark.slow

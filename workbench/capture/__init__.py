@@ -185,6 +185,11 @@ class Capture:
         """The task's truth for these tokens, computed at first use: it can cost more than the forward pass."""
         return self.subject.task.truth(self.batch.tokens) if self.given_truth is None else self.given_truth
 
+    @cached_property
+    def computed(self) -> dict[Any, Tensor]:
+        """What was computed of these activations and is small, to be computed once however often it is drawn."""
+        return {}
+
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.activations:
             raise ValueError(f"{name!r} was not captured; there is: {', '.join(self.activations) or 'nothing'}")

@@ -13,7 +13,19 @@ from workbench.util.distribution import needs
 
 
 def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="open the explorer in a browser")
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="open the explorer in a browser",
+        description="Open the explorer on the runs in a folder; or on a model of Hugging Face, on sentences that you "
+        "type, or on pieces of a text with --text.",
+        usage="[MODEL [--text FILE]] [--root DIR] [--port PORT] …",
+    )
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub"
+    )
+    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
     add_root(parser)
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
     parser.add_argument(
@@ -29,18 +41,37 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     if not 1 <= options.port <= 65535:
         raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
 
+    if options.text is not None and options.model is None:
+        raise ValueError("--text is of a model of Hugging Face; name the model too")
+
     needs("streamlit", "the explorer")
     from workbench.app.server.serve import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
-    print(f"opening {options.root} …", file=sys.stderr, flush=True)
+    shown = options.model or options.root
+    print(f"opening {shown} …", file=sys.stderr, flush=True)
+    model = None if options.model is None else _opened(options)
 
     def opened(address: str) -> None:
-        say(f"explorer of {options.root}, for you alone: {address}\nCtrl-C ends it")
+        say(f"explorer of {shown}, for you alone: {address}\nCtrl-C ends it")
         sys.stdout.flush()
         if not options.headless:
             import webbrowser
 
             webbrowser.open(address)
 
-    serve(options.root, sockets, hosts=options.host, opened=opened)
+    serve(options.root, sockets, hosts=options.host, opened=opened, model=model)
+
+
+def _opened(options: argparse.Namespace) -> tuple[str, str | None]:
+    """The model and text as the explorer is told them, which is loaded here, so that what is wrong is said at once."""
+    from workbench.report.hugging_face import is_run
+    from workbench.runs import open_model
+
+    folder = Path(options.model).expanduser()
+    if is_run(folder):
+        raise ValueError(f"{folder} is a run folder; `workbench explore --root {folder.parent}` shows it")
+    source = str(folder.resolve()) if folder.exists() else options.model
+    text = None if options.text is None else str(options.text.resolve())
+    open_model(source, text)
+    return source, text

@@ -1,4 +1,4 @@
-"""`workbench finetune`: train a Hugging Face model on a text with another attention."""
+"""`workbench finetune`: train a Hugging Face model on a text or a task with another attention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_out, add_quiet, add_seed
-from workbench.cli.output import INTERRUPTED, say
+from workbench.cli.output import INTERRUPTED, say, speaks
 from workbench.cli.parser import Commands, Parser, add_command
 
 if TYPE_CHECKING:
@@ -22,13 +22,17 @@ SETTINGS: dict[str, tuple[type, str]] = {
     "warmup": (int, "steps over which the learning rate rises (default: 0)"),
     "weight_decay": (float, "of AdamW (default: 0.01)"),
     "gamma_warmup": (int, "steps over which gamma rises from 0 (default: 0)"),
-    "seq_vcr": (int, "add Seq-VCR of the output of this layer, from 0"),
+    "gamma_learned": (str, "learn a gamma of each: layer or head"),
+    "gamma_learning_rate": (float, "the highest learning rate of learned gammas (default: 0.02)"),
+    "seq_vcr": (int, "add Seq-VCR of the output of this layer, from 0; -1 for the last"),
+    "device": (str, "where to train: auto, cpu, cuda, mps (default: cpu)"),
     "eval_size": (int, "the most sequences that perplexity is measured on (default: 64)"),
     "log_every": (int, "steps between lines of the log (default: 10)"),
     "eval_every": (int, "steps between measurements of perplexity (default: 200)"),
     "save_every": (int, "steps between saved states (default: 200)"),
 }
 NAMES = {"lr": "learning_rate"}
+NESTED = ("attention", "task", "seq_vcr")  # whose settings are given by name
 
 
 def add(commands: Commands, name: str) -> None:
@@ -36,22 +40,24 @@ def add(commands: Commands, name: str) -> None:
         commands,
         name,
         run,
-        summary="train a Hugging Face model on a text with another attention",
-        description="Give a model of Hugging Face another attention, train all its weights on a text, and write an "
-        "ordinary folder of Hugging Face. Perplexity is measured on held-out text with the model's own attention, "
-        "directly after the exchange, and after training. `workbench resume DIR` goes on where it was stopped. Further "
-        "settings of the attention are given as --attention.NAME VALUE.",
-        usage="MODEL --text FILE --out DIR [--attention NAME] [--gamma G] [--layers LAYER …] [--steps N] [--lr RATE] …",
+        summary="train a Hugging Face model on a text or a task with another attention",
+        description="Give a model of Hugging Face another attention, train all its weights on a text or on a task, and "
+        "write an ordinary folder of Hugging Face. Perplexity is measured on held-out data with the model's own "
+        "attention, directly after the exchange, and after training. `workbench resume DIR` goes on where it was "
+        "stopped. Further settings are given as --attention.NAME VALUE, --task.NAME VALUE and --seq_vcr.NAME VALUE.",
+        usage="MODEL --text FILE | --task NAME --out DIR [--attention NAME] [--gamma G] [--layers LAYER …] [--steps N] "
+        "[--lr RATE] …",
         takes_fields=True,
     )
     parser.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub")
-    parser.add_argument("--text", type=Path, required=True, metavar="FILE", help="what to train on, in UTF-8")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
+    parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
     add_out(parser, "the folder to make", required=True)
     parser.add_argument("--attention", default="chacal", metavar="NAME", help="the variant (default: chacal)")
     parser.add_argument("--gamma", type=float, metavar="G", help="of the variant, such as 0.9 (default: its own)")
     parser.add_argument("--layers", type=int, nargs="+", metavar="LAYER", help="the layers to give it (default: all)")
     add_settings(parser)
-    add_seed(parser, "of the order of the text, and of dropout")
+    add_seed(parser, "of the order of the data, and of dropout")
     add_quiet(parser)
 
 
@@ -64,26 +70,38 @@ def add_settings(parser: Parser) -> None:
 def run(options: argparse.Namespace, fields: list[str]) -> int:
     from workbench.training.finetune import finetune
 
-    attention = {"variant": options.attention}
-    given: dict[str, Any] = parse_fields(fields)
-    if given.keys() - {"attention"} or not isinstance(given.get("attention", {}), dict):
-        wrong = next(iter(given.keys() - {"attention"}), "attention")
+    more: dict[str, Any] = parse_fields(fields)
+    wrong = next((name for name, value in more.items() if name not in NESTED or not isinstance(value, dict)), None)
+    if wrong is not None:
         raise ValueError(f"unrecognised argument '--{wrong}'; see `workbench finetune --help`")
-    attention |= given.get("attention", {}) | ({} if options.gamma is None else {"gamma": options.gamma})
     settings = {
         NAMES.get(name, name): getattr(options, name) for name in SETTINGS if getattr(options, name) is not None
     }
-    settings |= {"model": options.model, "text": str(options.text), "layers": options.layers, "seed": options.seed}
-    return say_finetuned(finetune({**settings, "attention": attention}, options.out, progress=not options.quiet))
+    settings |= {"model": options.model, "layers": options.layers, "seed": options.seed}
+    settings["text"] = None if options.text is None else str(options.text)
+    gamma = {} if options.gamma is None else {"gamma": options.gamma}
+    settings["attention"] = {"variant": options.attention, **more.get("attention", {}), **gamma}
+    if options.task is not None or "task" in more:
+        settings["task"] = {"name": options.task, **more.get("task", {})}
+    if "seq_vcr" in more:
+        layer = {} if options.seq_vcr is None else {"layer": options.seq_vcr}
+        settings["seq_vcr"] = {**layer, **more["seq_vcr"]}
+    return say_finetuned(finetune(settings, options.out, progress=not options.quiet))
 
 
 def say_finetuned(result: Finetuned) -> int:
     """Say how a fine-tuning ended, and what can be done next; returns the exit code."""
+    if not speaks():
+        return 0 if result.finished else INTERRUPTED
     if not result.finished:
         say(f"stopped at step {result.step} of {result.config.steps}; `workbench resume {result.path}` goes on")
         return INTERRUPTED
     words = {"before": "with its own attention", "exchanged": "directly after the exchange", "after": "after training"}
     figures = ", ".join(f"{result.perplexity[name]:.4g} {text}" for name, text in words.items())
-    say(f"trained {result.path}: perplexity of held-out text {figures}")
+    what = "text" if result.config.task is None else "sequences"
+    say(f"trained {result.path}: perplexity of held-out {what} {figures}")
+    if result.accuracy:
+        right = {"answer tokens right": result.accuracy, "whole answers right": result.whole_answer}
+        say(", ".join(f"{name} {each['before']:.1%} before, {each['after']:.1%} after" for name, each in right.items()))
     say(f"next: workbench inspect {result.path} --text FILE")
     return 0

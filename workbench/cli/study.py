@@ -37,6 +37,10 @@ def add(commands: Commands, name: str) -> None:
     add_out(parser, "report, zoo: folder for the pages or runs (default: report/ or zoo/ under the root)")
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2"
+    )
+    parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
     add_quiet(parser)
 
 
@@ -73,6 +77,8 @@ def _described(name: str, study: Study) -> list[str]:
         runs = read_plan(study.plan(scale, seeds)).runs
         steps = max(one.config.steps for one in runs)
         lines.append(f"  {scale}: {len(runs)} runs, {seeds} seeds of each group, up to {steps:,} steps")
+    for scale, groups in {} if study.tunes is None else study.tunes.groups.items():
+        lines.append(f"  {scale}: {len(groups)} fine-tunings of one model, {study.seeds.get(scale, 1)} seeds of each")
     lines += [f"  {contrast.asks}" for contrast in study.contrasts]
     return lines
 
@@ -92,6 +98,7 @@ def _run(options: argparse.Namespace) -> int | None:
             workers=options.workers,
             ray=options.ray,
             progress=not options.quiet,
+            given={name: value for name in ("model", "text") if (value := getattr(options, name)) is not None},
         )
         if result is None:
             say("stopped; the same command goes on")

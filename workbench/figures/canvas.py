@@ -175,7 +175,8 @@ def _draw_input(
 def _draw_residual(page: _Page, seen: Capture, example: int, basis: str) -> None:
     """The residual's top tokens from the embedding to the last layer, then the model's answers and the right ones."""
     points = projection.from_embedding(seen.subject)
-    table = projection.top_tokens(seen, example=example, top=1, points=points).select(basis=basis, rank=1)
+    table = projection.top_tokens(seen, example=example, top=1, points=points, bases=(basis,))
+    table = table.select(basis=basis, rank=1)
     answers = answer_rows(seen, example)
     page.residual(table, answers[-1] if len(answers) == 2 else None)
     page.rows([answers[0], confidence_row(seen, example), *answers[1:]])

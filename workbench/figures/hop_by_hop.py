@@ -51,7 +51,7 @@ def hop_by_hop(
         ValueError: if γ is not in [0, 1), or there is no such example, layer, head or position.
     """
     steps = resolvent.steps(seen, example, layer, head, n_hops=n_hops).values
-    own = resolvent.followed(seen, layer).gamma
+    own = resolvent.followed(seen, layer, head).gamma
     gamma = own or 0.9 if gamma is None else gamma
     page, query = _input(seen, example, query, start)
     data = steps_data(seen, page, (layer, head, example), base=page.height, query=query, n_hops=n_hops)
@@ -118,7 +118,7 @@ def steps_data(
         n_hops: hops followed.
     """
     layer, head, example = place
-    own = resolvent.followed(seen, layer)
+    own = resolvent.followed(seen, layer, head)
     geometry = {"first": page.window.start, "n": len(page.window), "x": page.x(page.window.start)}
     geometry |= {"column": page.column, "base": base, "arcs": ARCS, "cell": CELL}
     look = {"colours": in_order(n_hops), "total": PURPLE, "due": ORANGE, "words": list(page.words)}

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 BATCH = 64
-MEMORY = 10**9  # bytes that a batch and what is measured of it may take
-DECODED_BYTES = 48  # for each position and token of the vocabulary: six numbers in float64
+MEMORY = 2**29  # bytes that a batch and what is measured of it may take
+DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED = 64  # sequences of each condition that causal tests are made on
 FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
 
@@ -277,8 +277,8 @@ def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> i
     Args:
         subject: the model's facts.
         shape: its hooked copy's config, with `n_heads`.
-        names: the hook points that are captured, each in float32; what is decoded from one residual and the output
-            stands there several times in float64 (`DECODED_BYTES`).
+        names: the hook points that are captured, each in float32; the output, and what is decoded beside it, takes
+            `DECODED_BYTES`.
     """
     n_pos, (d_vocab, d_model) = subject.task.n_ctx, subject.decoder.shape
     patterns = sum(name.endswith("hook_pattern") for name in names)

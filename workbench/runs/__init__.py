@@ -24,6 +24,7 @@ from workbench.runs.folder import (
     scan_runs,
     stack_of,
 )
+from workbench.runs.model_run import ModelRun, open_model
 from workbench.runs.new_run import check_no_run, check_place, create, save_run
 from workbench.runs.own_run import HeldRun, hold, save_model, task_of
 from workbench.runs.weights import (
@@ -50,6 +51,7 @@ __all__ = [
     "STATES",
     "WEIGHTS",
     "HeldRun",
+    "ModelRun",
     "Run",
     "RunConfig",
     "check_no_run",
@@ -64,6 +66,7 @@ __all__ = [
     "load_weights",
     "make_objective",
     "make_task",
+    "open_model",
     "parse_config",
     "read_log",
     "run_folders",

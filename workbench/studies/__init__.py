@@ -6,6 +6,7 @@ A study of the papers is one file here and one entry in `STUDIES`; one of your o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.studies import (
@@ -16,6 +17,8 @@ from workbench.studies import (
     chain_hops,
     chain_layers,
     data_statistics,
+    finetuned_multiplication,
+    finetuned_perplexity,
     increment_lengths,
     lis_methods,
     multiplication_collapse,
@@ -76,6 +79,7 @@ STUDIES: dict[str, Study] = {
     "boxes-depth": boxes_depth.STUDY,
     "boxes-default": boxes_default.STUDY,
     "text-perplexity": text_perplexity.STUDY,
+    "finetuned-perplexity": finetuned_perplexity.STUDY,
     "sorting-by-hand": sorting_by_hand.STUDY,
     "sorting-lengths": sorting_lengths.STUDY,
     "sorting-repeats": sorting_repeats.STUDY,
@@ -92,6 +96,7 @@ STUDIES: dict[str, Study] = {
     "multiplication-collapse-larger": multiplication_collapse_larger.STUDY,
     "multiplication-loss": multiplication_loss.STUDY,
     "multiplication-pauses": multiplication_pauses.STUDY,
+    "finetuned-multiplication": finetuned_multiplication.STUDY,
     "arithmetic-methods": arithmetic_methods.STUDY,
     "lis-methods": lis_methods.STUDY,
     "data-statistics": data_statistics.STUDY,
@@ -120,6 +125,7 @@ def run_study(
     workers: int | None = None,
     ray: str | None = None,
     progress: bool = True,
+    given: Mapping[str, str] | None = None,
 ) -> Result | None:
     """Train and measure what a study still lacks, and write its result to `ROOT/NAME/SCALE/result.json`.
 
@@ -132,6 +138,7 @@ def run_study(
         scale: `small`, for minutes on a CPU; or `paper`, the paper's own configuration.
         seeds: of each group; by default the study's own number.
         workers, ray, progress: as of `workbench.sweep`.
+        given: of a study that fine-tunes, at the scale `paper`: a `model`'s folder or name, and a `text`'s file.
 
     Returns the result; None if training was stopped.
 
@@ -146,7 +153,5 @@ def run_study(
         found, study = find_study(study)
         name = name or found
     count = study.seeds.get(scale, 1) if seeds is None else seeds
-    home = study.runs_of or name
-    return Engine(
-        name, study, scale, count, Path(root) / name / scale, Path(root) / home / scale, workers, ray, progress
-    ).run()
+    own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
+    return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from workbench.studies.result import Result, Tried
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
-from workbench.studies.study import Quantities, Scale, Study
+from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes
 from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.settings import as_text
@@ -42,6 +42,7 @@ class Engine:
         runs: the folder whose runs it trains: its own, or that of the study whose runs it shares. What is tuned is its
             own.
         workers, ray, progress: as of `workbench.sweep`.
+        given: what a study that fine-tunes takes from elsewhere: `model`, `text`.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Engine:
     workers: int | None = None
     ray: str | None = None
     progress: bool = True
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> Result | None:
         """Train and measure what is missing; None if that was stopped before its end.
@@ -63,6 +65,9 @@ class Engine:
         """
         if self.study.compute is not None:
             return self._result(self._computed(), [], [])
+        if self.study.tunes is not None:
+            tuned_groups = self._fine_tuned(self.study.tunes)
+            return None if tuned_groups is None else self._result(tuned_groups, [], [])
         plan = self.study.plan(self.scale, self.seeds)
         measured = self._trained(plan, self.runs / RUNS)
         if measured is None:
@@ -99,6 +104,18 @@ class Engine:
                 name: Measurement.join([part[group][name] for part in parts]).mean("example") for name in quantities
             }
             for group, quantities in parts[0].items()
+        }
+
+    def _fine_tuned(self, tunes: Tunes) -> dict[str, Quantities] | None:
+        """The groups of a study that fine-tunes: the mean over its seeds; None if it was stopped."""
+        seeds = list(range(self.seeds))
+        try:
+            each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers)
+        except StudyStoppedError:
+            return None
+        return {
+            group: {name: mean_over_runs([one[group][name] for one in each], seeds) for name in quantities}
+            for group, quantities in each[0].items()
         }
 
     def _trained(self, plan: Mapping[str, Any], folder: Path) -> list[tuple[Planned, Quantities]] | None:

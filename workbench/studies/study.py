@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import plotly.graph_objects as go
 
@@ -23,6 +24,23 @@ Draw = Callable[[Groups], go.Figure]
 
 Scale = str
 SMALL, PAPER = "small", "paper"
+
+
+class StudyStoppedError(Exception):
+    """A study was stopped before its end; what was trained is kept."""
+
+
+class Tunes(Protocol):
+    """What a study fine-tunes, and measures of it (`fine_tuning.FineTunes`)."""
+
+    @property
+    def groups(self) -> Mapping[Scale, Mapping[str, Any]]:
+        """Scale -> group -> its settings."""
+
+    def __call__(
+        self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None
+    ) -> list[dict[str, Quantities]]:
+        """Of each seed: group -> quantity -> its measurement. Raises StudyStoppedError if it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,7 @@ class Study:
         runs_of: the study whose runs these are, where two studies measure the same runs.
         compute: what a study without runs computes from its scale and a seed: group -> quantity -> its measurement of
             every example. Its intervals are over the examples of all seeds.
+        tunes: in place of runs, models that are fine-tuned, and what is measured of them.
     """
 
     question: str
@@ -92,12 +111,13 @@ class Study:
     note: str = ""
     runs_of: str | None = None
     compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
+    tunes: Tunes | None = None
 
     def __post_init__(self) -> None:
-        if (self.measure is None) == (self.compute is None):
-            raise ValueError("a study either measures its runs, with `runs` and `measure`, or has `compute`")
+        if sum(one is not None for one in (self.measure, self.compute, self.tunes)) != 1:
+            raise ValueError("a study measures its runs (`runs` and `measure`), or has `compute`, or has `tunes`")
         if bool(self.runs) != (self.measure is not None):
-            raise ValueError("a study with runs says what to `measure` of each; one without has `compute` instead")
+            raise ValueError("a study with runs says what to `measure` of each; one without has none to measure")
 
     def plan(self, scale: Scale, seeds: int) -> dict[str, Any]:
         """The sweep of one scale, with its seeds.

@@ -31,7 +31,7 @@ STUDY = Study(
     source=Source("ChaCAL", "Table 3"),
     runs={
         SMALL: sweep({}),
-        # The paper fine-tunes GPT-2, which this study does not: a larger model on the same text, from scratch.
+        # The paper fine-tunes GPT-2, as `finetuned-perplexity` does: a larger model on the same text, from scratch.
         PAPER: sweep({"model": {"n_layers": 6, "d_model": 384, "n_heads": 6}, "task": {"block": 256}, "steps": 5000}),
     },
     measure=Together((Logged((LOSS,)), Perplexity(), OverTraining(LOSS))),

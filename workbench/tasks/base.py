@@ -48,6 +48,8 @@ class Task(Checked, ABC):
     """What counts as one answer: a whole sequence, or each scored position."""
     token_labels: ClassVar[tuple[str, ...]] = ()
     """The labels of the truth whose values are token ids."""
+    typed: ClassVar[str] = "Input, as the task writes it"
+    """What a person types, as the title of a field."""
     in_perplexity: ClassVar[bool] = False
     """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
     measured_on: ClassVar[str] = "held-out"

@@ -44,7 +44,7 @@ def a_studys_contrasts_name_its_groups(name: str) -> None:
     require(study.contrasts, "it has no contrast, so that no answer can come of it")
     for scale, groups in _scales(study):
         known = f"the runs of {scale!r} make: {'; '.join(sorted(groups))}"
-        if scale == next(iter(study.runs)):
+        if scale == next(iter(study.runs), "small"):
             missing = {group for contrast in study.contrasts for group in contrast.groups} - groups
             require(not missing, f"a contrast names the group {min(missing, default='')!r}; {known}")
         published = {one.group for one in study.published} - groups
@@ -53,6 +53,8 @@ def a_studys_contrasts_name_its_groups(name: str) -> None:
 
 def _scales(study: Study) -> Iterator[tuple[Any, set[str]]]:
     """Each scale of a study with the names of its groups."""
+    if study.tunes is not None:
+        yield from ((scale, set(groups)) for scale, groups in study.tunes.groups.items())
     for scale in study.runs:
         try:
             plan = read_plan(study.plan(scale, study.seeds.get(scale, 1)))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from workbench import runs
+from workbench.runs.model_run import FINETUNE
 from workbench.util.files import parse_json, read_text
 from workbench.util.strict_settings import Checked
 
-FINETUNE = "finetune.json"
 BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
 LONGEST = 2**20  # bytes of that file
 
@@ -22,7 +22,8 @@ class FinetuneConfig(Checked):
     """Every setting of a fine-tuning. Raises ValueError if one is unknown or out of range."""
 
     model: str = Field(description="the folder or name of the model to begin with")
-    text: str = Field(description="a text file in UTF-8")
+    text: str | None = Field(None, description="a text file in UTF-8")
+    task: dict[str, Any] | None = Field(None, description="in place of a text: a task's name and settings")
     attention: dict[str, Any] = Field(description="the variant to train with and its settings")
     layers: tuple[int, ...] | None = Field(None, description="the layers that get it; by default all")
     steps: int = Field(1000, ge=1, le=10**9, description="optimizer steps")
@@ -34,18 +35,44 @@ class FinetuneConfig(Checked):
     weight_decay: float = Field(0.01, ge=0, description="of AdamW")
     clip: float = Field(1.0, gt=0, description="the largest norm of the gradient")
     gamma_warmup: int = Field(0, ge=0, description="steps over which gamma rises from 0")
-    seq_vcr: int | None = Field(None, ge=0, description="the layer whose output Seq-VCR acts on")
-    seed: int = Field(0, description="of the order of the text, and of dropout")
+    gamma_learned: Literal["layer", "head"] | None = Field(None, description="learn a gamma of each layer or head")
+    gamma_learning_rate: float = Field(0.02, gt=0, description="the highest learning rate of learned gammas")
+    seq_vcr: dict[str, Any] | None = Field(None, description="settings of Seq-VCR, such as its layer and projection")
+    device: str = Field("cpu", description="where it trains: auto, cpu, cuda, mps")
+    seed: int = Field(0, description="of the order of the data, and of dropout")
     eval_size: int = Field(64, ge=1, description="the most sequences that perplexity is measured on")
     log_every: int = Field(10, ge=1, description="steps between lines of the log")
     eval_every: int = Field(200, ge=1, description="steps between measurements of perplexity")
     save_every: int = Field(200, ge=1, description="steps between saved states")
-    digest: str = Field("", description="SHA-256 of the text's tokens, against a text that changed")
+    digest: str = Field("", description="SHA-256 of what decides the data, against data that changed")
 
     @field_validator("attention", mode="before")
     @classmethod
     def _a_name_is_a_variant(cls, value: Any) -> Any:
         return {"variant": value} if isinstance(value, str) else value
+
+    @field_validator("seq_vcr", mode="before")
+    @classmethod
+    def _a_number_is_a_layer(cls, value: Any) -> Any:
+        return {"layer": value} if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _trains_on_one_thing(self) -> FinetuneConfig:
+        if (self.text is None) == (self.task is None):
+            raise ValueError("give a text or a task to train on, one of the two")
+        if self.task is not None and self.length is not None and not self.digest:
+            raise ValueError("length cuts a text; how long its sequences are is the task's own setting")
+        return self
+
+    @model_validator(mode="after")
+    def _gamma_can_be_learned(self) -> FinetuneConfig:
+        if self.gamma_learned is None:
+            return self
+        if self.gamma_warmup:
+            raise ValueError("gamma is learned or raised by a schedule (gamma_warmup), not both")
+        if self.attention["variant"] != "chacal":
+            raise ValueError(f"gamma is learned of chacal, not of {self.attention['variant']}")
+        return self
 
     @model_validator(mode="after")
     def _gamma_can_rise(self) -> FinetuneConfig:
@@ -85,6 +112,8 @@ class Finetuned:
         finished: whether all are.
         perplexity: `before`, with the model's own attention; `exchanged`, directly after the exchange; `after`
             training, once it is finished.
+        accuracy: of a task the same, for the share of answer tokens that are right; and `whole_answer`, of answers that
+            are right throughout.
     """
 
     path: Path
@@ -92,6 +121,8 @@ class Finetuned:
     step: int
     finished: bool
     perplexity: Mapping[str, float]
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    whole_answer: Mapping[str, float] = field(default_factory=dict)
 
 
 def finetuned(path: Path) -> Finetuned:
@@ -100,8 +131,11 @@ def finetuned(path: Path) -> Finetuned:
     done = not (path / runs.STATES).exists() and (path / runs.CONFIG).is_file()
     step = config.steps if done else max(map(runs.step_of, runs.states(path)), default=0)
     rows = runs.read_log(path / runs.METRICS)
-    figures = {row["event"]: row["perplexity"] for row in rows if "perplexity" in row and "event" in row}
-    return Finetuned(path, config, step, done, figures)
+    figures = {
+        name: {row["event"]: row[name] for row in rows if name in row and "event" in row}
+        for name in ("perplexity", "accuracy", "whole_answer")
+    }
+    return Finetuned(path, config, step, done, **figures)
 
 
 def is_finetuning(path: Path) -> bool:

@@ -72,7 +72,7 @@ def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: fl
     names = position_names(capture, example)
     A = pattern(capture, layer)[example : example + 1, head : head + 1, : len(names), : len(names)]
     if gamma is None:
-        one = unit_rows(capture.subject.attention[layer].mixing_matrix(A))
+        one = unit_rows(capture.subject.attention[layer].of_head(head).mixing_matrix(A))
     else:
         one = resolvent(A, gamma, unit=True)
     about = {"layer": layer, "head": head, "example": example, "gamma": "that of training" if gamma is None else gamma}
@@ -108,7 +108,7 @@ def steps(capture: Capture, example: int, layer: int, head: int, *, n_hops: int)
         raise ValueError(f"n_hops must be at least 1, not {n_hops}")
     names = position_names(capture, example)
     A = pattern(capture, layer)[example, head, : len(names), : len(names)]
-    own = followed(capture, layer)
+    own = followed(capture, layer, head)
     half = chacal(0.5, own.form, diagonal=own.diagonal)  # its weights are exact in binary
     terms = [term * 2.0**hop for hop, term in enumerate(islice(half.step_terms(A), n_hops), 1)]
     terms += [torch.zeros_like(A)] * (n_hops - len(terms))
@@ -124,12 +124,12 @@ def steps(capture: Capture, example: int, layer: int, head: int, *, n_hops: int)
     )
 
 
-def followed(capture: Capture, layer: int) -> ChacalAttention.Settings:
-    """The settings by which paths through a layer's pattern are followed: of a ChaCAL layer its own.
+def followed(capture: Capture, layer: int, head: int) -> ChacalAttention.Settings:
+    """The settings by which paths through a head's pattern are followed: of a ChaCAL layer its own.
 
     Of any other, Eq. 5 with γ = 0: it takes one step.
     """
-    variant = capture.subject.attention[layer]
+    variant = capture.subject.attention[layer].of_head(head)
     return variant.settings if isinstance(variant, ChacalAttention) else ChacalAttention.Settings(gamma=0.0)
 
 

@@ -41,13 +41,14 @@ def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequen
     """
     subject, batch = capture.subject, capture.batch
     points = from_embedding(subject) if points is None else list(points)
-    mask, final = batch.loss_mask, capture.logits.cpu()
+    mask = batch.loss_mask
     values = np.empty((len(AGAINST), len(points), len(batch)))
     for p, point in enumerate(points):
-        lens = decode(subject, translate(point, capture[point])).cpu()
-        same = agreement(lens, final) * mask
-        for a, right in enumerate((same, correct(lens, batch))):
-            values[a, p] = (right.double().sum(-1) / mask.sum(-1)).numpy()
+        for i in range(len(batch)):  # a sequence at a time: a whole vocabulary for each position takes room
+            one = slice(i, i + 1)
+            lens, final = decode(subject, translate(point, capture[point][one])).cpu(), capture.logits[one].cpu()
+            for a, right in enumerate((agreement(lens, final) * mask[one], correct(lens, batch[one]))):
+                values[a, p, i] = (right.double().sum(-1) / mask[one].sum(-1)).item()
     return Measurement(
         name="Agreement of the lens",
         values=values,

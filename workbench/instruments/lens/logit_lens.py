@@ -18,10 +18,10 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.residual.projection import from_embedding, sequence
+from workbench.instruments.rows import by_rows
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
-AT_ONCE = 2**23  # logits that are compared at a time
 
 Translate = Callable[[str, Tensor], Tensor]
 """From a hook name and the residual there to the residual at the end: the identity for the logit lens."""
@@ -57,13 +57,14 @@ def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch
 @torch.no_grad()
 def divergences(capture: Capture, points: Sequence[str], translate: Translate = as_it_is) -> np.ndarray:
     """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
-    mask, final = capture.batch.loss_mask, capture.logits
-    some, rows = max(1, AT_ONCE // max(1, final[0].numel())), []
+    subject, mask, final, rows = capture.subject, capture.batch.loss_mask.cpu(), capture.logits, []
     for point in points:
-        lens = decode(capture.subject, translate(point, capture[point]))
-        parts = zip(final.split(some), lens.split(some), strict=True)  # float64 of a few sequences at a time
-        nats = torch.cat([divergence(a.double(), b.double()) for a, b in parts]).cpu()
-        rows.append(nats.where(mask.cpu(), torch.nan).nanmean(-1))
+
+        def nats(x: Tensor, logits: Tensor, point: str = point) -> Tensor:
+            return divergence(logits.double(), decode(subject, translate(point, x)).double())
+
+        each = by_rows(nats, capture[point], final, width=final.shape[-1]).cpu()
+        rows.append(each.where(mask, torch.nan).nanmean(-1))
     return torch.stack(rows).numpy()
 
 
@@ -104,11 +105,18 @@ def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_
     """
     subject, words = capture.subject, sequence(capture, example)
     points = from_embedding(subject)
-    residuals = [translate(point, capture[point][example, : len(words)]) for point in points]
-    best = torch.stack([decode(subject, x).double().softmax(-1) for x in residuals]).max(-1)
+    each = []
+    for point in points:
+
+        def best(x: Tensor, point: str = point) -> Tensor:
+            top = decode(subject, translate(point, x)).double().softmax(-1).max(-1)
+            return torch.stack([top.values, top.indices.double()], dim=-1)
+
+        each.append(by_rows(best, capture[point][example, : len(words)], width=len(subject.decoder)))
+    probabilities, tokens = torch.stack(each).cpu().unbind(-1)
     return Measurement(
         name="Tokens seen through the lens",
-        values=best.values.cpu().numpy(),
+        values=probabilities.numpy(),
         dims=("point", "position"),
         coords={"point": points, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
         units="probability",
@@ -117,7 +125,7 @@ def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_
             "example": example,
             "lens": "logit" if translate is as_it_is else "tuned",
         },
-        labels=np.array(subject.task.words(best.indices.flatten().cpu())).reshape(best.indices.shape),
+        labels=np.array(subject.task.words(tokens.long().flatten())).reshape(tokens.shape),
         caption="The token that each residual decodes to, and its probability; the last row is the model's output. "
         "Unscored positions were not trained to say anything.",
     )

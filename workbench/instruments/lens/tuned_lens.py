@@ -29,6 +29,7 @@ from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Task
 from workbench.util.files import load_tensors, save_tensors
+from workbench.util.memory import check_memory
 from workbench.util.seeds import generator
 
 CONTROLS = ("untrained",)
@@ -120,12 +121,17 @@ def train_lens(
             which decodes to the output itself.
 
     Raises:
-        ValueError: if most_steps is below 1, still not positive, or the model has not one of the points.
+        ValueError: if most_steps is below 1, still not positive, the model has not one of the points, or what all
+            points decode to at once does not fit in memory.
     """
     if most_steps < 1 or not still > 0:
         raise ValueError(f"a lens takes at least 1 step, until a share above 0, not {most_steps} and {still}")
     subject = Subject.of(model, task, "")
     points = tuple(from_embedding(subject)[:-1] if points is None else points)
+    needed = 4 * len(points) * TRIED * task.n_ctx * len(subject.decoder)
+    check_memory(
+        needed, f"a tuned lens of {len(points)} points over {len(subject.decoder):,} tokens (take fewer layers)"
+    )
     apart = _scored(model, task, points, TRIED, generator(seed, "tuned lens", "apart"))
     training, draws = _Training(subject, apart[0], learning_rate), generator(seed, "tuned lens")
 

@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
+from workbench.instruments.rows import by_rows
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 from workbench.util.ties import hit
@@ -31,6 +32,7 @@ How = Literal["raw", "cosine", "coordinates"]
 BASES = ("encoder", "decoder")
 UNITS: dict[str, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "coordinate"}
 CONTROLS = ("mismatched", "untrained")
+SHOWN = 8  # tokens of a cell that are looked up at once: other figures show more or fewer of them
 AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
 
@@ -71,13 +73,17 @@ def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"
     return torch.linalg.pinv(basis.double(), rtol=rounding(basis)).T
 
 
-def rounding(vectors: Float[Tensor, "token d_model"]) -> float:
+def rounding(vectors: Float[Tensor, "token d_model"], n_rows: int | None = None) -> float:
     """The share of the largest singular value below which another one is rounding, and its direction not counted.
 
     In the weights' own precision; in single precision for half-precision weights, whose own would count most as none.
+
+    Args:
+        vectors: the rows, or some of them.
+        n_rows: how many rows there are in all; by default these.
     """
     eps = min(torch.finfo(vectors.dtype).eps, torch.finfo(torch.float32).eps)
-    return max(vectors.shape) * eps
+    return max(n_rows or len(vectors), vectors.shape[1]) * eps
 
 
 @torch.no_grad()
@@ -138,12 +144,18 @@ def measure(
     if batch.targets.ndim == 2:
         wanted["target"] = (batch.targets, batch.loss_mask)
     points = needs(capture.subject) if points is None else list(points)
+    expected = torch.stack([classes for classes, _ in wanted.values()], dim=-1)
+    scored = torch.stack([positions.cpu() for _, positions in wanted.values()], dim=-1)
     values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
     for b, name in enumerate(BASES):
+
+        def hits(x: Tensor, classes: Tensor, name: str = name) -> Tensor:
+            parts = components(capture.subject, x, name, how=how, final_norm=final_norm)
+            return torch.stack([hit(parts, one.to(parts.device)) for one in classes.unbind(-1)], dim=-1)
+
         for p, point in enumerate(points):
-            parts = components(capture.subject, capture[point], name, how=how, final_norm=final_norm).cpu()
-            for w, (expected, scored) in enumerate(wanted.values()):
-                values[w, b, p] = ((hit(parts, expected) * scored).sum(-1) / scored.sum(-1)).numpy()
+            right = by_rows(hits, capture[point], expected, width=len(capture.subject.encoder)).cpu()
+            values[:, b, p] = ((right * scored).sum(1) / scored.sum(1)).T.numpy()
     return Measurement(
         name="Top token of the residual",
         values=values,
@@ -187,35 +199,53 @@ def top_tokens(
     how: How = "raw",
     final_norm: bool = True,
     points: Sequence[str] | None = None,
+    bases: Sequence[str] | None = None,
 ) -> Measurement:
     """One example's largest components at every point and position, on both bases, best first.
 
     Dims `basis`, `point` (hook name), `position` (`position:word`), `rank` (from 1); `labels` are the tokens'
-    words. Points are hook names, by default those of `needs`; `how` and `final_norm` are those of `components`.
+    words. Points are hook names, by default those of `needs`; `bases` are `encoder` and `decoder`, by default both;
+    `how` and `final_norm` are those of `components`.
 
     Raises:
-        ValueError: if there is no such example, or `top` is not within the vocabulary.
+        ValueError: if there is no such example or basis, or `top` is not within the vocabulary.
     """
     subject, words = capture.subject, sequence(capture, example)
     if not 1 <= top <= len(subject.encoder):
         raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
     points = needs(subject) if points is None else list(points)
-    cells = [
-        components(subject, capture[point][example, : len(words)], name, how=how, final_norm=final_norm).topk(top)
-        for name in BASES
-        for point in points
-    ]
-    shape = (len(BASES), len(points), len(words), top)
-    values, ids = (torch.stack(each).view(shape).cpu() for each in zip(*cells, strict=True))
+    bases = BASES if bases is None else tuple(bases)
+    cells = [_largest(capture, point, example, top, name, how, final_norm) for name in bases for point in points]
+    shape = (len(bases), len(points), len(words), top)
+    values, ids = torch.stack(cells).view(*shape, 2).unbind(-1)
     return Measurement(
         name="Residual on both bases",
-        values=values.double().numpy(),
+        values=values.numpy(),
         dims=("basis", "point", "position", "rank"),
-        coords={"basis": BASES, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
+        coords={"basis": bases, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
-        labels=np.array(subject.task.words(ids.flatten())).reshape(shape),
+        labels=np.array(subject.task.words(ids.long().flatten())).reshape(shape),
         caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
         f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. A large one does not show that the model uses "
         "the token.",
     )
+
+
+def _largest(
+    capture: Capture, point: str, example: int, top: int, basis_name: str, how: How, final_norm: bool
+) -> Float[Tensor, "position top 2"]:
+    """The largest components of one example's residual at a point, and their tokens; computed once for a capture."""
+    key, subject = ("largest", point, example, basis_name, how, final_norm), capture.subject
+    kept = capture.computed.get(key)
+    if kept is None or kept.shape[1] < top:
+        n = min(max(top, SHOWN), len(subject.encoder))
+        length = len(sequence(capture, example))
+
+        def largest(x: Tensor) -> Tensor:
+            best = components(subject, x, basis_name, how=how, final_norm=final_norm).topk(n)
+            return torch.stack([best.values.double(), best.indices.double()], dim=-1)
+
+        kept = by_rows(largest, capture[point][example, :length], width=len(subject.encoder)).cpu()
+        capture.computed[key] = kept
+    return kept[:, :top]

@@ -38,21 +38,21 @@ def why_not(subject: Subject) -> str | None:
 @lru_cache(maxsize=6)
 def span(*bases: Float[Tensor, "token d_model"]) -> Float[Tensor, "d_model rank"]:
     """Orthonormal columns that span the rows of these bases together, in float64, up to their `rounding`."""
-    rows = torch.cat(bases)
-    _, singular, directions = torch.linalg.svd(triangle(rows), full_matrices=False)
-    return directions[singular > rounding(rows) * singular[0]].T
+    _, singular, directions = torch.linalg.svd(triangle(bases), full_matrices=False)
+    smallest = rounding(bases[0], sum(len(basis) for basis in bases)) * singular[0]
+    return directions[singular > smallest].T
 
 
-def triangle(rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row_or_d_model d_model"]:
-    """A matrix with the singular values and right singular vectors of these rows, in float64.
+def triangle(bases: Sequence[Float[Tensor, "row d_model"]]) -> Float[Tensor, "row_or_d_model d_model"]:
+    """A matrix with the singular values and right singular vectors of the rows of these bases together, in float64.
 
     Of many rows it is the triangle of their QR factors, taken `ROWS` at a time, so that a large vocabulary does not
     stand in memory twice more; a few rows are returned as they are.
     """
-    if len(rows) <= ROWS:
-        return rows.double()
-    upper = rows[:0].double()
-    for some in rows.split(ROWS):
+    if sum(len(basis) for basis in bases) <= ROWS:
+        return torch.cat([basis.double() for basis in bases])
+    upper = bases[0][:0].double()
+    for some in (part for basis in bases for part in basis.split(ROWS)):
         upper = torch.linalg.qr(torch.cat([upper, some.double()]), mode="r").R
     return upper
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workbench.models.attention.base import Attention
 from workbench.models.attention.chacal import ChacalAttention, chacal_attention
+from workbench.models.attention.learned_chacal import LearnedChacalAttention
 from workbench.models.attention.scalable import ScalableAttention
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.attention.tempered import TemperedAttention, TemperedChacalAttention, tempered_attention
@@ -13,6 +14,7 @@ ATTENTION: dict[str, type[Attention]] = {
     "tempered": TemperedAttention,
     "scalable": ScalableAttention,
     "chacal": ChacalAttention,
+    "learned_chacal": LearnedChacalAttention,
     "tempered_chacal": TemperedChacalAttention,
 }
 

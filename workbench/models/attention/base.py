@@ -199,6 +199,10 @@ class Attention(nn.Module):
         identity = torch.eye(pattern.shape[-1], dtype=pattern.dtype, device=pattern.device)
         return self.read(pattern, identity.expand_as(pattern))
 
+    def of_head(self, head: int) -> Attention:
+        """The variant as one head has it: this very one, unless heads differ in how they read their patterns."""
+        return self
+
     gamma: float | None = None
     """The weight of each further step beside the step before, where that is one number: ChaCAL's γ."""
 

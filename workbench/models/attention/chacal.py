@@ -40,6 +40,10 @@ class ChacalAttention(base.Attention):
     def gamma(self) -> float:  # type: ignore[override]  # of other variants there is none
         return self.settings.gamma
 
+    def weight(self, A: Tensor) -> float | Tensor:
+        """γ as it multiplies a pattern `[…, head, query, key]`."""
+        return self.gamma
+
     @property
     def how_it_reads(self) -> str:
         return (
@@ -59,14 +63,14 @@ class ChacalAttention(base.Attention):
         with torch.autocast(v.device.type, enabled=False):
             A, values = pattern.to(dtype), v.to(dtype)
             z = A @ self._solve(A, values) if s.form == "eq5" else self._solve(A, A @ values)
-            return ((1 - s.gamma) * z).to(v.dtype)
+            return ((1 - self.weight(z)) * z).to(v.dtype)
 
     def _solve(self, A: Tensor, rhs: Tensor) -> Tensor:
         """X with (I − γ A_s) X = rhs."""
         s, looks_ahead = self.settings, bool(A.triu(1).any())
         # Causal and without its diagonal, −γ A_s is below the diagonal: the unit diagonal need not be written out.
         if not s.diagonal and not looks_ahead:
-            return torch.linalg.solve_triangular(-s.gamma * A, rhs, upper=False, unitriangular=True)
+            return torch.linalg.solve_triangular(-self.weight(A) * A, rhs, upper=False, unitriangular=True)
         # Otherwise the system is written out: triangular with a diagonal of its own, or, if edited to look ahead, full.
         solve = torch.linalg.solve if looks_ahead else partial(torch.linalg.solve_triangular, upper=False)
         return solve(self._system(A), rhs)
@@ -77,17 +81,18 @@ class ChacalAttention(base.Attention):
 
     def _system(self, A: Tensor) -> Tensor:
         """I − γ A_s."""
-        return torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - self.gamma * self._inner(A)
+        return torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - self.weight(A) * self._inner(A)
 
     def step_terms(self, pattern: Tensor) -> Iterator[Tensor]:
         """(1−γ) γ^(h−1) A A_s^(h−1) for Eq. 5: as many terms as positions, after which no path is left; with the
         diagonal without end.
         """
         s, A = self.settings, _single(pattern)
-        inner, term, length = self._inner(A), (1 - s.gamma) * A, 0
+        inner, gamma = self._inner(A), self.weight(A)
+        term, length = (1 - gamma) * A, 0
         while s.diagonal or length < A.shape[-1]:
             yield term
-            term, length = s.gamma * (term @ inner if s.form == "eq5" else inner @ term), length + 1
+            term, length = gamma * (term @ inner if s.form == "eq5" else inner @ term), length + 1
 
     def weighted_by_steps(self, pattern: Tensor) -> Tensor:
         """Exactly: Σ_h h γ^(h−1) A A_s^(h−1) = A (I − γ A_s)⁻², two solves where the mixing matrix takes one."""
@@ -172,7 +177,7 @@ def chacal_attention(
             f"{k.shape[-2]} (a model decodes with a cache: see Decoder.generate)"
         )
     if isinstance(gamma, Tensor):
-        raise ValueError("ChaCAL's gamma is a number, not a tensor: it is set, not learned")
+        raise ValueError("chacal_attention takes gamma as a number, not a tensor; `learned_blocks` takes one to learn")
     if not 0 <= gamma < 1:
         raise ValueError(f"ChaCAL needs 0 <= gamma < 1 for its series to converge, not {gamma}")
     if form not in get_args(Form):

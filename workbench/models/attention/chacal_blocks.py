@@ -47,6 +47,20 @@ def chacal_blocks(
         ValueError: if block is not positive.
         RuntimeError: from a second derivative.
     """
+    return solved_blocks(q, k, v, gamma=gamma, form=form, diagonal=diagonal, block=block)[0]
+
+
+def solved_blocks(
+    q: Float[Tensor, "*batch pos d_head"],
+    k: Float[Tensor, "*batch pos d_head"],
+    v: Float[Tensor, "*batch pos d_value"],
+    *,
+    gamma: float,
+    form: Form,
+    diagonal: bool,
+    block: int | None = None,
+) -> tuple[Float[Tensor, "*batch pos d_value"], Tensor]:
+    """`chacal_blocks`, and beside it for Eq. 5 the solved values W, like the values but without a gradient."""
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
     n_pos = q.shape[-2]
@@ -54,8 +68,9 @@ def chacal_blocks(
     batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
-        y, *_ = _Blocks.apply(*_flat(q, k, v, batch), shape)
-        return y.view(*batch, n_pos, v.shape[-1]).to(v.dtype)
+        y, W, *_ = _Blocks.apply(*_flat(q, k, v, batch), shape)
+        whole = (*batch, n_pos, v.shape[-1])
+        return y.view(whole).to(v.dtype), W.view(whole) if form == "eq5" else W
 
 
 def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size) -> list[Float[Tensor, "n pos d"]]:

@@ -16,7 +16,7 @@ that keep a memory of their own when decoding, caches other than Transformers' `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, cast
 
@@ -36,6 +36,8 @@ from workbench.models.pretrained.padding import Packing, packing
 PER_LAYER = "workbench"
 """The attention implementation whose layers have each the variant that the model's config names under `FIELD`."""
 FIELD = "workbench_attention"
+LENT = "workbench_lent_variant"
+"""The attribute of an attention module that reads with a variant which is no part of the model (`lend`)."""
 REFUSED = {
     "sliding_window": "a sliding window",
     "softcap": "capped scores",
@@ -197,8 +199,25 @@ def attend(
     return z.transpose(1, 2).contiguous(), None
 
 
+def lend(model: PreTrainedModel, variants: Mapping[int, Attention] | None) -> None:
+    """Let layers read with variants whose parameters are no part of the model, in place of what its config names.
+
+    Args:
+        model: a model that `set_attention` gave variants with the same memory.
+        variants: layer -> its variant; None takes back what was lent.
+    """
+    for module in model.modules():
+        if hasattr(module, "layer_idx"):
+            module.__dict__.pop(LENT, None)
+            if variants is not None and int(module.layer_idx) in variants:  # type: ignore[arg-type]
+                module.__dict__[LENT] = variants[int(module.layer_idx)]  # type: ignore[arg-type]
+
+
 def variant_of(module: nn.Module, implementation: str) -> Attention:
     """The variant of an attention module under an attention implementation."""
+    if LENT in module.__dict__:
+        lent: Attention = module.__dict__[LENT]
+        return lent
     config: Any = module.config
     if implementation != PER_LAYER:
         return made({"variant": implementation}, config)

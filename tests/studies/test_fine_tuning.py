@@ -1,0 +1,75 @@
+"""A study that fine-tunes: one model for each seed, every group from it, trained once, asked of the means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, write_pages
+from workbench.studies.fine_tuning import FineTunes
+from workbench.training.finetune_config import finetuned
+
+SHAPE = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
+FEW = {"steps": 3, "batch_size": 4, "eval_size": 8, "eval_every": 2}
+
+
+def quick(name: str) -> Study:
+    """A study of the papers with hardly any training."""
+    study = STUDIES[name]
+    tunes = study.tunes
+    assert isinstance(tunes, FineTunes)
+    text = {"length": 16} if "text" in tunes.needs else {}
+    shared = {scale: {**FEW, **text} for scale in (SMALL, PAPER)}
+    groups = {
+        scale: {group: {**own, **({"gamma_warmup": 2} if "gamma_warmup" in own else {})} for group, own in each.items()}
+        for scale, each in tunes.groups.items()
+    }
+    begin = {**FEW, "length": 16}
+    return replace(study, tunes=replace(tunes, shared=shared, groups=groups, shape=SHAPE, begin=begin))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["finetuned-perplexity", "finetuned-multiplication"])
+def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path) -> None:
+    study = quick(name)
+    result = run_study(study, root=tmp_path, name=name, seeds=3, workers=2, progress=False)
+    assert result is not None and {one.verdict for one in result.outcomes} <= set(Verdict)
+    assert set(result.groups) == set(study.tunes.groups[SMALL])
+    runs = tmp_path / name / SMALL / "runs"
+    begun = {finetuned(path).config.model for path in runs.glob("*-seed=1") if not path.name.startswith(("beg", "fre"))}
+    assert begun == {str((runs / "begin-seed=1").resolve())}
+    again = run_study(study, root=tmp_path, name=name, seeds=3, workers=2, progress=False)
+    assert again is not None and again.to_dict()["groups"] == result.to_dict()["groups"]
+    pages = write_pages([result], {name: study}, tmp_path / "pages")
+    assert "| published |" in next(page for page in pages if page.name == f"{name}.md").read_text()
+    if name == "finetuned-perplexity":
+        ratio = result.groups["chacal"]["perplexity / standard"]
+        assert float(result.groups["standard"]["perplexity / standard"].values) == 1 and ratio.each.shape == (3,)
+        over = result.groups["chacal"]["test_loss over fine-tuning"]
+        assert list(over.coords["step"]) == [0, 2, 3]
+
+
+def test_what_the_papers_scale_needs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["study", "run", "finetuned-perplexity", "--scale", "paper", "--root", str(tmp_path), "--quiet"]
+    assert main(command) == 2
+    assert "fine-tunes a model of yours, such as GPT-2: give --model" in capsys.readouterr().err
+    assert main([*command, "--model", "x"]) == 2
+    assert "give --text too" in capsys.readouterr().err
+    assert main(["study", "show", "finetuned-multiplication"]) == 0
+    assert "small: 5 fine-tunings of one model, 3 seeds of each" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_papers_scale_begins_with_the_model_that_is_given(tmp_path: Path) -> None:
+    from workbench.studies.fine_tuning import make_fresh
+    from workbench.tasks.text import SHIPPED
+
+    make_fresh(tmp_path / "mine", SHAPE, 0)
+    given = {"model": str(tmp_path / "mine"), "text": str(SHIPPED["shakespeare"])}
+    how = {"root": tmp_path, "name": "x", "scale": PAPER, "seeds": 1, "workers": 2, "progress": False}
+    result = run_study(quick("finetuned-perplexity"), given=given, **how)
+    assert result is not None and result.verdict is Verdict.OPEN  # one seed settles nothing
+    assert not list((tmp_path / "x" / PAPER / "runs").glob("begin*"))

@@ -1,0 +1,209 @@
+"""What a study trains that fine-tunes: one model to begin with for each seed, and every group from that very model."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from workbench.measurement import Measurement
+from workbench.runs import METRICS, read_log
+from workbench.studies.study import SMALL, Quantities, Scale, StudyStoppedError
+from workbench.tasks.text import SHIPPED, Text
+from workbench.training.finetune import finetune, resume_finetune
+from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned, is_finetuning
+from workbench.util.seeds import generator, global_draws
+
+PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
+UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
+OVER = "over fine-tuning"
+WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
+FRESH, BEGIN = "fresh", "begin"  # folders: fresh weights, and the model that every group begins with
+
+
+@dataclass(frozen=True)
+class FineTunes:
+    """The fine-tunings of one seed, each with settings of `workbench finetune`.
+
+    Attributes:
+        groups: scale -> group -> what is its own.
+        shared: scale -> what all groups have; a scale other than `small` begins with a model that is given.
+        shape: of the small model, as `GPT2Config` has it; its tokens are bytes.
+        begin: how the small model is first trained, from fresh weights, on Shakespeare.
+        beside: the group whose perplexity that of the others is divided by; None for none.
+        quantities: what is measured of what is held out.
+        needs: what has to be given at other scales: a `model`, and a `text` where the groups train on one.
+    """
+
+    groups: Mapping[Scale, Mapping[str, Mapping[str, Any]]]
+    shared: Mapping[Scale, Mapping[str, Any]]
+    shape: Mapping[str, Any]
+    begin: Mapping[str, Any]
+    beside: str | None = None
+    quantities: tuple[str, ...] = (PERPLEXITY, LOSS)
+    needs: tuple[str, ...] = ("model",)
+
+    def __call__(
+        self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None
+    ) -> list[dict[str, Quantities]]:
+        """Train what is missing, and measure: of each seed, group -> quantity -> its measurement.
+
+        Args:
+            scale: one of `shared`.
+            seeds: of the weights and of the order of the data.
+            folder: where everything is kept.
+            given: of a scale other than `small`, what `needs` names: a folder with a model, and a text.
+            workers: fine-tunings at a time; by default one for each core.
+
+        Raises:
+            ValueError: if there is no such scale, something is not given, or a setting is wrong.
+            StudyStoppedError: if it was stopped; the same call goes on.
+        """
+        if scale not in self.shared:
+            raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.shared)}")
+        begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
+        with workers_of(workers) as pool:
+            if scale == SMALL:
+                jobs = [(self._first(folder, seed), begun[seed]) for seed in seeds]
+                train_all(pool, jobs)
+            else:
+                begun = dict.fromkeys(seeds, self._given(given))
+            settings = {**self.shared[scale], **self._data(scale, given)}
+            groups = self.groups[scale]
+            places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in groups}
+            done = train_all(
+                pool,
+                [
+                    ({**settings, **groups[name], "model": str(begun[seed]), "seed": seed}, place)
+                    for (name, seed), place in places.items()
+                ],
+            )
+        by_place = dict(zip(places, done, strict=True))
+        each = [{name: self._measured(by_place[name, seed]) for name in groups} for seed in seeds]
+        return [self._compared(one) for one in each]
+
+    def _first(self, folder: Path, seed: int) -> dict[str, Any]:
+        """How the model that a seed's groups begin with is trained, from fresh weights that are written here."""
+        fresh = folder / f"{FRESH}-seed={seed}"
+        if not (fresh / "config.json").is_file():
+            make_fresh(fresh, self.shape, seed)
+        text = str(SHIPPED["shakespeare"])
+        return {"attention": "standard", **self.begin, "model": str(fresh), "text": text, "seed": seed}
+
+    def _given(self, given: Mapping[str, str]) -> Path:
+        missing = next((name for name in self.needs if not given.get(name)), None)
+        if missing is not None:
+            raise ValueError(
+                f"at this scale the study fine-tunes a model of yours, such as GPT-2: give --{missing}"
+                + ("" if missing == "model" else " too")
+            )
+        return Path(given["model"])
+
+    def _data(self, scale: Scale, given: Mapping[str, str]) -> dict[str, Any]:
+        """The text, where the groups do not train on a task."""
+        if "text" not in self.needs:
+            return {}
+        return {"text": str(SHIPPED["shakespeare"]) if scale == SMALL else given["text"]}
+
+    def _measured(self, done: Finetuned) -> Quantities:
+        """What a fine-tuning ended with, what it began with, and what is held out over its steps."""
+        rows = read_log(done.path / METRICS)
+        ends = {row["event"]: row for row in rows if row.get("event") in (BEFORE, EXCHANGED, AFTER)}
+        over = [(0, ends[EXCHANGED]), *((row["step"], row) for row in rows if LOSS in row and "event" not in row)]
+        over.append((done.config.steps, ends[AFTER]))
+        steps, about = [step for step, _ in over], {"model": done.path.name}
+        measured: Quantities = {}
+        for name in self.quantities:
+            units = UNITS[name]
+            measured[name] = _number(name, ends[AFTER][name], units, about)
+            for event, words in WHEN.items():
+                measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about)
+            values = np.array([row[name] for _, row in over], dtype=float)
+            label = f"{name} {OVER}"
+            measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about)
+        return measured
+
+    def _compared(self, groups: dict[str, Quantities]) -> dict[str, Quantities]:
+        """The same, with each group's perplexity over that of the group `beside`, of the same seed."""
+        if self.beside is None:
+            return groups
+        name, base = f"{PERPLEXITY} / {self.beside}", float(groups[self.beside][PERPLEXITY].values)
+        for own in groups.values():
+            ratio = float(own[PERPLEXITY].values) / base
+            own[name] = _number(name, ratio, "", own[PERPLEXITY].settings)
+        return groups
+
+
+def _number(name: str, value: float, units: str, about: Mapping[str, Any]) -> Measurement:
+    return Measurement(name, np.array(float(value)), (), {}, units, dict(about))
+
+
+def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:
+    """Write a GPT-2 of a shape with fresh weights, and a tokenizer of bytes."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from workbench.models.pretrained.loading import shown
+
+    text = Text(path="shakespeare", block=int(shape["n_positions"]))
+    given = {"vocab_size": len(text.vocabulary), "bos_token_id": None, "eos_token_id": None, **shape}
+    with global_draws(generator(seed, "fresh").initial_seed()):
+        model = GPT2LMHeadModel(GPT2Config(**given))
+    with shown(progress=False):
+        text.fast_tokenizer().save_pretrained(folder)
+        model.save_pretrained(folder)
+
+
+Job = tuple[dict[str, Any], Path]
+"""The settings of a fine-tuning, and its folder."""
+
+
+@contextmanager
+def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
+    """Processes that fine-tune, one thread each; after Ctrl-C each of them has saved what it was at.
+
+    Raises:
+        StudyStoppedError: after Ctrl-C.
+    """
+    count = workers or os.cpu_count() or 1
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        raise StudyStoppedError from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> list[Finetuned]:
+    """Train what is not trained yet.
+
+    Raises:
+        ValueError: if a setting is wrong, or a folder holds a fine-tuning with other settings.
+        StudyStoppedError: if one of them was stopped.
+    """
+    done = list(pool.map(_train, *zip(*jobs, strict=True)))
+    if not all(one.finished for one in done):
+        raise StudyStoppedError
+    return done
+
+
+def _train(settings: dict[str, Any], folder: Path) -> Finetuned:
+    """One fine-tuning: begun, gone on with, or as it is if it is finished."""
+    if not is_finetuning(folder):
+        return finetune(settings, folder, progress=False)
+    done = resume_finetune(folder, progress=False)
+    kept = done.config.model_dump(mode="json")
+    for name, value in json.loads(json.dumps(settings)).items():
+        own = kept[name]["variant"] if name == "attention" and isinstance(value, str) else kept[name]
+        if own != value:
+            raise ValueError(f"{folder} holds another fine-tuning, with {name} {own!r} and not {value!r}: delete it")
+    return done

@@ -1,0 +1,217 @@
+"""What a model is fine-tuned on: a text cut into sequences, or a task in the words of the model's tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from workbench import tasks
+from workbench.objectives.next_token import summed_cross_entropy
+from workbench.tasks import Batch, Task
+from workbench.tasks.text_file import read_parts
+from workbench.training.finetune_config import FinetuneConfig
+from workbench.util.seeds import generator, global_draws
+from workbench.util.ties import hit
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from workbench.models.pretrained.loading import Loaded
+
+HELD_OUT = 10  # of a text one in so many sequences is held out, but no more than `eval_size`
+
+
+class Data(Protocol):
+    """What a model is trained on, in its own tokens, and what is held out."""
+
+    @property
+    def length(self) -> int:
+        """The longest sequence, in tokens."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what decides the data, against data that changed."""
+
+    @property
+    def pad(self) -> int:
+        """The token that fills up shorter sequences on the right; −1 where there are none."""
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """The sequences of one step, which depend on the arguments alone."""
+
+    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
+        """What a model makes of what is held out, `size` sequences at a time: `test_loss` in nats, `perplexity`, …"""
+
+
+def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
+    """The data of a fine-tuning. A task may add tokens to tokenizer and model.
+
+    Raises:
+        ValueError: in one line, if the model has no tokenizer, the text or task cannot be had, is not the one that the
+            fine-tuning began with, or a sequence is longer than the model's context.
+    """
+    data: Data = TextData.read(loaded, config) if config.task is None else TaskData(loaded, config)
+    if config.digest not in ("", data.digest):
+        what = config.text if config.task is None else f"the task {config.task['name']}"
+        raise ValueError(f"{what} is not the {_kind(config)} that this fine-tuning began with: it has changed since")
+    return data
+
+
+def _kind(config: FinetuneConfig) -> str:
+    return "text" if config.task is None else "task"
+
+
+@dataclass(frozen=True)
+class TextData:
+    """The sequences of a text.
+
+    Attributes:
+        training: `[n, length]`, the first ones.
+        held_out: `[m, length]`, the last ones, which are not trained on.
+        length, digest, pad: as of `Data`.
+    """
+
+    training: Int[Tensor, "n length"]
+    held_out: Int[Tensor, "m length"]
+    length: int
+    digest: str
+    pad: int = -1
+
+    @classmethod
+    def read(cls, loaded: Loaded, config: FinetuneConfig) -> TextData:
+        """A text as sequences of a model's tokens. Raises ValueError as `read_data`."""
+        from workbench.models.pretrained.text_file import cut, needed, sequence_length, text_tokens
+
+        path = Path(str(config.text))
+        tokenizer = needed(loaded.tokenizer, loaded.name)
+        length = sequence_length(loaded.name, loaded.n_ctx, config.length)
+        pieces = list(cut(text_tokens(tokenizer, path), length))
+        if len(pieces) < 2:
+            what = "too short" if next(read_parts(path), "") else "empty"
+            raise ValueError(
+                f"{path} is {what}: training needs two sequences of {length} tokens at least; take shorter ones "
+                "(--length), or a longer text"
+            )
+        whole = torch.stack(pieces)
+        n = max(1, min(config.eval_size, len(whole) // HELD_OUT))
+        return cls(whole[:-n], whole[-n:], length, hashlib.sha256(whole.numpy().tobytes()).hexdigest())
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """Sequences drawn with replacement."""
+        rows = torch.randint(len(self.training), (size,), generator=generator(seed, "finetune", step))
+        return self._each_next(self.training[rows])
+
+    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
+        return measured(model, self._each_next(self.held_out), None, size)
+
+    def _each_next(self, tokens: Int[Tensor, "n length"]) -> Batch:
+        return Batch.next_token(tokens, 0, self.length - 1)
+
+
+class TaskData:
+    """Fresh sequences of a task, each of its words one token of the model's tokenizer.
+
+    A word is the tokenizer's own token for it, as it stands after a space or else at the beginning of a text. A word
+    that has none of its own, such as a pause token, becomes a new token, whose embedding is drawn from the seed.
+    """
+
+    def __init__(self, loaded: Loaded, config: FinetuneConfig) -> None:
+        """Raises ValueError as `read_data`."""
+        from workbench.models.pretrained.text_file import needed
+
+        self.task = task_of(config.task or {})
+        self.length = self.task.n_ctx
+        if self.length > loaded.n_ctx:
+            raise ValueError(
+                f"sequences of {self.task.name} have up to {self.length} tokens, and the context of {loaded.name} is "
+                f"{loaded.n_ctx}"
+            )
+        tokenizer = needed(loaded.tokenizer, loaded.name)
+        self.ids = word_ids(self.task.vocabulary.words, tokenizer)
+        with global_draws(generator(config.seed, "new tokens").initial_seed()):
+            make_room(loaded.model, int(self.ids.max()) + 1)
+        self.pad = int(self.ids[self.task.pad]) if self.task.pad >= 0 else -1
+        drawn = self.task.sample(config.eval_size, generator(config.seed, "finetune", "held out"), split="test")
+        if drawn.targets.ndim != 2:
+            raise ValueError(f"{self.task.name} asks for sets of tokens, and a language model says one: choose another")
+        self.held_out, self.answers = self._in_its_tokens(drawn), self.task.answer_mask(drawn)
+        told = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
+        self.digest = hashlib.sha256(told + drawn.tokens.numpy().tobytes()).hexdigest()
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """New sequences of the training side of the task's split."""
+        return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
+
+    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
+        return measured(model, self.held_out, self.answers, size)
+
+    def _in_its_tokens(self, batch: Batch) -> Batch:
+        return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])
+
+
+def task_of(settings: Mapping[str, Any]) -> Task:
+    """A task by its name and settings. Raises ValueError if there is none such."""
+    given = dict(settings)
+    return tasks.make(str(given.pop("name", "")), **given)
+
+
+def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
+    """The token of each word; those that the tokenizer has no token for are added to it."""
+    ids: list[int] = []
+    for word in words:
+        found = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
+        own = [one[0] for one in found if len(one) == 1 and one[0] != tokenizer.unk_token_id and one[0] not in ids]
+        if not own:
+            tokenizer.add_tokens([word])
+            own = [tokenizer.get_vocab()[word]]
+        ids.append(own[0])
+    return torch.tensor(ids)
+
+
+def make_room(model: PreTrainedModel, n_tokens: int) -> None:
+    """Give a model an embedding for so many tokens, if it has fewer."""
+    from workbench.models.pretrained.model import n_tokens as known
+
+    if n_tokens > known(model):
+        model.resize_token_embeddings(n_tokens)
+
+
+@torch.no_grad()
+def measured(
+    model: PreTrainedModel, batch: Batch, answers: Bool[Tensor, "batch pos"] | None, size: int
+) -> dict[str, float]:
+    """The mean loss in nats of the scored tokens, and its exponential, without dropout; of answers how many are right.
+
+    Args:
+        model: the model.
+        batch: what is held out.
+        answers: where an answer is; then also the share of its tokens that are right, as `accuracy`, and of answers
+            that are right throughout, as `whole_answer`, predicted from the true tokens before them.
+        size: sequences at a time.
+    """
+    model.eval()
+    total, right, whole = 0.0, 0.0, 0.0
+    for start in range(0, len(batch), size):
+        rows = slice(start, start + size)
+        some = batch[rows].to(model.device)
+        logits = model(some.tokens, use_cache=False).logits
+        total += float(summed_cross_entropy(logits, some))
+        if answers is not None:
+            scored = answers[rows].to(model.device)
+            hits = hit(logits, some.targets)
+            right += float((hits * scored).sum())
+            whole += float(hits.where(scored, 1.0).prod(-1).sum())
+    loss = total / int(batch.loss_mask.sum())
+    figures = {"test_loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+    if answers is not None:
+        figures |= {"accuracy": right / int(answers.sum()), "whole_answer": whole / len(batch)}
+    return figures
