@@ -43,7 +43,7 @@ from workbench.instruments.residual import (
 from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
 from workbench.instruments.streaming import over_batches
-from workbench.instruments.weights import basis_overlap
+from workbench.instruments.weights import basis_overlap, composition, fourier, token_circuits
 from workbench.measurement import Measurement
 
 
@@ -135,7 +135,12 @@ INSTRUMENTS: dict[str, Instrument] = {
     "head_roles": head_roles,
 }
 
-WEIGHTS: dict[str, WeightInstrument] = {"basis_overlap": basis_overlap}
+WEIGHTS: dict[str, WeightInstrument] = {
+    "basis_overlap": basis_overlap,
+    "fourier": fourier,
+    "composition": composition,
+    "token_circuits": token_circuits,
+}
 
 SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime, "infonce": infonce}
 
@@ -153,6 +158,7 @@ __all__ = [
     "attention_graph",
     "attention_hops",
     "basis_overlap",
+    "composition",
     "curvature",
     "dime",
     "edit_distance",
@@ -160,6 +166,7 @@ __all__ = [
     "entropy",
     "exact_match",
     "flow",
+    "fourier",
     "graph_measures",
     "head_roles",
     "infonce",
@@ -179,6 +186,7 @@ __all__ = [
     "similarity",
     "spectrum",
     "strongest_paths",
+    "token_circuits",
     "train_lens",
     "trajectory",
     "tuned_lens",
