@@ -119,6 +119,17 @@ def test_what_a_chacal_head_would_read_is_the_resolvent_of_its_pattern_and_a_sta
     assert found.select(matrix="mixing").values == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["QK", "OV"])
+def test_what_directions_give_to_an_entry_sums_to_it(kind: str) -> None:
+    subject = subject_of(decoder())
+    found = token_circuits.path(subject, 1, 2, kind, start=3, end=7)
+    entry = token_circuits.circuit(subject, 1, 2, kind).values[3, 7]
+    assert found.values.sum() == pytest.approx(entry, abs=1e-9) and found.settings["entry"] == pytest.approx(entry)
+    assert len(found.values) == 5 and (found.settings["from"], found.settings["to"]) == ("3", "7")
+    with pytest.raises(ValueError, match="no token 12"):
+        token_circuits.path(subject, 1, 2, kind, start=12, end=0)
+
+
 def test_what_cannot_be_read_is_refused_in_words() -> None:
     subject = subject_of(decoder())
     with pytest.raises(ValueError, match="layers are 0 to 2, heads 0 to 3"):

@@ -62,6 +62,7 @@ def by_hand(task: Task) -> Decoder:
     first.v.weight[token, token] = first.o.weight[before, token] = torch.eye(v)
     second.q.weight[token, token] = sharp * torch.eye(v)
     second.k.weight[token, before] = torch.eye(v)
+    second.k.weight[token, 3 * v] = -2.0  # not the first position, which can read nothing but itself
     second.v.weight[token, token] = second.o.weight[answer, token] = torch.eye(v)
     model.unembedding.weight[:, answer] = torch.eye(v)
     return model.eval()

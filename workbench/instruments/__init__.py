@@ -17,6 +17,7 @@ from workbench.instruments.answers import accuracy, edit_distance, exact_match, 
 from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
+    dispersion,
     flow,
     gold_mass,
     graph_measures,
@@ -133,6 +134,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "rollout": rollout,
     "graph_measures": graph_measures,
     "head_roles": head_roles,
+    "dispersion": dispersion,
 }
 
 WEIGHTS: dict[str, WeightInstrument] = {
@@ -161,6 +163,7 @@ __all__ = [
     "composition",
     "curvature",
     "dime",
+    "dispersion",
     "edit_distance",
     "effective_rank",
     "entropy",

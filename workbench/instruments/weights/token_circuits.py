@@ -179,6 +179,41 @@ def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top:
     )
 
 
+@torch.no_grad()
+def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end: int) -> Measurement:
+    """By which directions one entry of a circuit comes about: dim `direction`, σ_i (e_start · u_i) (v_i · d_end).
+
+    The contributions sum to the entry of `circuit`.
+
+    Args:
+        subject, layer, head, kind: as for `circuit`.
+        start, end: ids of the tokens `from` and `to`.
+
+    Raises:
+        ValueError: if there is no such head, circuit or token.
+    """
+    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
+    check_head(weights, layer, head)
+    ends = encoder if kind == "QK" else decoder
+    for token, rows in ((start, encoder), (end, ends)):
+        if not 0 <= token < len(rows):
+            raise ValueError(f"there is no token {token}; the vocabulary has 0 to {len(rows) - 1}")
+    u, sigma, v = factored_svd(*(factor[layer, head] for factor in weights.circuit(kind)))
+    values = sigma * (u.T @ encoder[start]) * (v.T @ ends[end])
+    words = subject.task.words(torch.tensor([start, end]))
+    place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}
+    return Measurement(
+        name=f"Entry of the {kind} circuit",
+        values=values.numpy(),
+        dims=("direction",),
+        coords={"direction": range(len(sigma))},
+        units="score" if kind == "QK" else "logit",
+        settings={"model": subject.name, **place, "entry": float(values.sum())},
+        caption="What each singular direction of the circuit gives to this entry, strongest direction first; together "
+        "they are it. A direction need not mean anything by itself.",
+    )
+
+
 def factored_svd(
     into: Float[Tensor, "d_model d_head"], out: Float[Tensor, "d_head d_model"]
 ) -> tuple[Float[Tensor, "d_model d_head"], Float[Tensor, " d_head"], Float[Tensor, "d_model d_head"]]:
@@ -188,4 +223,4 @@ def factored_svd(
     return left.Q @ u, sigma, right.Q @ vh.T
 
 
-__all__ = ["CIRCUITS", "circuit", "factored_svd", "measure", "reads", "singular_vectors"]
+__all__ = ["CIRCUITS", "circuit", "factored_svd", "measure", "path", "reads", "singular_vectors"]
