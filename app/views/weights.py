@@ -24,10 +24,7 @@ CIRCUITS = {
     "pattern": "pattern: the QK circuit after softmax",
     "mixing": "what the layer makes of the pattern",
 }
-SAYS = (
-    "Only a head's own maps and the two bases: positions, norms, biases and other layers are left out, so that what it "
-    "does on an input can differ. An untrained model has such maps too."
-)
+SAYS = "What the head does on an input can differ, and an untrained model has such maps too."
 
 
 def subject(look: Look) -> code.Symbol:

@@ -44,17 +44,18 @@ def _place(m: Measurement) -> str:
     return f"layer {m.settings['layer']}, head {m.settings['head']}"
 
 
-def singular_vectors(m: Measurement) -> go.Figure:
-    """The tokens of every singular direction of a circuit, as a table: what it reads, and what it writes.
+def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
+    """The tokens of a circuit's strongest singular directions, as a table: what each reads, and what it writes.
 
     Args:
         m: dims `direction`, `side`, `rank`, with the tokens as labels (`token_circuits.singular_vectors`).
+        most: directions that are shown.
     """
     assert m.labels is not None
-    sigma = m.settings["singular_values"]
+    every, sigma = len(m.labels), m.settings["singular_values"][:most]
     columns: list[list[str]] = [[f"{value:.2f}" for value in sigma]]
     for number in range(2):
-        columns.append(["  ".join(map(str, row)) for row in m.labels[:, number]])
+        columns.append(["  ".join(map(str, row)) for row in m.labels[:most, number]])
     sides = ("query side", "key side") if m.settings["kind"] == "QK" else ("reads", "writes")
     table: Any = go.Table(
         columnwidth=[1, 5, 5],
@@ -64,8 +65,8 @@ def singular_vectors(m: Measurement) -> go.Figure:
     framed(
         figure := go.Figure(table),
         f"{m.name}, {_place(m)}",
-        f"{m.settings['model']}: tokens with the largest components, strongest direction first",
-        height=170 + 26 * len(sigma),
+        f"{m.settings['model']}: tokens with the largest components; {len(sigma)} of {every} directions",
+        height=190 + 26 * len(sigma),
         legend=False,
     )
     return figure.update_layout(margin={"l": 0, "r": 0})

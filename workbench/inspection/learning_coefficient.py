@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -72,25 +73,23 @@ def learning_coefficient(
     Raises:
         ValueError: if there are fewer than two chains or examples, or no draws, or a step is not positive.
     """
-    if chains < 2 or n < 2 or draws < 1:
-        raise ValueError(f"it takes 2 chains, 2 examples and a draw or more, not {chains}, {n} and {draws}")
-    if not (step_size > 0 and localisation >= 0):
-        raise ValueError(f"step_size is above 0 and localisation not below, not {step_size} and {localisation}")
+    _check(n, chains, draws, step_size, localisation)
     strength, start = n / math.log(n), minimum.detach()
     lowest = float(loss(start))
-    excess = (
-        torch.stack(
-            [
-                _chain(loss, start, strength, step_size, localisation, draws, burn_in, generator(seed, "llc", chain))
-                for chain in range(chains)
-            ]
-        )
-        - lowest
-    )
+    one = partial(_chain, loss, start, strength, step_size, localisation, draws, burn_in)
+    excess = torch.stack([one(generator(seed, "llc", chain)) for chain in range(chains)]) - lowest
     means = strength * excess.mean(1)
     value, spread = float(means.mean()), float(means.std())
     settings = {"n": n, "step_size": step_size, "localisation": localisation, "draws": draws, "burn_in": burn_in}
     return LearningCoefficient(value, spread, tuple(means.tolist()), tuple(_doubts(excess, value, spread)), settings)
+
+
+def _check(n: int, chains: int, draws: int, step_size: float, localisation: float) -> None:
+    """Raise ValueError for settings that draw nothing."""
+    if chains < 2 or n < 2 or draws < 1:
+        raise ValueError(f"it takes 2 chains, 2 examples and a draw or more, not {chains}, {n} and {draws}")
+    if not (step_size > 0 and localisation >= 0):
+        raise ValueError(f"step_size is above 0 and localisation not below, not {step_size} and {localisation}")
 
 
 def _chain(

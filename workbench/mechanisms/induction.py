@@ -13,10 +13,12 @@ Control: the sequences of another example (`mismatched`), an untrained model and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
@@ -87,15 +89,10 @@ def causal(
     before = correct(cut_edges(model, batch, None, []).cpu(), batch) == 1
     query, tested = choose_one(before & gold.any(-1), generator)
     key = gold[rows, query].long().argmax(-1)
-    others = (torch.arange(batch.tokens.shape[1]) < query[:, None]) & ~gold[rows, query]
-    other, has_other = choose_one(others, generator)
+    earlier = torch.arange(batch.tokens.shape[1]) < query[:, None]
+    other, has_other = choose_one(earlier & ~gold[rows, query], generator)
     below = [(layer, head) for layer in _below(subject, heads) for head in range(model.cfg.n_heads)]
-
-    def lost(start: Tensor, end: Tensor, made: Tensor, where: Sequence[Head] | None) -> Tensor:
-        cut = torch.stack([rows, start, end], dim=1)[made]
-        after = correct(cut_edges(model, batch, None, cut, heads=where).cpu(), batch) == 1
-        return torch.where(made, (~after[rows, query]).double(), torch.nan)
-
+    lost = partial(_lost, model, batch, query)
     values = [
         lost(query, key, tested, heads),
         lost(key, key - 1, tested & bool(below), below),
@@ -111,6 +108,22 @@ def causal(
         caption=f"{CAUSAL_CAPTION.format(where=where_in_words(heads))} Over answers that are right before the edit, "
         "one an example.",
     )
+
+
+def _lost(
+    model: AnyHooked,
+    batch: Batch,
+    query: Int[Tensor, " batch"],
+    start: Int[Tensor, " batch"],
+    end: Int[Tensor, " batch"],
+    made: Bool[Tensor, " batch"],
+    heads: Sequence[Head] | None,
+) -> Float[Tensor, " batch"]:
+    """1 where the answer at `query` is wrong without the edge from `start` to `end`, else 0; NaN where none is cut."""
+    rows = torch.arange(len(batch))
+    cut = torch.stack([rows, start, end], dim=1)[made]
+    right = correct(cut_edges(model, batch, None, cut, heads=heads).cpu(), batch) == 1
+    return torch.where(made, (~right[rows, query]).double(), torch.nan)
 
 
 def _below(subject: Subject, heads: Sequence[Head] | None) -> range:

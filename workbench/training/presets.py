@@ -184,7 +184,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "text-chacal": merge(_TEXT, {"model": {"attention": "chacal"}}),
     "addition-grok": _ADDITION,
     "induction-standard": {**_IN_CONTEXT, "task": {"name": "induction"}},
-    "recall-standard": {**_IN_CONTEXT, "task": _RECALL, "learning_rate": 2e-3},
+    "recall-standard": {**_IN_CONTEXT, "task": _RECALL, "steps": 2000, "learning_rate": 2e-3},
     "dyck-standard": {**_IN_CONTEXT, "task": {"name": "dyck"}, "steps": 500},
     "parity-standard": _PARITY,
     "parity-chacal": merge(_PARITY, _ONE_CHACAL),

@@ -11,6 +11,7 @@ Beside it, `untrained` weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.measurement import Measurement
 from workbench.models import Decoder
+from workbench.models.decoder import Layer
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.modular_addition import ModularAddition
 from workbench.util.seeds import generator
@@ -102,8 +104,7 @@ def matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
     """What is transformed: `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP."""
     p = subject.task.p  # type: ignore[attr-defined]
     found = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
-    mlp = subject.model.layers[-1].mlp if isinstance(subject.model, Decoder) else None
-    if mlp is not None:
+    if isinstance(subject.model, Decoder) and (mlp := cast(Layer, subject.model.layers[-1]).mlp) is not None:
         found["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
     return found
 

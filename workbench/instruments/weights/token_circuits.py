@@ -159,6 +159,7 @@ def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top:
     top = min(top, *(side.shape[1] for side in sides.values()))
     found = [(side * largest).topk(top, dim=1) for side in sides.values()]
     words = np.array([[subject.task.words(row) for row in one.indices] for one in found], dtype=object)
+    place = {"model": subject.name, "layer": layer, "head": head, "kind": kind}
     coords: dict[str, Any] = {"direction": range(len(sigma)), "side": list(sides), "rank": range(1, top + 1)}
     return Measurement(
         name=f"Singular vectors of the {kind} circuit",
@@ -166,13 +167,7 @@ def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top:
         dims=("direction", "side", "rank"),
         coords=coords,
         units="inner product",
-        settings={
-            "model": subject.name,
-            "layer": layer,
-            "head": head,
-            "kind": kind,
-            "singular_values": sigma.tolist(),
-        },
+        settings={**place, "singular_values": sigma.tolist()},
         labels=words.transpose(1, 0, 2),
         caption="Tokens with the largest components on each side of the directions that the head carries, strongest "
         "first. A direction need not mean its tokens.",

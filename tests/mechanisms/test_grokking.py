@@ -1,0 +1,51 @@
+"""A preset that learns modular addition by heart first and by a few frequencies later: what is said of it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import workbench
+from workbench.capture import Subject
+from workbench.inspection.progress_measures import first_step, progress_measures
+from workbench.instruments.weights import fourier
+from workbench.mechanisms import fourier_addition
+from workbench.runs import Run
+from workbench.util.seeds import generator
+
+
+@pytest.fixture(scope="module")
+def grokked(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder: Path = tmp_path_factory.mktemp("grokked") / "run"
+    return workbench.train("addition-grok", out=folder, progress=False)
+
+
+@pytest.mark.slow
+def test_train_accuracy_comes_first_and_the_excluded_loss_rises_before_test_accuracy_does(grokked: Run) -> None:
+    measured = progress_measures(grokked)
+    curves = {curve: measured.select(curve=curve).values for curve in measured.coords["curve"]}
+    steps = measured.coords["step"]
+    assert curves["test accuracy"][-1] > 0.95
+    learned, generalised = (first_step(curves[f"{side} accuracy"], steps, 0.9) for side in ("train", "test"))
+    assert learned is not None and generalised is not None and generalised >= 2 * learned
+    least = curves["excluded loss"][: steps.index(generalised) + 1].min()
+    rises = next(
+        step for step, loss in zip(steps, curves["excluded loss"], strict=True) if step > learned and loss > 2 * least
+    )
+    halfway = first_step(curves["test accuracy"], steps, 0.5)
+    assert halfway is not None and rises <= halfway
+
+
+@pytest.mark.slow
+def test_its_frequencies_are_named_few_and_needed_and_the_claim_holds(grokked: Run) -> None:
+    subject = Subject.of(grokked.model(), grokked.task(), "grokked")
+    named = fourier.measure(subject).settings["key"]["embedding"]
+    assert 2 <= len(named) <= 10
+    batch = grokked.task().sample(500, generator(0), split="test")
+    removed = fourier_addition.ablation(grokked.hooked(), subject, batch, named).mean()
+    right = dict(zip(removed.coords["edit"], removed.values.tolist(), strict=True))
+    assert right["none"] > 0.95 and right["removed"] < 0.1 and right["others removed"] > 0.9
+    causal = fourier_addition.causal(grokked.hooked(), subject, batch, generator(1)).mean()
+    assert causal.select(edit="claimed", outcome="as claimed").values > 0.9
+    assert causal.select(edit="elsewhere", outcome="changed").values < 0.1
