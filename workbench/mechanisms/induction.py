@@ -84,12 +84,12 @@ def causal(
         heads: (layer, head) of those that the edges of the query are cut in; None for every head. The edge of the
             previous token is cut in every head of the layers below the highest of them.
     """
-    rows = torch.arange(len(batch))
-    gold = subject.task.truth(batch.tokens).adjacency(*batch.tokens.shape, hop=1)
+    (n, n_pos), rows = batch.tokens.shape, torch.arange(len(batch))
+    gold = subject.task.truth(batch.tokens).adjacency(n, n_pos, hop=1)
     before = correct(cut_edges(model, batch, None, []).cpu(), batch) == 1
     query, tested = choose_one(before & gold.any(-1), generator)
     key = gold[rows, query].long().argmax(-1)
-    earlier = torch.arange(batch.tokens.shape[1]) < query[:, None]
+    earlier = torch.arange(n_pos) < query[:, None]
     other, has_other = choose_one(earlier & ~gold[rows, query], generator)
     below = [(layer, head) for layer in _below(subject, heads) for head in range(model.cfg.n_heads)]
     lost = partial(_lost, model, batch, query)

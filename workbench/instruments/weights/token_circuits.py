@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.weights.heads import CIRCUITS, HeadWeights, check_head, why_no_weights
+from workbench.instruments.weights.heads import HeadWeights, check_head, why_no_weights
 from workbench.measurement import Measurement
 from workbench.util.memory import check_memory
 
@@ -216,6 +216,3 @@ def factored_svd(
     left, right = torch.linalg.qr(into), torch.linalg.qr(out.T)
     u, sigma, vh = torch.linalg.svd(left.R @ right.R.T)
     return left.Q @ u, sigma, right.Q @ vh.T
-
-
-__all__ = ["CIRCUITS", "circuit", "factored_svd", "measure", "path", "reads", "singular_vectors"]
