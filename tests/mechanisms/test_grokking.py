@@ -29,12 +29,15 @@ def test_train_accuracy_comes_first_and_the_excluded_loss_rises_before_test_accu
     assert curves["test accuracy"][-1] > 0.95
     learned, generalised = (first_step(curves[f"{side} accuracy"], steps, 0.9) for side in ("train", "test"))
     assert learned is not None and generalised is not None and generalised >= 2 * learned
-    least = curves["excluded loss"][: steps.index(generalised) + 1].min()
-    rises = next(
-        step for step, loss in zip(steps, curves["excluded loss"], strict=True) if step > learned and loss > 2 * least
-    )
-    halfway = first_step(curves["test accuracy"], steps, 0.5)
-    assert halfway is not None and rises <= halfway
+    # From where the excluded loss is least to where test accuracy first reaches 0.9: which is half way first?
+    end = next(i for i, right in enumerate(curves["test accuracy"]) if right >= 0.9)
+    start = int(curves["excluded loss"][: end + 1].argmin())
+    assert steps[start] >= learned
+    excluded, right = (curves[curve][start : end + 1] for curve in ("excluded loss", "test accuracy"))
+    half_way = [int(((one - one[0]) / (one[-1] - one[0]) >= 0.5).argmax()) for one in (excluded, right)]
+    assert excluded[-1] > 1.3 * excluded[0] and half_way[0] <= half_way[1]
+    restricted = curves["restricted loss"]
+    assert restricted[start] < 0.3 * restricted[0], "the method is built while test accuracy stands still"
 
 
 @pytest.mark.slow
