@@ -30,6 +30,7 @@ PAGES: dict[str, Page] = {
     "canvas": Page("Canvas", "canvas.py"),
     "residual": Page("Residual", "residual.py"),
     "entropy": Page("Entropy", "entropy.py"),
+    "weights": Page("Weights", "weights.py"),
     "hops": Page("Hops", "hops.py"),
     "mechanisms": Page("Mechanisms", "mechanisms.py"),
     "circuit": Page("Circuit", "circuit.py"),

@@ -26,6 +26,7 @@ QUERIES = {
     "canvas": "canvas?run=chain-chacal",
     "residual": "residual?run=sort-tempered&length=9",
     "entropy": "entropy?run=multiply-vanilla&overlay=multiply-seqvcr&show-entropy-runs=true",
+    "weights": "weights?run=sort-tempered&head=1.0&circuit_kind=OV%3A+what+reading+a+token+writes",
     "hops": "hops?run=chain-chacal",
     "mechanisms": "mechanisms?run=sort-tempered&length=9",
     "circuit": "circuit?run=multiply-vanilla",

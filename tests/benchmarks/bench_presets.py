@@ -64,7 +64,8 @@ def presets_table() -> Table:
             figures = [f"{share:.1%}" for share in (right, guess, whole)]
             table.add(f"`{name}`", f"{seconds:.0f}", run.step(), task.unit, *figures)
             table.ask(f"{name}: seconds", seconds, most=LONGEST)
-            table.ask(f"{name}: right answers, times those of the commonest guess", right / guess, least=2)
+            least = min(2, 0.9 / guess)  # of two classes, twice the commonest guess would be every answer
+            table.ask(f"{name}: right answers, times those of the commonest guess", right / guess, least=least)
     return table
 
 

@@ -50,6 +50,11 @@ TASKS: dict[str, dict[str, Any]] = {
     "arithmetic": {"operators": 3},
     "lis": {"length": 8, "min_length": 5, "values": 40},
     "text": {"block": 32},
+    "modular_addition": {"p": 23},
+    "associative_recall": {"d_vocab": 16, "length": 16, "pairs": 2},
+    "induction": {"q": 12, "max_length": 8},
+    "state_tracking": {"states_of": "S3", "length": 6},
+    "dyck": {"length": 12},
 }
 CHACAL = ("pointer_chain", "property_chain", "boxes")  # tasks whose models have ChaCAL in every layer
 

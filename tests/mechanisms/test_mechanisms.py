@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import LOGITS, Capture, Subject
 from workbench.measurement.controls.mismatched import mismatched
 from workbench.mechanisms import (
     MECHANISMS,
@@ -26,7 +26,9 @@ from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.hooked import hook
 from workbench.tasks import Task
+from workbench.tasks.associative_recall import AssociativeRecall
 from workbench.tasks.boxes import Boxes
+from workbench.tasks.modular_addition import ModularAddition
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
@@ -36,6 +38,8 @@ SORTING = Sorting(q=20, max_length=6)
 CHAIN = PointerChain(n=16, k=4)
 BOXES = Boxes(n_boxes=3, n_objects=12, min_operations=2, max_operations=4)
 MULTIPLICATION = Multiplication(digits=3)
+ADDITION = ModularAddition(p=11)
+RECALL = AssociativeRecall(d_vocab=16, length=16, pairs=2)
 Plant = Callable[[Tensor, Subject], dict[str, Tensor]]
 
 
@@ -56,6 +60,7 @@ def capture_of(
         scores = torch.randn(n, 1, n_pos, n_pos, generator=rng)
         future = torch.ones(n_pos, n_pos, dtype=torch.bool).triu(1)
         acts[f"blocks.{layer}.attn.hook_pattern"] = scores.masked_fill(future, -torch.inf).softmax(-1)
+    acts[LOGITS] = torch.randn(n, n_pos, size, generator=rng)
     acts |= plant(batch.tokens, subject) if plant else {}
     return Capture(acts, batch, subject)
 
@@ -177,7 +182,7 @@ def test_claims_that_cannot_be_tested_say_why() -> None:
 
 
 def test_every_mechanism_captures_what_it_needs_and_scores_every_example() -> None:
-    captures = [capture_of(task) for task in (SORTING, CHAIN, BOXES, MULTIPLICATION)]
+    captures = [capture_of(task) for task in (SORTING, CHAIN, BOXES, MULTIPLICATION, ADDITION, RECALL)]
     for name, mechanism in MECHANISMS.items():
         capture = next(capture for capture in captures if mechanism.why_not(capture.subject) is None)
         assert set(mechanism.needs(capture.subject)) <= set(capture.activations)
@@ -187,7 +192,7 @@ def test_every_mechanism_captures_what_it_needs_and_scores_every_example() -> No
 
 
 @pytest.mark.parametrize("n_layers", [1, 3])
-@pytest.mark.parametrize("task", [SORTING, BOXES, MULTIPLICATION], ids=lambda task: str(task.name))
+@pytest.mark.parametrize("task", [SORTING, BOXES, MULTIPLICATION, ADDITION, RECALL], ids=lambda task: str(task.name))
 def test_causal_tests_run_on_models_of_any_depth_and_batches_of_any_size(task: Task, n_layers: int) -> None:
     config = DecoderConfig(n_layers=n_layers, d_model=16, n_heads=2, d_vocab=len(task.vocabulary), n_ctx=task.n_ctx)
     model = Decoder(config, generator(0)).eval()

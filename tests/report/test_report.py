@@ -194,6 +194,11 @@ OTHER_TASKS = {
     "arithmetic": {"operators": 3, "min_operators": 1},
     "lis": {"length": 8, "values": 30},
     "text": {"path": __file__, "block": 32},
+    "modular_addition": {"p": 31},
+    "associative_recall": {"d_vocab": 16, "length": 16, "pairs": 2},
+    "induction": {"q": 12, "max_length": 8},
+    "state_tracking": {"states_of": "S3", "length": 6},
+    "dyck": {"length": 12},
 }
 
 

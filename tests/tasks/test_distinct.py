@@ -19,6 +19,11 @@ FEW: dict[str, dict[str, Any]] = {
     "multiplication": {"digits": 1},
     "arithmetic": {"min_operators": 1, "operators": 2, "p": 5},
     "lis": {"length": 3, "min_length": 2, "values": 9},
+    "modular_addition": {"p": 11},
+    "associative_recall": {"d_vocab": 8, "length": 8, "pairs": 1, "fill": "blank"},
+    "induction": {"q": 4, "min_length": 3, "max_length": 4},
+    "state_tracking": {"states_of": "S3", "length": 3},
+    "dyck": {"length": 8},
 }
 """Settings that leave a task few questions."""
 

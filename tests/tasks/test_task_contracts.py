@@ -42,6 +42,16 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "text": [{"path": str(Path(__file__)), "block": 40}],
     "increment": [{"max_length": 6, "test_max_length": 9, "hints": ["carry"]}, {"reversed": False, "nines": 1.0}],
+    "modular_addition": [{}, {"p": 97, "train_fraction": 0.3}, {"p": 12, "train_fraction": 0.8}],
+    "associative_recall": [{}, {"d_vocab": 16, "length": 16, "pairs": 2, "fill": "blank"}],
+    "induction": [{}, {"q": 26, "min_length": 5, "max_length": 5}],
+    "state_tracking": [
+        {"length": 6},
+        {"states_of": "S3", "moves": "swaps", "length": 8, "test_length": 12},
+        {"states_of": "parity", "length": 20},
+        {"states_of": "A5", "length": 5, "test_length": 3},
+    ],
+    "dyck": [{}, {"kinds": 1, "depth": 6}, {"kinds": 4, "depth": 1, "length": 12}],
     "multiplication": [{"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")],
 }
 CASES = [(name, settings) for name in TASKS for settings in SETTINGS.get(name, [{}])]

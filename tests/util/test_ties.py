@@ -37,6 +37,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "arithmetic": {"operators": 3},
     "lis": {"length": 8, "min_length": 5, "values": 40},
     "text": {"path": __file__, "block": 40},
+    "modular_addition": {"p": 11},
+    "associative_recall": {"d_vocab": 16, "length": 16, "pairs": 2},
+    "induction": {"q": 12, "max_length": 8},
+    "state_tracking": {"states_of": "S3", "length": 6},
+    "dyck": {"length": 12},
 }
 each_task = pytest.mark.parametrize("name", TASKS)
 

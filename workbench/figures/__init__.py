@@ -46,6 +46,7 @@ from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
+from workbench.figures.weights import circuit_entry, composition_scores, singular_vectors, token_circuit
 
 Draw = Callable[[Runs, Controls], list[go.Figure]]
 """From the measurements of runs, averaged over examples, and those of their controls to figures."""
@@ -109,6 +110,8 @@ __all__ = [
     "causal",
     "causal_tests",
     "circuit",
+    "circuit_entry",
+    "composition_scores",
     "distributions_by_layer",
     "draw",
     "edited",
@@ -149,9 +152,11 @@ __all__ = [
     "residual_maps",
     "shade_steps",
     "side_by_side",
+    "singular_vectors",
     "spectrum",
     "thumbnail",
     "timeline",
+    "token_circuit",
     "token_trajectory",
     "with_difference",
 ]

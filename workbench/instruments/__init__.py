@@ -3,7 +3,8 @@
 Every instrument is a module of this package: `from workbench.instruments import entropy, path_mass`. Those that are not
 in `INSTRUMENTS` (`flow`, `resolvent`, `strongest_paths`, `trajectory`; `similarity`, `lens_difference`) answer a
 question about one input or two models, and are called by themselves. Those in `WEIGHTS` look at the weights alone,
-without any input.
+without any input; those in `SETS` at one vector a sequence over many sequences together, so that no sequence has a
+number of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from workbench.instruments.answers import accuracy, edit_distance, exact_match, 
 from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
+    dispersion,
     flow,
     gold_mass,
     graph_measures,
@@ -40,8 +42,9 @@ from workbench.instruments.residual import (
     unexplained,
 )
 from workbench.instruments.residual.entropy import matrix_entropy
+from workbench.instruments.sets import dime, infonce, lidar, rankme
 from workbench.instruments.streaming import over_batches
-from workbench.instruments.weights import basis_overlap
+from workbench.instruments.weights import basis_overlap, composition, fourier, token_circuits
 from workbench.measurement import Measurement
 
 
@@ -86,6 +89,27 @@ class WeightInstrument(Protocol):
         """`measure(subject, **settings)`: of the bases and of `subject.model`; no dim `example`."""
 
 
+class SetInstrument(Protocol):
+    """What an instrument of many sequences together offers."""
+
+    __doc__: str | None
+
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
+
+    @property
+    def NEEDS_ANSWERS(self) -> bool:  # noqa: N802 (a module's constant)
+        """Whether it pairs questions by their answers: its `measure` then has `shuffled`, the null of other answers."""
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Why this cannot be measured on this model and task, in one line; None if it can."""
+
+    @property
+    def measure(self) -> Callable[..., Measurement]:
+        """`measure(model, subject, batches, **settings)`: dim `layer`, with one batch in memory."""
+
+
 INSTRUMENTS: dict[str, Instrument] = {
     "overall": overall,
     "accuracy": accuracy,
@@ -110,14 +134,24 @@ INSTRUMENTS: dict[str, Instrument] = {
     "rollout": rollout,
     "graph_measures": graph_measures,
     "head_roles": head_roles,
+    "dispersion": dispersion,
 }
 
-WEIGHTS: dict[str, WeightInstrument] = {"basis_overlap": basis_overlap}
+WEIGHTS: dict[str, WeightInstrument] = {
+    "basis_overlap": basis_overlap,
+    "fourier": fourier,
+    "composition": composition,
+    "token_circuits": token_circuits,
+}
+
+SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime, "infonce": infonce}
 
 __all__ = [
     "INSTRUMENTS",
+    "SETS",
     "WEIGHTS",
     "Instrument",
+    "SetInstrument",
     "TunedLens",
     "WeightInstrument",
     "accuracy",
@@ -126,16 +160,22 @@ __all__ = [
     "attention_graph",
     "attention_hops",
     "basis_overlap",
+    "composition",
     "curvature",
+    "dime",
+    "dispersion",
     "edit_distance",
     "effective_rank",
     "entropy",
     "exact_match",
     "flow",
+    "fourier",
     "graph_measures",
     "head_roles",
+    "infonce",
     "lens_agreement",
     "lens_difference",
+    "lidar",
     "logit_lens",
     "loss",
     "matrix_entropy",
@@ -143,11 +183,13 @@ __all__ = [
     "overall",
     "path_mass",
     "projection",
+    "rankme",
     "resolvent",
     "rollout",
     "similarity",
     "spectrum",
     "strongest_paths",
+    "token_circuits",
     "train_lens",
     "trajectory",
     "tuned_lens",

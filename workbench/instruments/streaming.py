@@ -60,7 +60,7 @@ def over_batches(
     if not points:
         raise ValueError("there is nothing to measure: no hook point was asked for")
     growing: _Growing | None = None
-    for batch in chain.from_iterable(map(_parts, batches)):
+    for batch in chain.from_iterable(map(in_parts, batches)):
         measured = _measured(instrument, model, subject, batch, points, settings)
         growing = _Growing(measured) if growing is None else growing
         growing.add(measured.values)
@@ -112,7 +112,7 @@ class _Growing:
         return replace(self.first, values=self.store[..., : self.n], coords=coords)
 
 
-def _parts(batch: Batch) -> Iterator[Batch]:
+def in_parts(batch: Batch) -> Iterator[Batch]:
     """The batch, on a CPU a few sequences at a time."""
     n_rows = len(batch)
     if batch.tokens.device.type == "cpu":

@@ -37,6 +37,7 @@ _OF_VALUES: Final[dict[str, Scale]] = {
     "probability": _RATE,
     "share of the trace": _PART,
     "share of log t": _PART,
+    "share of log n": _PART,
     "share of log d": _PART,
     "share of log min": _PART,
     "difference of shares": _RATE.of_differences(),

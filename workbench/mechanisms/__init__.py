@@ -11,7 +11,9 @@ from workbench.mechanisms import (
     chain_following,
     copy,
     entity_state,
+    fourier_addition,
     identity_removed,
+    induction,
     minimum,
     partial_product,
     successor,
@@ -71,6 +73,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "entity_state": entity_state,
     "partial_product": partial_product,
     "carry": carry,
+    "fourier_addition": fourier_addition,
+    "induction": induction,
 }
 
 

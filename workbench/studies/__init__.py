@@ -37,6 +37,7 @@ from workbench.studies import (
     sorting_lengths,
     sorting_mechanisms,
     sorting_repeats,
+    state_tracking,
     text_perplexity,
 )
 from workbench.studies.contrasts import Contrast, Higher, Near, Outcome, Reaches, StaysBelow, Verdict
@@ -100,6 +101,7 @@ STUDIES: dict[str, Study] = {
     "arithmetic-methods": arithmetic_methods.STUDY,
     "lis-methods": lis_methods.STUDY,
     "data-statistics": data_statistics.STUDY,
+    "state-tracking": state_tracking.STUDY,
 }
 """The claims of the papers, by name."""
 

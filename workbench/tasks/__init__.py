@@ -11,18 +11,23 @@ from pydantic import ValidationError
 
 from workbench.tasks.accuracy import COUNTED, Unit, correct, predicted, whole
 from workbench.tasks.arithmetic import Arithmetic
+from workbench.tasks.associative_recall import AssociativeRecall
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.distinct_questions import counted, distinct, once_each
+from workbench.tasks.dyck import Dyck
 from workbench.tasks.increment import Increment
+from workbench.tasks.induction import Induction
 from workbench.tasks.lis import LongestIncreasingSubsequence
+from workbench.tasks.modular_addition import ModularAddition
 from workbench.tasks.multiplication import Multiplication
 from workbench.tasks.pairs import Pairs
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.property_chain import PropertyChain
 from workbench.tasks.sequences import SEQUENCES, Sequences, own_sequences
 from workbench.tasks.sorting import Sorting
+from workbench.tasks.state_tracking import StateTracking
 from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.files import check_contents
@@ -38,6 +43,11 @@ TASKS: dict[str, type[Task]] = {
     "multiplication": Multiplication,
     "arithmetic": Arithmetic,
     "lis": LongestIncreasingSubsequence,
+    "modular_addition": ModularAddition,
+    "associative_recall": AssociativeRecall,
+    "induction": Induction,
+    "state_tracking": StateTracking,
+    "dyck": Dyck,
     "text": Text,
 }
 

@@ -113,7 +113,7 @@ class Task(Checked, ABC):
             raise ValueError(f"n must be at least 1, not {n}")
         if head != "main":
             lookup(self.heads, head, f"{self.name} hint")
-        share = {"train": 1 - 1 / TEST_ONE_IN, "test": 1 / TEST_ONE_IN}.get(split or "", 1.0)
+        share = {"train": 1 - self.test_share, "test": self.test_share}.get(split or "", 1.0)
         check_memory(int(n / share) * self.bytes_each, f"drawing {n:,} sequences of {self.name}")
         if split is None:
             return replace(self.draw(n, generator, head=head, **condition), head=head)
@@ -190,6 +190,11 @@ class Task(Checked, ABC):
             How many tokens of each come before the answer; as many as were written if there is no answer in them.
         """
         return torch.zeros(len(written), dtype=torch.long, device=written.device)
+
+    @property
+    def test_share(self) -> float:
+        """The part of all questions that is kept back for testing; a task that overrides it overrides `is_test` too."""
+        return 1 / TEST_ONE_IN
 
     def is_test(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, " batch"]:
         """Whether each sequence belongs to the test set; this depends on its question alone, not on its answer."""

@@ -22,12 +22,17 @@ def is_test(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " bat
         tokens: the examples.
         question_length: the number of leading tokens of each that are its question; the rest has no influence.
     """
+    return torch.from_numpy(fingerprints(tokens, question_length) % np.uint64(TEST_ONE_IN) == 0)
+
+
+def fingerprints(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> np.ndarray:
+    """A hash of each example's question, 64 evenly spread bits: the same for equal questions, on every machine."""
     words = tokens.cpu().numpy().astype(np.uint64) + np.uint64(1)
     inside = in_question(tokens.cpu(), question_length.cpu()).numpy()
     # The sum of the question's tokens, each times a fixed random odd number of its position: equal questions have equal
     # sums. Mixing then makes the remainder depend on every bit of the sum.
     total = (np.where(inside, words, np.uint64(0)) * _coefficients(words.shape[1])).sum(-1, dtype=np.uint64)
-    return torch.from_numpy(_mix(total) % np.uint64(TEST_ONE_IN) == 0)
+    return _mix(total)
 
 
 def in_question(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:

@@ -130,7 +130,7 @@ def conditions_make_test_sets(task: Task) -> None:
 
 
 def no_question_is_on_both_sides(task: Task) -> None:
-    """Training and testing share no question, and a tenth is kept back for testing."""
+    """Training and testing share no question, and `test_share` of them, a tenth, is kept back for testing."""
     try:
         train, test = (task.sample(300, generator(8, split), split=split) for split in SPLITS)
     except ValueError as error:
@@ -142,7 +142,8 @@ def no_question_is_on_both_sides(task: Task) -> None:
     drawn = task.draw(4000, generator(9))
     if len(_questions(task, drawn)) > FEW:
         share = task.is_test(drawn.tokens).float().mean().item()
-        require(0.08 < share < 0.12, f"a tenth of all questions is for testing, not {share:.0%}: see question_length")
+        near = abs(share - task.test_share) < 4.2 * (task.test_share * (1 - task.test_share) / 4000) ** 0.5
+        require(near, f"{task.test_share:.0%} of all questions are for testing, not {share:.0%}: see question_length")
 
 
 def _questions(task: Task, batch: Batch) -> set[tuple[int, ...]]:

@@ -104,6 +104,41 @@ _TEXT: dict[str, Any] = {
     "learning_rate": 1e-3,
     "schedule": "onecycle",
 }
+_ADDITION: dict[str, Any] = {
+    "task": {"name": "modular_addition", "p": 53, "train_fraction": 0.5},
+    "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "activation": "relu"},
+    "objectives": {"next_token": {}},
+    "steps": 1500,
+    "batch_size": 512,
+    "learning_rate": 3e-3,
+    "schedule": "constant",
+    "warmup": 10,
+    "weight_decay": 1.0,
+    "eval_every": 50,
+    "eval_training": True,
+    "checkpoint_every": 50,
+}
+_IN_CONTEXT: dict[str, Any] = {
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
+    "objectives": {"next_token": {}},
+    "steps": 1000,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "schedule": "onecycle",
+}
+_RECALL: dict[str, Any] = {"name": "associative_recall", "d_vocab": 32, "length": 24}
+_STATES: dict[str, Any] = {
+    **_IN_CONTEXT,
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4, "positions": "none"},
+    "eval_conditions": True,
+}
+_PARITY = {
+    **_STATES,
+    "task": {"name": "state_tracking", "states_of": "parity", "length": 16, "test_length": 24},
+    "steps": 2500,
+}
+_S5 = {**_STATES, "task": {"name": "state_tracking", "moves": "swaps", "length": 8, "test_length": 12}, "steps": 2500}
+_ONE_CHACAL: dict[str, Any] = {"model": {"n_layers": 1, "attention": "chacal"}}
 _SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
 _PAUSE: dict[str, Any] = {"task": {"mode": "pause"}}  # as many pauses as the paper has: 2, 7 and 4, each task's default
 _THOUGHT: dict[str, Any] = {"task": {"mode": "chain_of_thought"}}
@@ -148,6 +183,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lis-cot": merge(_LIS, _THOUGHT),
     "text-standard": _TEXT,
     "text-chacal": merge(_TEXT, {"model": {"attention": "chacal"}}),
+    "addition-grok": _ADDITION,
+    "induction-standard": {**_IN_CONTEXT, "task": {"name": "induction"}},
+    "recall-standard": {**_IN_CONTEXT, "task": _RECALL, "steps": 2000, "learning_rate": 2e-3},
+    "dyck-standard": {**_IN_CONTEXT, "task": {"name": "dyck"}, "steps": 500},
+    "parity-standard": _PARITY,
+    "parity-chacal": merge(_PARITY, _ONE_CHACAL),
+    "s5-standard": _S5,
+    "s5-chacal": merge(_S5, _ONE_CHACAL),
 }
 
 SECONDS: dict[str, int] = {
@@ -183,6 +226,14 @@ SECONDS: dict[str, int] = {
     "lis-cot": 254,
     "text-standard": 140,
     "text-chacal": 163,
+    "addition-grok": 45,
+    "induction-standard": 37,
+    "recall-standard": 72,
+    "dyck-standard": 18,
+    "parity-standard": 38,
+    "parity-chacal": 27,
+    "s5-standard": 43,
+    "s5-chacal": 31,
 }
 """The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 

@@ -10,13 +10,14 @@ is rough. Control: an untrained model of the same shape on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.instruments.residual.renyi import ZERO
 from workbench.instruments.residual.spectrum import spectrum
 from workbench.measurement import Measurement
@@ -84,21 +85,15 @@ def measure(
     Raises:
         ValueError: if a setting is unknown, or a point was not captured.
     """
-    points = needs(capture.subject) if points is None else list(points)
-    values = per_sequence(capture, points, positions, lambda z: alpha_req(z, first=first, last=last, centre=centre))
-    return Measurement(
+    how: dict[str, Any] = {"first": first, "last": last, "centre": centre}
+    return by_layer(
+        capture,
+        lambda z: alpha_req(z, **how),
         name="α-ReQ",
-        values=values,
-        dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
         units="exponent α",
-        settings={
-            "model": capture.subject.name,
-            "first": first,
-            "last": last,
-            "centre": centre,
-            "positions": positions,
-        },
+        settings=how,
+        positions=positions,
+        points=points,
         caption="Exponent of the power law fitted to the eigenvalues of one sequence's tokens, before the final norm: "
         "large where few directions hold nearly all. It does not say whether they follow a power law.",
     )

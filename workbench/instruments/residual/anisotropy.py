@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.gram_matrix import in_range, prepare
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
@@ -53,15 +53,14 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
     Raises:
         ValueError: if positions are unknown, or a point was not captured.
     """
-    points = needs(capture.subject) if points is None else list(points)
-    values = per_sequence(capture, points, positions, mean_cosine)
-    return Measurement(
+    return by_layer(
+        capture,
+        mean_cosine,
         name="Anisotropy",
-        values=values,
-        dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
         units="cosine",
-        settings={"model": capture.subject.name, "positions": positions},
+        settings={},
+        positions=positions,
+        points=points,
         caption="Mean cosine between two tokens of one sequence, before the final norm. High means a shared direction, "
         "not that tokens cannot be told apart.",
     )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.gram_matrix import in_range, prepare
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
@@ -58,15 +58,14 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
     Raises:
         ValueError: if positions are unknown, or a point was not captured.
     """
-    points = needs(capture.subject) if points is None else list(points)
-    values = per_sequence(capture, points, positions, curvature)
-    return Measurement(
+    return by_layer(
+        capture,
+        curvature,
         name="Curvature",
-        values=values,
-        dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
         units="radians",
-        settings={"model": capture.subject.name, "positions": positions},
+        settings={},
+        positions=positions,
+        points=points,
         caption="Mean angle between one token's step to the next and the step after that, before the final norm: 0 is "
         "a straight line, and independent tokens turn by about 2π/3 = 2.09. It says nothing of how far the steps go.",
     )

@@ -10,7 +10,7 @@ the same shape on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.gram_matrix import in_range, prepare
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.instruments.residual.renyi import ZERO, matrix_entropy, spectrum_entropy
 from workbench.measurement import Measurement
 
@@ -78,16 +78,15 @@ def measure(
     Raises:
         ValueError: if a setting is unknown, or a point was not captured.
     """
-    points = needs(capture.subject) if points is None else list(points)
-    rows = {"centre": centre, "unit_rows": unit_rows}
-    values = per_sequence(capture, points, positions, lambda z: effective_rank(z, of=of, **rows))
-    return Measurement(
+    how: dict[str, Any] = {"of": of, "centre": centre, "unit_rows": unit_rows}
+    return by_layer(
+        capture,
+        lambda z: effective_rank(z, **how),
         name="Effective rank",
-        values=values,
-        dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
         units="directions",
-        settings={"model": capture.subject.name, "of": of, **rows, "positions": positions},
+        settings=how,
+        positions=positions,
+        points=points,
         caption=f"Exponential of the entropy of the {of.replace('_', ' ')} of one sequence's tokens, before the final "
         "norm. It counts directions, not what they mean; a large mean or a shorter sequence lowers it.",
     )

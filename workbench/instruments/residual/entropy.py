@@ -15,13 +15,17 @@ from typing import Any
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.entropy_stream import EntropyStream
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]
 
 CONTROLS = ("untrained",)
+CLAMPED = (
+    " As in the code published with Layer by Layer, inner products below 0 were set to 0 first: the spectrum is not "
+    "that of Z Zᵀ, and the figure is higher."
+)
 
 needs = residual_points
 
@@ -40,6 +44,7 @@ def measure(
     normalise: Normaliser | None = None,
     kernel: Kernel = "linear",
     bandwidth: Bandwidth = "median",
+    as_published: bool = False,
     positions: Positions = "all",
     points: Sequence[str] | None = None,
 ) -> Measurement:
@@ -49,25 +54,24 @@ def measure(
 
     Args:
         capture: activations `[batch, pos, d]` of the points.
-        alpha, centre, unit_rows, normalise, kernel, bandwidth: as for `matrix_entropy`.
+        alpha, centre, unit_rows, normalise, kernel, bandwidth, as_published: as for `matrix_entropy`.
         positions: `"all"`; `"input"`, before the first scored one; `"output"`, from there on; or a slice (start, stop).
         points: hook names, by default those of `needs`.
 
     Raises:
         ValueError: if a setting is unknown, or a point was not captured.
     """
-    points = needs(capture.subject) if points is None else list(points)
     rows = {"alpha": alpha, "centre": centre, "unit_rows": unit_rows, "normalise": normalise}
-    how: dict[str, Any] = {**rows, "kernel": kernel, "bandwidth": bandwidth}
-    values = per_sequence(capture, points, positions, lambda z: matrix_entropy(z, **how))
-    how["bandwidth"] = None if kernel == "linear" else bandwidth
-    return Measurement(
+    how: dict[str, Any] = {**rows, "kernel": kernel, "bandwidth": bandwidth, "as_published": as_published}
+    return by_layer(
+        capture,
+        lambda z: matrix_entropy(z, **how),
         name="Matrix entropy",
-        values=values,
-        dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
         units="nats" if normalise is None else f"share of {normalise.replace('_', ' ')}",
-        settings={"model": capture.subject.name, **how, "positions": positions},
+        settings={**how, "bandwidth": None if kernel == "linear" else bandwidth},
+        positions=positions,
+        points=points,
         caption=f"Entropy of the spectrum of {matrix_in_words(kernel)} over one sequence's tokens, before the final "
-        "norm. It says how many directions are used, not which; a large mean or a longer sequence moves it too.",
+        "norm. It says how many directions are used, not which; a large mean or a longer sequence moves it too."
+        + (CLAMPED if as_published else ""),
     )

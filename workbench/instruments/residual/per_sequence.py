@@ -1,9 +1,9 @@
-"""`per_sequence`: a measure of one matrix for every sequence of a capture, over its real tokens or a range of them."""
+"""A measure of one matrix for every sequence of a capture, over its real tokens or a range of them, layer by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
+from workbench.measurement import Measurement
 
 Positions = Literal["all", "input", "output"] | tuple[int | None, int | None]
 
@@ -73,3 +74,40 @@ def per_sequence(
             z = whole if bool(rows.all()) else whole[rows.to(whole.device)]
             values[i, ..., rows.numpy()] = measure(z).cpu().numpy()
     return values
+
+
+def by_layer(
+    capture: Capture,
+    measure: Callable[[Tensor], Tensor],
+    *,
+    name: str,
+    units: str,
+    caption: str,
+    settings: Mapping[str, Any],
+    positions: Positions,
+    points: Sequence[str] | None,
+) -> Measurement:
+    """One number of every sequence at every residual point: dims `layer`, `example`.
+
+    Args:
+        capture: activations `[batch, pos, d]` of the points.
+        measure: `[n, pos, d]` -> `[n]`, of sequences of one length.
+        name, units, caption: those of the measurement.
+        settings: what else decides the numbers.
+        positions: which tokens; see `spans`.
+        points: hook names, by default `residual_points`.
+
+    Raises:
+        ValueError: if positions are unknown, or a point was not captured.
+    """
+    points = residual_points(capture.subject) if points is None else list(points)
+    values = per_sequence(capture, points, positions, measure)
+    return Measurement(
+        name=name,
+        values=values,
+        dims=("layer", "example"),
+        coords={"layer": points, "example": range(values.shape[-1])},
+        units=units,
+        settings={"model": capture.subject.name, **settings, "positions": positions},
+        caption=caption,
+    )

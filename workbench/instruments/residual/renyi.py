@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -29,6 +30,7 @@ def matrix_entropy(
     normalise: Normaliser | None = None,
     kernel: Kernel = "linear",
     bandwidth: Bandwidth = "median",
+    as_published: bool = False,
 ) -> Float[Tensor, "*batch"]:
     """Rényi entropy of the spectrum of K, in nats: S_α = 1/(1−α) log Σ_i (λ_i / tr K)^α (Seq-VCR, Eq. 2).
 
@@ -44,28 +46,31 @@ def matrix_entropy(
             result lies in [0, 1]). None leaves nats. Only `"log_t"` goes with a kernel that is not linear.
         kernel: `"linear"`, K = Z Zᵀ; or `"gaussian"`, `"laplacian"`, `"laplacian_l1"`; see `kernel_matrix`.
         bandwidth: σ of a kernel that is not linear, in units of z; or the median distance between the sequence's rows.
+        as_published: set negative entries of K to 0 first, as the code of "Layer by Layer"; see `clamped_entropy`.
 
     Raises:
         ValueError: if z or α is out of range, or a setting is unknown or does not go with the kernel.
     """
-    _check(z, alpha, normalise, kernel, bandwidth)
-    single, by_products = torch.promote_types(z.dtype, torch.float32), alpha in range(2, LARGEST_POWER + 1)
-
-    def of_part(part: Tensor) -> Tensor:
-        if kernel == "linear":
-            lower = gram(part, centre, unit_rows, single if by_products else torch.float64)
-        else:
-            lower = kernel_matrix(part, centre, unit_rows, kernel, bandwidth)
-        return power_entropy(lower, int(alpha)) if by_products else gram_entropy(lower, alpha)
-
-    entropy = torch.cat([of_part(part) for part in parts(z.reshape(-1, *z.shape[-2:]))])
-    return (entropy / log_size(normalise, *z.shape[-2:])).view(z.shape[:-2]).to(single)
+    _check(z, alpha, normalise, kernel, bandwidth, as_published)
+    single = torch.promote_types(z.dtype, torch.float32)
+    by_products = alpha in range(2, LARGEST_POWER + 1) and not as_published
+    by_spectrum = clamped_entropy if as_published else gram_entropy
+    matrix: Any = partial(gram, dtype=single if by_products else torch.float64)
+    if kernel != "linear":
+        matrix = partial(kernel_matrix, kernel=kernel, bandwidth=bandwidth)
+    matrices = (matrix(part, centre, unit_rows) for part in parts(z.reshape(-1, *z.shape[-2:])))
+    entropy = [power_entropy(k, int(alpha)) if by_products else by_spectrum(k, alpha) for k in matrices]
+    return (torch.cat(entropy) / log_size(normalise, *z.shape[-2:])).view(z.shape[:-2]).to(single)
 
 
-def _check(z: Tensor, alpha: float, normalise: str | None, kernel: str, bandwidth: float | str) -> None:
+def _check(
+    z: Tensor, alpha: float, normalise: str | None, kernel: str, bandwidth: float | str, as_published: bool
+) -> None:
     """Raise ValueError unless z and the settings can be used together, as `matrix_entropy` describes."""
     check_order(alpha, normalise)
     check_kernel(kernel, bandwidth)
+    if as_published and kernel != "linear":
+        raise ValueError(f"as_published is about inner products: the {kernel} kernel has nothing below 0")
     if kernel != "linear" and normalise in ("log_d", "log_min"):
         raise ValueError(f"the {kernel} kernel's entropy is at most log pos, whatever d: 'log_t' goes with it, or None")
     if z.ndim < 2:
@@ -136,6 +141,19 @@ def spectrum_shares(lower: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch
     point = torch.zeros_like(p)
     point[..., -1] = 1.0
     return torch.where(empty[..., None], point, p)
+
+
+def clamped_entropy(lower: Float[Tensor, "*batch n n"], alpha: float) -> Float[Tensor, "*batch"]:
+    """Rényi entropy of a matrix whose negative entries are set to 0 (`as_published`), given its lower half.
+
+    The code published with "Layer by Layer" (Skean et al., 2025) does so, with centred rows of length 1, to Z Zᵀ or to
+    the smaller ZᵀZ; the paper's formula has no such step. It may leave negative eigenvalues: these are left out, and
+    the others divided by their own sum.
+    """
+    values = eigenvalues(lower.clamp(min=0))
+    values = torch.where(values > ZERO * values.abs().sum(-1, keepdim=True), values, 0.0)
+    values[..., -1] = torch.where((values == 0).all(-1), 1.0, values[..., -1])  # as a single direction
+    return spectrum_entropy(values / values.sum(-1, keepdim=True), alpha)
 
 
 def eigenvalues(lower: Float[Tensor, "n size size"]) -> Float[Tensor, "n size"]:

@@ -1,0 +1,97 @@
+"""The geometry of one vector a sequence over many held-out sequences of a run, beside its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workbench.capture import Subject
+from workbench.instruments import SETS
+from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.untrained import untrained
+from workbench.models import AnyModel, OwnModel
+from workbench.runs import Run
+from workbench.tasks import Batch, Sequences, Task
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
+
+BATCH = 64
+SHUFFLED = "shuffled answers"
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What `geometry` measured: dim `layer`.
+
+    Attributes:
+        measured: name in `SETS` -> of the run.
+        controls: the same names -> control -> its measurement: `untrained`, and `shuffled answers` where answers count.
+        left_out: the name of what does not apply -> the reason.
+    """
+
+    measured: dict[str, Measurement]
+    controls: dict[str, dict[str, Measurement]]
+    left_out: dict[str, str]
+
+    def __getitem__(self, name: str) -> Measurement:
+        return self.measured[name]
+
+
+@torch.no_grad()
+def geometry(
+    run: Run,
+    *,
+    n: int,
+    seed: int,
+    only: Sequence[str] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    step: int | None = None,
+) -> Geometry:
+    """Measure RankMe, LiDAR, DiME and InfoNCE on n held-out sequences, one batch in memory at a time.
+
+    Args:
+        run: the run.
+        n: how many sequences; they are drawn from the test side of the split, and of few questions come again.
+        seed: of the sequences and of the untrained model.
+        only: names in `SETS`; by default all.
+        settings: those of each instrument that are not the default ones: `{"infonce": {"pairs": 32}}`.
+        step: of which checkpoint; by default the end.
+
+    Raises:
+        ValueError: if there is no such instrument or setting, or too few sequences have the same answer.
+    """
+    task, settings, model = run.task(), settings or {}, run.model(step)
+    subject = Subject.of(model, task, run.name_at(step))
+    models = {"": (model, subject), **_untrained(model, subject, generator(seed, UNTRAINED, run.config.seed, 0))}
+    result = Geometry({}, {}, {})
+    for name in dict.fromkeys(only or SETS):
+        instrument = lookup(SETS, name, "instrument of many sequences")
+        if reason := instrument.why_not(subject):
+            result.left_out[name] = reason
+            continue
+        how = dict(settings.get(name, {}))
+        found = {control: instrument.measure(*one, _batches(task, n, seed), **how) for control, one in models.items()}
+        if instrument.NEEDS_ANSWERS:
+            found[SHUFFLED] = instrument.measure(model, subject, _batches(task, n, seed), shuffled=True, **how)
+        result.measured[name] = found.pop("")
+        result.controls[name] = found
+    return result
+
+
+def _untrained(model: AnyModel, subject: Subject, draws: torch.Generator) -> dict[str, tuple[AnyModel, Subject]]:
+    """A model with fresh weights beside it, where anything makes one."""
+    if isinstance(model, OwnModel) and model.build is None:
+        return {}
+    fresh = untrained(model, draws)
+    return {UNTRAINED: (fresh, Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}"))}
+
+
+def _batches(task: Task, n: int, seed: int) -> Iterator[Batch]:
+    """The same n sequences each time, a batch at a time."""
+    n = min(n, task.n_given) if isinstance(task, Sequences) else n
+    for number, start in enumerate(range(0, n, BATCH)):
+        yield task.sample(min(BATCH, n - start), generator(seed, "geometry", number), split="test")

@@ -1,0 +1,124 @@
+"""DiME: how much two views of the same answers share, as a difference of matrix entropies (Skean et al., 2023).
+
+E_Π S_α(K_x ∘ Π K_y Πᵀ) − S_α(K_x ∘ K_y) of arXiv 2301.08164: the joint entropy of pairs that are shuffled less
+that of the pairs themselves, each matrix over its trace. A pair is two questions with one answer, which the task's
+truth knows. Shows: whether the two vectors of a pair vary together over answers. Does not show: whether the model reads
+that; with groups of N pairs it cannot pass log N, so figures of one N alone can be compared. Controls: an untrained
+model of the same shape on the same sequences; and the answers shuffled (`shuffled=True`), which is 0 on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, kernel_matrix
+from workbench.instruments.residual.renyi import check_order, gram_entropy
+from workbench.instruments.sets.over_sequences import over_sequences, where_settings
+from workbench.instruments.sets.pairs import PairGroups, over_groups, unit_pairs
+from workbench.measurement import Measurement
+from workbench.models import AnyModel
+from workbench.tasks import Batch
+from workbench.util.seeds import generator
+
+if TYPE_CHECKING:
+    from workbench.models.hooked import AnyHooked
+
+CONTROLS = ("untrained",)
+NEEDS_ANSWERS = True
+PERMUTATIONS = 10  # as the authors' code
+
+
+def why_not(subject: Subject) -> str | None:
+    """None: every task has answers."""
+    return None
+
+
+def joint_entropy(
+    kx: Float[Tensor, "*batch n n"], ky: Float[Tensor, "*batch n n"], alpha: float
+) -> Float[Tensor, "*batch"]:
+    """S_α(K_x ∘ K_y / tr(K_x ∘ K_y)) in nats, of matrices in float64."""
+    return gram_entropy(kx * ky, alpha)
+
+
+def dime(kx: Float[Tensor, "n n"], ky: Float[Tensor, "n n"], orders: Sequence[Tensor], *, alpha: float = 1.0) -> float:
+    """DiME of two kernel matrices over the same n items, in nats.
+
+    Args:
+        kx, ky: positive semi-definite.
+        orders: permutations of the items, over which the expectation is taken.
+        alpha: order of the entropies.
+    """
+    kx, ky = kx.double(), ky.double()
+    shuffled = joint_entropy(kx, torch.stack([ky[order][:, order] for order in orders]), alpha)
+    return float(shuffled.mean() - joint_entropy(kx, ky[None], alpha)[0])
+
+
+class DimeStream:
+    """DiME of each full group of pairs (see `PairGroups`)."""
+
+    def __init__(self, pairs: int, alpha: float, kernel: Kernel, bandwidth: Bandwidth, centre: bool, seed: int) -> None:
+        check_kernel(kernel, bandwidth)
+        check_order(alpha, None)
+        self.groups, self.alpha, self.kernel, self.bandwidth = PairGroups(pairs), alpha, kernel, bandwidth
+        self.centre, self.draws = centre, generator(seed, "dime")
+        self.values: list[float] = []
+
+    def add(self, rows: Float[Tensor, "n d"], answers: Sequence[Hashable], questions: Sequence[int]) -> None:
+        """Rows with their answers and questions."""
+        for a, b in self.groups.add(rows, answers, questions):
+            kx, ky = (self._matrix(side) for side in unit_pairs(a, b, self.centre))
+            orders = [torch.randperm(len(a), generator=self.draws) for _ in range(PERMUTATIONS)]
+            self.values.append(dime(kx, ky, orders, alpha=self.alpha))
+
+    def _matrix(self, unit: Tensor) -> Tensor:
+        if self.kernel == "linear":
+            return unit @ unit.T
+        return kernel_matrix(unit[None], False, False, self.kernel, self.bandwidth)[0]
+
+
+def measure(
+    model: AnyHooked | AnyModel,
+    subject: Subject,
+    batches: Iterable[Batch],
+    *,
+    pairs: int = 8,
+    alpha: float = 1.0,
+    kernel: Kernel = "linear",
+    bandwidth: Bandwidth = "median",
+    centre: bool = True,
+    seed: int = 0,
+    **where: Any,
+) -> Measurement:
+    """DiME in nats at every residual point, before the final norm: dim `layer`, the mean over groups of pairs.
+
+    Args:
+        model, subject, batches, where: as for `over_sequences` (`points`, `at`, `shuffled`).
+        pairs: N, pairs in a group, all of different answers.
+        alpha, kernel, bandwidth: of the entropies' matrices, as for `matrix_entropy`; linear as in "Layer by Layer".
+        centre: subtract the mean of a group's rows first; then each has length 1.
+        seed: of the permutations, ten for each group.
+
+    Raises:
+        ValueError: if no group is full, a setting is unknown, or as `over_sequences` does.
+    """
+    streams = over_sequences(
+        lambda: DimeStream(pairs, alpha, kernel, bandwidth, centre, seed),
+        model,
+        subject,
+        batches,
+        **where,
+    )
+    how = {"pairs": pairs, "alpha": alpha, "kernel": kernel, "centre": centre, **where_settings(where)}
+    return over_groups(
+        "DiME of shuffled answers" if where.get("shuffled") else "DiME",
+        {point: (stream.values, stream.groups) for point, stream in streams.items()},
+        {"model": subject.name, **how, "bandwidth": None if kernel == "linear" else bandwidth, "seed": seed},
+        f"Joint entropy of {pairs} pairs that are shuffled less that of the pairs, questions with one answer; before "
+        "the final norm. 0 where a pair shares nothing. It does not say that the model reads what they share.",
+    )

@@ -1,0 +1,218 @@
+"""Token circuits: which tokens a head would read from which, and what it would write for them, without any input.
+
+W_E W_Q W_Kᵀ W_Eᵀ is the score of each token as a query with each as a key; W_E W_V W_O W_U what reading a token does to
+the logits ("A Mathematical Framework for Transformer Circuits", Elhage et al., 2021). Measured of every head:
+`copying`, Σ λ / Σ |λ| of the eigenvalues of the OV circuit (1: tokens raise their own logits), and `matching`, the same
+of the QK circuit (1: tokens read their own kind). Shows: what the weights would do to bare tokens. Does not show: what
+they do in a model, where positions, norms, biases and other layers come between. What is read through a ChaCAL head is
+not its pattern but the resolvent of it: `reads` has both. Control: untrained weights, whose eigenvalues have either
+sign alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from workbench.capture import Subject
+from workbench.instruments.weights.heads import HeadWeights, check_head, why_no_weights
+from workbench.measurement import Measurement
+from workbench.util.memory import check_memory
+
+CONTROLS = ("untrained",)
+MOST_TOKENS = 4096  # of larger vocabularies no matrix of pairs is made
+PROPERTIES = ("copying", "matching")
+
+
+def why_not(subject: Subject) -> str | None:
+    """Why they cannot be read, in one line; None if they can."""
+    return why_no_weights(subject)
+
+
+@torch.no_grad()
+def measure(subject: Subject) -> Measurement:
+    """How far each head would copy the token it reads, and read its own kind: dims `property`, `layer`, `head`.
+
+    Raises:
+        ValueError: if the model's maps are not known.
+    """
+    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
+    values = [
+        _sign(weights.o @ (decoder.T @ encoder) @ weights.v),
+        _sign(weights.k.mT @ (encoder.T @ encoder) @ weights.q),
+    ]
+    n_layers, n_heads = values[0].shape
+    return Measurement(
+        name="Token circuits",
+        values=torch.stack(values).numpy(),
+        dims=("property", "layer", "head"),
+        coords={"property": PROPERTIES, "layer": range(n_layers), "head": range(n_heads)},
+        units="share of the eigenvalues",
+        settings={"model": subject.name},
+        caption="Sum of the eigenvalues over the sum of their sizes: 1 where the head would raise the logit of every "
+        "token it reads (copying), or read tokens of the query's kind (matching); 0 on average in random weights.",
+    )
+
+
+def _bases(subject: Subject) -> tuple[Tensor, Tensor]:
+    return subject.encoder.detach().double().cpu(), subject.decoder.detach().double().cpu()
+
+
+def _sign(small: Float[Tensor, "layer head d_head d_head"]) -> Float[Tensor, "layer head"]:
+    """Σ λ / Σ |λ|, of the d_head × d_head matrix with the circuit's eigenvalues other than 0."""
+    values = torch.linalg.eigvals(small)
+    return values.real.sum(-1) / values.abs().sum(-1)
+
+
+@torch.no_grad()
+def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
+    """One head's circuit between tokens: dims `from`, `to` (words).
+
+    `QK`: the score, before it is scaled, of the query token `from` with the key token `to`. `OV`: what reading the
+    token `from` adds to the logit of `to`.
+
+    Args:
+        subject: the model's facts.
+        layer, head: which.
+        kind: `QK` or `OV`.
+
+    Raises:
+        ValueError: if there is no such head or circuit, or the vocabulary is too large for a matrix of pairs.
+    """
+    weights = HeadWeights.of(subject)
+    check_head(weights, layer, head)
+    into, out = (factor[layer, head] for factor in weights.circuit(kind))
+    encoder, decoder = _bases(subject)
+    _check_vocabulary(encoder)
+    values = (encoder @ into) @ (out @ (encoder if kind == "QK" else decoder).T)
+    words = subject.task.words(torch.arange(len(encoder)))
+    says = "the score of the query token with the key token" if kind == "QK" else "what reading a token adds to logits"
+    return Measurement(
+        name=f"{kind} circuit",
+        values=values.numpy(),
+        dims=("from", "to"),
+        coords={"from": words, "to": words if kind == "QK" else words[: values.shape[1]]},
+        units="score" if kind == "QK" else "logit",
+        settings={"model": subject.name, "layer": layer, "head": head, "kind": kind},
+        caption=f"Of bare tokens, {says}. Positions, norms, biases and other layers are left out.",
+    )
+
+
+def _check_vocabulary(encoder: Tensor) -> None:
+    if len(encoder) > MOST_TOKENS:
+        raise ValueError(f"a vocabulary of {len(encoder):,} tokens has too many pairs; at most {MOST_TOKENS:,}")
+    check_memory(3 * 8 * len(encoder) ** 2, f"pairs of {len(encoder):,} tokens")
+
+
+@torch.no_grad()
+def reads(subject: Subject, layer: int, head: int) -> Measurement:
+    """What each token would read if every token of the vocabulary stood there once: dims `matrix`, `from`, `to`.
+
+    `pattern` is the softmax of the QK circuit over √d_head; `mixing` what the variant makes of it: the same for
+    standard attention, the resolvent for ChaCAL, whose paths of any number of steps lead from token to token.
+
+    Raises:
+        ValueError: as `circuit`.
+    """
+    scores = circuit(subject, layer, head, "QK")
+    d_head = HeadWeights.of(subject).q.shape[-1]
+    pattern = (torch.from_numpy(scores.values) / d_head**0.5).softmax(-1)
+    mixing = subject.attention[layer].mixing_matrix(pattern[None, None])[0, 0]
+    return Measurement(
+        name="What a head would read",
+        values=torch.stack([pattern, mixing.double()]).numpy(),
+        dims=("matrix", "from", "to"),
+        coords={"matrix": ("pattern", "mixing"), **scores.coords},
+        units="weight",
+        settings={**scores.settings, "variant": subject.attention[layer].name},
+        caption="Weights between bare tokens if each stood there once and could read all: the pattern, and what the "
+        "layer makes of it. In a sequence a token reads only those before it.",
+    )
+
+
+@torch.no_grad()
+def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top: int = 8) -> Measurement:
+    """The singular vectors of a head's circuit, as tokens: dims `direction`, `side`, `rank`; labels are the tokens.
+
+    A circuit is Σ σ_i u_i v_iᵀ. `reads` is u_i on the encoder basis; `writes` v_i on the decoder basis for `OV`, on the
+    encoder basis for `QK`, whose other side is a key. The signs are such that the token with the largest component of
+    u_i is positive; the settings hold σ under `singular_values`.
+
+    Args:
+        subject: the model's facts.
+        layer, head, kind: as for `circuit`.
+        top: tokens of each, largest component first.
+
+    Raises:
+        ValueError: if there is no such head or circuit.
+    """
+    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
+    check_head(weights, layer, head)
+    into, out = (factor[layer, head] for factor in weights.circuit(kind))
+    u, sigma, v = factored_svd(into, out)
+    sides = {"reads": u.T @ encoder.T, "writes": v.T @ (encoder if kind == "QK" else decoder).T}
+    largest = sides["reads"].gather(1, sides["reads"].abs().argmax(1, keepdim=True)).sign()
+    top = min(top, *(side.shape[1] for side in sides.values()))
+    found = [(side * largest).topk(top, dim=1) for side in sides.values()]
+    words = np.array([[subject.task.words(row) for row in one.indices] for one in found], dtype=object)
+    place = {"model": subject.name, "layer": layer, "head": head, "kind": kind}
+    coords: dict[str, Any] = {"direction": range(len(sigma)), "side": list(sides), "rank": range(1, top + 1)}
+    return Measurement(
+        name=f"Singular vectors of the {kind} circuit",
+        values=torch.stack([one.values for one in found], dim=1).numpy(),
+        dims=("direction", "side", "rank"),
+        coords=coords,
+        units="inner product",
+        settings={**place, "singular_values": sigma.tolist()},
+        labels=words.transpose(1, 0, 2),
+        caption="Tokens with the largest components on each side of the directions that the head carries, strongest "
+        "first. A direction need not mean its tokens.",
+    )
+
+
+@torch.no_grad()
+def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end: int) -> Measurement:
+    """By which directions one entry of a circuit comes about: dim `direction`, σ_i (e_start · u_i) (v_i · d_end).
+
+    The contributions sum to the entry of `circuit`.
+
+    Args:
+        subject, layer, head, kind: as for `circuit`.
+        start, end: ids of the tokens `from` and `to`.
+
+    Raises:
+        ValueError: if there is no such head, circuit or token.
+    """
+    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
+    check_head(weights, layer, head)
+    ends = encoder if kind == "QK" else decoder
+    for token, rows in ((start, encoder), (end, ends)):
+        if not 0 <= token < len(rows):
+            raise ValueError(f"there is no token {token}; the vocabulary has 0 to {len(rows) - 1}")
+    u, sigma, v = factored_svd(*(factor[layer, head] for factor in weights.circuit(kind)))
+    values = sigma * (u.T @ encoder[start]) * (v.T @ ends[end])
+    words = subject.task.words(torch.tensor([start, end]))
+    place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}
+    return Measurement(
+        name=f"Entry of the {kind} circuit",
+        values=values.numpy(),
+        dims=("direction",),
+        coords={"direction": range(len(sigma))},
+        units="score" if kind == "QK" else "logit",
+        settings={"model": subject.name, **place, "entry": float(values.sum())},
+        caption="What each singular direction of the circuit gives to this entry, strongest direction first; together "
+        "they are it. A direction need not mean anything by itself.",
+    )
+
+
+def factored_svd(
+    into: Float[Tensor, "d_model d_head"], out: Float[Tensor, "d_head d_model"]
+) -> tuple[Float[Tensor, "d_model d_head"], Float[Tensor, " d_head"], Float[Tensor, "d_model d_head"]]:
+    """U, σ and V of the product, σ falling, without making it: of its factors' triangles."""
+    left, right = torch.linalg.qr(into), torch.linalg.qr(out.T)
+    u, sigma, vh = torch.linalg.svd(left.R @ right.R.T)
+    return left.Q @ u, sigma, right.Q @ vh.T
