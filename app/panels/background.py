@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock, get_native_id
+from threading import Lock, get_native_id, local
 from time import monotonic
 from typing import Any
 
@@ -23,10 +23,12 @@ class Job:
 
     Attributes:
         future: its result, or the error that it ended with.
+        told: what it said last of how far it is; nothing before it began.
         asked: when, on the clock of `time.monotonic`.
     """
 
     future: Future[Any]
+    told: list[str] = field(default_factory=list)
     asked: float = field(default_factory=monotonic)
 
     @property
@@ -36,6 +38,7 @@ class Job:
 
 
 _jobs: dict[Hashable, Job] = {}
+_measuring = local()
 _lock = Lock()
 
 
@@ -68,5 +71,18 @@ def ask(key: Hashable, measure: Callable[[], Any]) -> Job:
             del _jobs[other]
         while len(_jobs) >= MOST:
             del _jobs[next(iter(_jobs))]
-        _jobs[key] = Job(_one.submit(measure))
+        told: list[str] = []
+        _jobs[key] = Job(_one.submit(_run, measure, told), told)
         return _jobs[key]
+
+
+def _run(measure: Callable[[], Any], told: list[str]) -> Any:
+    _measuring.told = told
+    return measure()
+
+
+def tell(words: str) -> None:
+    """Say how far the measurement is that calls this, to the pages that wait for it; elsewhere nothing happens."""
+    told: list[str] | None = getattr(_measuring, "told", None)
+    if told is not None:
+        told[:] = [words]

@@ -9,14 +9,14 @@ import numpy as np
 import streamlit as st
 
 import workbench
-from workbench.app.panels import code
+from workbench.app.panels import background, code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Opened
 from workbench.circuits import Circuit, Comparison, answers_both, greedy_edges, overlap_of_halves
 from workbench.circuits.summary import Summary, find_circuit, on_pairs, with_interval
 from workbench.measurement import Measurement
 
-PAIRS, SEED = 64, 0
+PAIRS, SEED = (64, 128, 256, 512), 0
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 SPLITS = 40  # halves of the pairs that circuits of another size are found on
 
@@ -28,16 +28,20 @@ class Asked:
     Attributes:
         opened: the run.
         kind, metric, method: what the pairs change, what answers are measured by, and how edges are scored.
+        n: how many pairs.
+        later: whether they ask for the answers behind the first that the change changes.
     """
 
     opened: Opened
     kind: str
     metric: str
     method: str
+    n: int = PAIRS[0]
+    later: bool = False
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return ("circuit", *self.opened.key, self.kind, self.metric, self.method)
+        return ("circuit", *self.opened.key, self.kind, self.metric, self.method, self.n, self.later)
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,10 @@ class Found:
 def measure(asked: Asked) -> Found:
     """Find the circuit, with a copy of the model that no page sets hooks in."""
     opened, draws = asked.opened, workbench.generator(SEED)
-    given = {"kind": asked.kind, "metric": asked.metric, "name": opened.name}
-    comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, PAIRS, draws, **given)
-    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES)
+    given: dict[str, Any] = {"kind": asked.kind, "later": asked.later, "metric": asked.metric, "name": opened.name}
+    background.tell(f"{asked.n} pairs drawn")
+    comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, asked.n, draws, **given)
+    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=background.tell)
     return Found(found, answers_both(found.comparison).mean(), control, why)
 
 
@@ -69,7 +74,8 @@ def in_code(asked: Asked, found: Found) -> Symbol:
     opened, summary = asked.opened, found.summary
     draws = code.assign("draws", workbench.generator, SEED)
     task = code.task(opened)
-    pairs = code.assign("pairs", task.minimal_pairs, PAIRS, draws, kind=asked.kind, computed_by=lambda *_, **__: None)
+    which: dict[str, Any] = {"kind": asked.kind, "later": asked.later, "computed_by": lambda *_, **__: None}
+    pairs = code.assign("pairs", task.minimal_pairs, asked.n, draws, **which)
     about = {"metric": asked.metric, "name": opened.name}
     made: dict[str, Any] = {"computed_by": lambda *_, **__: summary.comparison}
     comparison = code.assign("comparison", Comparison, code.hooked(opened), pairs, **about, **made)
@@ -80,7 +86,7 @@ def in_code(asked: Asked, found: Found) -> Symbol:
 
 def _control_in_code(asked: Asked, control: Comparison, task: Symbol, draws: Symbol, comparison: Symbol) -> Symbol:
     which: dict[str, Any] = {"kind": asked.kind, "relevant": False, "computed_by": lambda *_, **__: control.pairs}
-    pairs = code.assign("irrelevant", task.minimal_pairs, PAIRS, draws, **which)
+    pairs = code.assign("irrelevant", task.minimal_pairs, asked.n, draws, **which)
     return code.assign("control", comparison.of, pairs, computed_by=lambda *_: control)
 
 

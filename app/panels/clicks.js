@@ -8,6 +8,7 @@ export default function (component) {
   if (!holder) {
     holder = make("div", "holder")
     const tip = make("div", "tip"), bigger = make("button", "bigger")
+    tip.setAttribute("aria-live", "polite")
     bigger.textContent = "⤢"
     bigger.title = "maximise (Esc to leave)"
     bigger.onclick = () => (document.fullscreenElement ? document.exitFullscreen() : holder.requestFullscreen())
@@ -21,7 +22,10 @@ export default function (component) {
     holder.drawn = data.svg
     wire(holder, data.more?.clicks ?? true)
     hopByHop(parentElement, holder, holder.querySelector("svg"), data.more)
-    if (focused) holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
+    if (focused) {
+      holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
+      if (holder.at) standOn(holder, holder.querySelector("svg"), holder.at)
+    }
   }
   holder.send = setTriggerValue
 }
@@ -43,15 +47,15 @@ function wire(holder, clicks) {
   if (focus) holder.scrollLeft = focus.getBBox().x * scale() - holder.clientWidth / 2
   follow()
   svg.onpointermove = (event) => {
-    const at = event.target.closest("[data-tip]")
-    tip.style.display = at ? "block" : "none"
-    if (!at) return
-    tip.textContent = at.dataset.tip
-    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)
-    tip.style.left = `${left}px`
-    tip.style.top = `${event.clientY + 18}px`
+    const at = event.target.closest("[data-tip],[data-name]")
+    highlight(svg, "near", at?.dataset.name)
+    showTip(tip, at && (at.dataset.tip ?? linesOf(svg, at.dataset.name)[0].dataset.tip), event.clientX + 14, event.clientY + 18)
   }
-  svg.onpointerleave = () => (tip.style.display = "none")
+  svg.onpointerleave = () => {
+    highlight(svg, "near")
+    showTip(tip)
+  }
+  svg.onblur = () => showTip(tip)
   for (const token of svg.querySelectorAll("[data-token]")) {
     token.onpointerenter = () => light(svg, token.dataset.token)
     token.onpointerleave = () => light(svg, null)
@@ -61,20 +65,61 @@ function wire(holder, clicks) {
     node.onpointerleave = () => light(svg, null)
   }
   svg.onclick = (event) => {
-    const at = event.target.closest("[data-cell],[data-token],[data-edge]")
+    const at = event.target.closest("[data-cell],[data-token],[data-edge],[data-name]")
     if (at && clicks) choose(holder, svg, at)
   }
   svg.onkeydown = (event) => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
     if (event.key === "Escape" && clicks && !document.fullscreenElement) holder.send("token", { position: null })
+    if ((event.key === "Enter" || event.key === " ") && clicks) {
+      const name = svg.querySelector(".edge.at")?.dataset.name
+      if (name) event.preventDefault(), holder.send("name", { name })
+    }
     if (!step) return
     event.preventDefault()
+    if (svg.querySelector("[data-rank]")) walkEdges(holder, svg, step[0] + step[1])
     const from = svg.querySelector(".cell.chosen") ?? svg.querySelector(".cell")
     if (!from) return
     const [row, column] = from.dataset.cell.split(",").map(Number)
     const to = svg.querySelector(`.cell[data-cell="${row + step[0]},${column + step[1]}"]`)
     if (to) choose(holder, svg, to, WAIT)
   }
+}
+
+// A tip at a place of the window; none where there are no words.
+function showTip(tip, words, left, top) {
+  tip.style.display = words ? "block" : "none"
+  if (!words) return
+  tip.textContent = words
+  tip.style.left = `${Math.min(left, window.innerWidth - tip.offsetWidth - 8)}px`
+  tip.style.top = `${top}px`
+}
+
+// The lines of an edge of a circuit: one, or one to each head that shares its keys and values.
+function linesOf(svg, name) {
+  return [...svg.querySelectorAll(".edge[data-name]")].filter((edge) => edge.dataset.name === name)
+}
+
+function highlight(svg, kind, name) {
+  for (const old of svg.querySelectorAll(`.edge.${kind}`)) old.classList.remove(kind)
+  if (name) for (const line of linesOf(svg, name)) line.classList.add(kind)
+}
+
+// To the edge whose score is next in size: down and right to smaller ones. Enter then does what a click does.
+function walkEdges(holder, svg, by) {
+  const edges = [...svg.querySelectorAll("[data-rank]")].sort((a, b) => a.dataset.rank - b.dataset.rank)
+  const names = [...new Set(edges.map((edge) => edge.dataset.name))]
+  const next = names.indexOf(holder.at) + by
+  standOn(holder, svg, names[Math.max(0, Math.min(names.length - 1, next))])
+}
+
+function standOn(holder, svg, name) {
+  holder.at = name
+  highlight(svg, "at", name)
+  const line = linesOf(svg, name)[0]
+  if (!line) return
+  const box = line.getBoundingClientRect()
+  showTip(holder.querySelector(".tip"), line.dataset.tip, box.right + 8, box.top + box.height / 2)
 }
 
 function light(svg, position) {
@@ -94,6 +139,8 @@ function choose(holder, svg, at, wait = 0) {
     holder.waiting = setTimeout(() => holder.send("cell", cell), wait)
   } else if (at.dataset.token) {
     holder.send("token", { position: Number(at.dataset.token) })
+  } else if (at.dataset.name) {
+    holder.send("name", { name: at.dataset.name })
   } else {
     const [query, key] = at.dataset.edge.split(",").map(Number)
     holder.send("edge", { query, key })

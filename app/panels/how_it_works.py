@@ -63,7 +63,7 @@ def show(look: Look) -> None:
     with st.container(border=True, key="panel-how"):
         st.subheader(numbered("How it works"), anchor=False)
         if (found := measured(look.opened)) is not None:
-            _say(found)
+            _say(found, bool(look.opened.subject.task.pair_kinds))
 
 
 def measured(opened: Opened) -> Found | None:
@@ -105,7 +105,7 @@ def in_words(statement: Statement) -> str:
     return f"**{plain(statement.name)}**: {plain(statement.rest)}" if statement.name else plain(statement.text)
 
 
-def _say(found: Found) -> None:
+def _say(found: Found, has_pairs: bool) -> None:
     for number, statement in enumerate(found.statements[:MOST]):
         with st.container(key=f"how-{number}"):
             left, right = st.columns([1, 6.6], gap="small")
@@ -117,7 +117,10 @@ def _say(found: Found) -> None:
     label = (
         f"Its story in pictures{f', and {more} more findings' if more > 1 else ', and one more' if more == 1 else ''}"
     )
-    st.page_link("views/story.py", label=label, icon=":material/auto_stories:")
+    row = st.container(horizontal=True)
+    row.page_link("views/story.py", label=label, icon=":material/auto_stories:")
+    if has_pairs:
+        row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
     if not any(statement.claims for statement in found.statements):
         st.markdown(
             "How it finds its answers is not known: no claim here is about this task. Its probes say what can "

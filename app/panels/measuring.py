@@ -34,7 +34,8 @@ def awaited(key: Hashable, measure: Callable[[], Any], what: str) -> background.
         job = background.ask(key, measure)
         if job.future.done():
             st.rerun()
-        st.caption(f":material/hourglass: Measuring {what}, {job.seconds:.0f} s so far …")
+        told = "".join(f": {words}" for words in job.told)
+        st.caption(f":material/hourglass: Measuring {what}{told}, {job.seconds:.0f} s so far …")
 
     st.fragment(look, run_every=EVERY)()
     return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -10,6 +13,7 @@ from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
+from workbench.app.panels import circuit_by_hand as by_hand
 from workbench.app.panels import code
 from workbench.app.panels.circuit import PAIRS, SHARES, Asked, Found, in_code, measure, nodes_verdict, verdict
 from workbench.app.panels.code import Symbol, value_of
@@ -21,7 +25,14 @@ from workbench.measurement import Measurement
 
 METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "Path patching (exact)"}
 
-belongs_to_run("pairs", "metric", "method", "edges")
+METHODS_MISS = (
+    "Path patching edits one edge after the other: exact, slow in models of many edges, and it finds heads that do "
+    "the same thing (backups). EAP and EAP-IG estimate every edge from gradients, and miss both backups where answers "
+    "are so sure that their probability has no gradient; by the logit difference they find them. EAP alone also misses "
+    "queries of saturated attention."
+)
+
+belongs_to_run("pairs", "metric", "method", "edges", "later")
 
 
 def fields_of(look: Look) -> Asked:
@@ -39,6 +50,7 @@ def fields_of(look: Look) -> Asked:
         lambda name: capitalised(METRICS[name].name),
         row.container(width=320),
     )
+    n = fields.choose("Pairs", list(map(str, PAIRS)), "n_pairs", str(PAIRS[0]), place=row.container(width=110))
     assert set(METHOD_NAMES) == set(METHODS)
     method = fields.choose(
         "Edges are scored by",
@@ -47,16 +59,22 @@ def fields_of(look: Look) -> Asked:
         "eap_ig",
         METHOD_NAMES.__getitem__,
         row.container(width=230),
-        help="EAP-IG and EAP estimate every edge from gradients; path patching edits one edge after the other: exact, "
-        "and slow in models of many edges.",
     )
-    st.caption(f"{PAIRS} pairs of held-out questions: {plain(kinds[kind])}.")
-    return Asked(look.opened, kind, metric, method)
+    later = fields.toggle(
+        "Later answers",
+        "later",
+        row.container(width=150),
+        help="Ask for the answers behind the first that the change changes. The answers so far, which are input too, "
+        "then differ as well, so that what reads them matters.",
+    )
+    later_too = "; the answers behind the first that it changes" if later else ""
+    st.caption(f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. {METHODS_MISS}")
+    return Asked(look.opened, kind, metric, method, int(n), later)
 
 
 @url.fragment
 def drawn(asked: Asked, found: Found) -> None:
-    """The circuit of the size that is chosen, what circuits of all sizes keep, and the table of edges."""
+    """The circuit of the size that is chosen, with what is changed by hand; what circuits of all sizes keep; tables."""
     summary = found.summary
     graph = summary.circuit.graph
     sizes = {str(round(share * graph.n_edges)): share for share in reversed(SHARES)}
@@ -68,18 +86,28 @@ def drawn(asked: Asked, found: Found) -> None:
             size = fields.along(
                 "Edges in the circuit, best scores first", options, "edges", default, lambda size: f"{size} edges"
             )
-        share = sizes[size]
         symbol = in_code(asked, found)
         scores = symbol.scores.mean()
         chosen = code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, int(size))
         chosen = code.call(chosen.pruned)
-        said.markdown(f"**{plain(verdict(asked, found, value_of(chosen), int(size), share))}**")
+        as_found: Circuit = value_of(chosen)
+        said.markdown(f"**{plain(verdict(asked, found, as_found, int(size), sizes[size]))}**")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
-        p.show(code.call(figures.circuit, chosen, scores), {"scores": scores}, GRAPH_SAYS, place=left)
-        curve = code.call(figures.faithfulness, symbol.curve, symbol.without, share)
+        place, line, field, caption = (left.container() for _ in range(4))
+        changed = by_hand.choose(asked, as_found, int(size), field)
+        given: dict[str, Any] = {}
+        if changed:
+            chosen, given = code.call(chosen.changed, changed), {"changed": changed}
+        figure = code.call(figures.circuit, chosen, scores, **given)
+        p.show(
+            figure, {"scores": scores}, GRAPH_SAYS, place=place, under=caption, name=partial(by_hand.toggle, as_found)
+        )
+        by_hand.show(asked, found, as_found, changed, line)
+        curve = code.call(figures.faithfulness, symbol.curve, symbol.without, sizes[size])
         numbers = {"faithfulness": summary.curve.mean(), "without": summary.without.mean()}
         p.part("Faithfulness", "curve").show(curve, numbers, CURVE_SAYS, place=right)
+    by_hand.table(asked, found, as_found, changed)
     table(value_of(scores), value_of(chosen), summary.control)
     by_position(found, symbol)
 
@@ -97,7 +125,8 @@ def by_position(found: Found, symbol: Symbol) -> None:
 GRAPH_SAYS = (
     "Edges lead up from who writes to the residual to who reads it, a head as query, key or value; the score is how "
     "much the metric changes when an edge carries what the pair's other question wrote. Point at a node to see its "
-    "edges alone. Edges that stand in for each other score little, and a small circuit is no explanation by itself."
+    "edges alone. A click on an edge cuts it, or takes it in; by keyboard, the arrow keys walk from the largest score "
+    "to smaller ones, and Enter is a click. A small circuit is no explanation by itself."
 )
 CURVE_SAYS = (
     "Edges are scored on half of the pairs and tested on the other half. All edges that are left out carry what the "

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import address_of, choose, open_page, settle
+from tests.app.browsing import address_of, choose, measured, open_page, settle
 from workbench import figures
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
@@ -198,6 +198,45 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     line.get_by_role("button", name="Undo").click()
     settle(page)
     expect(line).to_have_count(0)
+
+
+def test_an_edge_of_a_circuit_is_cut_by_a_click_and_by_the_keyboard_and_brought_back(
+    browser: Any, address: str
+) -> None:
+    page = open_page(browser, f"{address}/circuit?run=chaser")
+    measured(page)
+    line, field = page.locator(".st-key-by-hand"), page.locator(".st-key-changed")
+    expect(line).to_contain_text("whole model's answer to 32 of 32 pairs")
+    drawing, below = (one.bounding_box() for one in (page.locator('svg[aria-label^="A circuit of"]'), line))
+    assert 0 < below["y"] - (drawing["y"] + drawing["height"]) < 60, "it stands right under the drawing"
+    x, y = page.locator('.reach[data-name="input->a0.h0<q>"]').evaluate(
+        "line => { line.scrollIntoView({ block: 'center' }); const box = line.getBoundingClientRect();"
+        " return [box.left + box.width / 2 + 3, box.top + box.height / 2] }"
+    )
+    page.mouse.move(x, y)  # near the line is enough
+    expect(page.locator(".tip").first).to_contain_text("input → a0.h0, as its query")
+    page.mouse.click(x, y)
+    expect(line).to_contain_text("Cut input → a0.h0<q>", timeout=20_000)
+    expect(field).to_contain_text("input->a0.h0<q>")
+    settle(page)
+    assert parse_qs(urlparse(page.url).query)["changed"] == ["input->a0.h0<q>"]
+    line.get_by_role("button", name="Undo").click()
+    expect(line).not_to_contain_text("Cut", timeout=20_000)
+    settle(page)
+    page.locator('svg[aria-label^="A circuit of"]').focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowUp"):
+        page.keyboard.press(key)
+    chosen = page.locator(".edge.at").first
+    assert chosen.get_attribute("data-rank") == "0"
+    name = str(chosen.get_attribute("data-name"))
+    for words in ("Cut", "The circuit alone"):
+        page.keyboard.press("Enter")
+        expect(line).to_contain_text(words, timeout=20_000)
+        settle(page)
+        assert page.locator(".edge.at").first.get_attribute("data-name") == name, "the keys go on from there"
+    field.locator("input").fill("input->m0")
+    page.keyboard.press("Enter")
+    expect(line).to_contain_text("Taken in input → m0", timeout=20_000)
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:

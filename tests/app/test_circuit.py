@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import charts, check_code, drawing_titles, numbers, page, panels
+from tests.app.support import charts, check_code, drawing_titles, drawings, numbers, page, panels
 from workbench.app import state
 from workbench.app.panels import background, circuit
 from workbench.app.panels.circuit import SHARES
+from workbench.circuits import Circuit, circuit_answers, faithfulness
 from workbench.circuits.summary import with_interval
 from workbench.runs import load_run
 
 PANELS = ["The circuit", "Heads and MLPs by position"]
 
 
-def measured(root: Path, name: str, kind: str, metric: str = "logit_difference") -> circuit.Found:
+def measured(root: Path, name: str, kind: str, **more: Any) -> circuit.Found:
     """Have a run's circuit found, as its page would ask."""
-    asked = circuit.Asked(state.opened(load_run(root / name)), kind, metric, "eap_ig")
+    asked = circuit.Asked(state.opened(load_run(root / name)), kind, "logit_difference", "eap_ig", **more)
     found: circuit.Found = background.ask(asked.key, lambda: circuit.measure(asked)).future.result(60)
     return found
 
@@ -50,6 +53,8 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
     assert np.allclose(top, found.nodes.mean().values) and np.allclose(below, found.nodes_control.mean().values)
     assert any("does most, at position" in one.value for one in explorer.markdown)
     assert check_code(explorer) == 3
+    (says,) = (one.value for one in explorer.caption if "64 pairs of held-out questions" in one.value)
+    assert "EAP and EAP-IG" in says and "miss both backups" in says
 
 
 def test_another_size_is_drawn_marked_and_in_the_address(explorer: AppTest, run_root: Path) -> None:
@@ -74,6 +79,27 @@ def test_another_kind_of_pair_is_another_measurement(explorer: AppTest, run_root
     measured(run_root, "chain-chacal", "value")
     page(explorer, "circuit", run="chain-chacal", pairs="value")
     assert panels(explorer) == PANELS
+
+
+def test_more_pairs_and_later_answers_are_other_measurements_with_their_code(explorer: AppTest, run_root: Path) -> None:
+    found = measured(run_root, "sorter", "symbol", n=128, later=True)
+    assert len(found.summary.comparison.pairs) == 64 and found.summary.comparison.pairs.later
+    page(explorer, "circuit", run="sorter", n_pairs="128", later="true")
+    assert panels(explorer) == PANELS and check_code(explorer) == 3
+    assert any("128 pairs of held-out" in one.value and "behind the first" in one.value for one in explorer.caption)
+    explorer.toggle(key="later").set_value(False).run()
+    assert not panels(explorer)
+
+
+def test_what_waits_for_a_measurement_says_how_far_it_is(run_root: Path) -> None:
+    said: list[str] = []
+    asked = circuit.Asked(state.opened(load_run(run_root / "chaser")), "pointer", "probability", "eap")
+    with patch.object(background, "tell", said.append):
+        circuit.measure(asked)
+    assert said[0] == "64 pairs drawn" and said[1] == "edges scored on 32 pairs (1 of 6)"
+    assert [one[-8:] for one in said[1:]] == [f"({k} of 6)" for k in range(1, 7)]
+    job = background.ask("a measurement that tells", lambda: background.tell("half of it"))
+    assert job.future.result(30) is None and job.told == ["half of it"]
 
 
 def test_every_edge_is_in_the_table(explorer: AppTest, run_root: Path) -> None:
@@ -106,3 +132,79 @@ def test_where_there_is_no_circuit_one_line_says_why(
     page(explorer, "circuit", run="chaser")
     (info,) = explorer.info
     assert "no pairs of questions that differ in one thing" in info.value
+
+
+def by_hand(explorer: AppTest) -> str:
+    return next(one.value for one in explorer.markdown if "whole model's answer to" in one.value).replace("\\", "")
+
+
+def test_an_edge_cut_by_hand_takes_the_answers_that_rest_on_it_and_undo_brings_them_back(
+    explorer: AppTest, run_root: Path
+) -> None:
+    summary = measured(run_root, "chaser", "pointer").summary
+    page(explorer, "circuit", run="chaser")
+    as_found, n = summary.circuit, len(summary.comparison.pairs)
+    assert f"gives the whole model's answer to {n} of {n} pairs, and {n} are right" in by_hand(explorer)
+    names = ["input->a0.h0<q>", "input->m0"]
+    assert names[0] in as_found.names and names[1] not in as_found.names
+    explorer.multiselect(key="changed").set_value(names[:1]).run()
+    cut = as_found.changed(names[:1])
+    of_model, broken = circuit_answers(summary.comparison, [Circuit.of(cut.graph, cut.graph.names), cut])
+    same = int((of_model == broken).sum())
+    assert same < n // 2
+    said = by_hand(explorer)
+    assert f"Cut input → a0.h0<q>: the whole model's answer to {same} of {n} pairs (as found {n}), {same} right" in said
+    shares = faithfulness(summary.comparison, [as_found, cut, cut.complement()]).mean().values
+    before, kept, left = (f"{round(100 * float(share))}%" for share in shares)
+    assert f"{kept} of the logit difference is kept (as found {before}), and without these edges {left} is left" in said
+    assert explorer.query_params["changed"] in (names[0], names[:1])
+    assert "; cut by hand" in drawings(explorer)[0] and check_code(explorer) == 3
+    explorer.multiselect(key="changed").set_value(names).run()
+    assert drawing_titles(explorer) == [f"A circuit of {len(as_found)} of {as_found.graph.n_edges} edges"]
+    assert "Cut input → a0.h0<q>, taken in input → m0" in by_hand(explorer)
+    explorer.button(key="by-hand-undo").click().run()
+    assert explorer.multiselect(key="changed").value == names[:1] and by_hand(explorer) == said
+    explorer.button(key="by-hand-undo").click().run()
+    assert f"to {n} of {n} pairs" in by_hand(explorer) and "by hand" not in drawings(explorer)[0]
+
+
+def test_edges_changed_by_hand_come_with_a_link_and_go_with_the_size(explorer: AppTest, run_root: Path) -> None:
+    summary = measured(run_root, "chain-chacal", "pointer").summary
+    edge = max(summary.circuit.names, key=lambda name: abs(summary.circuit.scores[name]))
+    link = {"changed": edge, "show-circuit-answers": "true", "edges": "18 edges"}
+    page(explorer, "circuit", run="chain-chacal", **link)
+    (answers,) = explorer.dataframe
+    pairs, task = summary.comparison.pairs, load_run(run_root / "chain-chacal").task()
+    assert sorted(answers.value["question"]) == sorted(task.question(row) for row in pairs.clean.tokens)
+    assert (answers.value["right"] == (answers.value["changed by hand"] == answers.value["right answer"])).all()
+    moved = (answers.value["circuit"] != answers.value["changed by hand"]).to_numpy()
+    assert moved.any() and (moved[:-1] >= moved[1:]).all(), "those that the change moves stand first"
+    explorer.select_slider(key="edges").set_value("23").run()
+    assert not explorer.multiselect(key="changed").value and "changed by hand" not in explorer.dataframe[0].value
+
+
+def test_a_click_on_what_is_no_edge_changes_nothing_and_on_an_edge_twice_neither() -> None:
+    def script() -> None:
+        import streamlit as st
+
+        from workbench.app.fields.url import of_page
+        from workbench.app.fields.widgets import several
+        from workbench.app.panels.circuit_by_hand import CHANGED, MOST, toggle
+        from workbench.circuits import Circuit, Graph
+
+        graph = Graph(2, 4)
+        with of_page("circuit"):
+            for name in ("a0.h0->logits", "<script>", *graph.names[:MOST]):
+                st.button(name, key=name, on_click=toggle, args=(Circuit.of(graph, []), name))
+            several("Edges", graph.names, CHANGED, MOST, "")
+
+    at = AppTest.from_function(script).run()
+    for name in ("a0.h0->logits", "<script>"):
+        at.button(key=name).click().run()
+    assert not at.exception and at.multiselect(key="changed").value == ["a0.h0->logits"]
+    at.button(key="a0.h0->logits").click().run()
+    assert not at.multiselect(key="changed").value
+    names = [button.key for button in at.button[2:]]
+    for name in (*names, "a0.h0->logits"):
+        at.button(key=name).click().run()
+    assert at.multiselect(key="changed").value == names, "there is a most, and the last click goes beyond it"

@@ -36,8 +36,8 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
     assert "**The end: of it**: it is <b>there" in said(explorer).replace("\\", "")
     links = [(link.proto.label, link.proto.query_string) for link in explorer.get("page_link")]
-    assert links[:-1] == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
-    assert links[-1] == ("Its story in pictures", "")
+    assert links[:-2] == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
+    assert links[-2:] == [("Its story in pictures", ""), ("Its circuit: which edges carry the answer", "")]
 
 
 def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Path) -> None:

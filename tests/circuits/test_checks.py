@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.circuits.test_faithfulness import SORTER_MOVED, known
+from tests.circuits.test_faithfulness import SORTER_FIRST, known
 from workbench.circuits import Circuit, Graph
 from workbench.circuits.checks import completeness, incompleteness, minimality
 from workbench.util.seeds import generator
@@ -27,7 +27,7 @@ def test_the_written_circuit_is_complete_and_half_of_it_is_not() -> None:
     whole = completeness(comparison, written, generator(0))
     assert whole.dims == ("of", "subset", "example") and incompleteness(whole) < 1e-6
     assert np.nanstd(whole.mean().values[0]) > 0.01  # what is taken away matters
-    part = Circuit.of(written.graph, [name for name in SORTER_MOVED if "a1.h0" not in name])
+    part = Circuit.of(written.graph, [name for name in SORTER_FIRST if "a1.h0" not in name])
     assert incompleteness(completeness(comparison, part, generator(0), subsets=8, size=2)) > 0.1
 
 

@@ -14,8 +14,9 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import workbench
 from tests.models.tiny_models import tiny
-from workbench.circuits import Comparison
+from workbench.circuits import Comparison, Graph, path_patching
 from workbench.circuits.pairs_file import read_pairs
+from workbench.circuits.rewired import rewired_logits, writes
 from workbench.cli import main
 
 GOOD = [
@@ -84,6 +85,21 @@ def test_a_circuit_of_all_edges_keeps_all_of_the_answer(
 def test_heads_that_share_keys_have_edges_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["circuit", str(place / "llama"), "--pairs", str(place / "good.jsonl"), "--edges", "9"]) == 0
     assert "100% (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_path_patching_is_a_run_in_which_one_edge_carries_the_other_text(place: Path, family: str) -> None:
+    model = workbench.load_model(place / family, progress=False)
+    comparison = Comparison(model.hooked(), read_pairs(place / "good.jsonl", model))
+    graph, pairs = Graph.of(comparison.model), comparison.pairs
+    names = graph.names[:: graph.n_edges // 12]
+    own, other = path_patching(comparison, names).values, writes(comparison, pairs.clean.tokens)
+    for name, found in zip(names, own, strict=True):
+        keep = graph.edges & ~graph.mask([name])
+        logits = rewired_logits(comparison, pairs.corrupted.tokens, keep, other)
+        expected = comparison.score(logits, pairs, logits).double().numpy() - comparison.baselines[1]
+        assert found == pytest.approx(expected, abs=1e-4), name
+    assert abs(own).max() > 1e-3
 
 
 def bad(**changes: str | None) -> list[dict[str, Any]]:

@@ -52,6 +52,8 @@ def test_the_command_line_says_it_and_writes_it(
     assert set(nodes["node"]) == set(control["node"]) == set(circuit.graph.writers) - {"input"}
     assert nodes["low"].notna().any() and (nodes["low"] <= nodes["value"])[nodes["low"].notna()].all()
     assert abs(nodes["value"]).max() > 3 * abs(control["value"]).max()
+    assert main(["circuit", str(sorter.path), "--n", "8", "--edges", "10", "--later"]) == 0
+    assert "4 pairs of kind 'symbol', later answers, logit difference" in capsys.readouterr().out
     for wrong, said in (
         (["symbl"], "unknown kind of pair of sorting 'symbl'"),
         (["--method", "acdc"], "unknown method 'acdc'"),

@@ -89,7 +89,7 @@ def boxes(drawing: Drawing) -> list[tuple[float, float, float, float]]:
 def test_an_edge_to_a_group_leads_to_each_of_its_heads() -> None:
     graph = Graph(1, 4, 2, has_mlps=False)
     drawing = figures.circuit(Circuit.of(graph, ["input->a0.g1<k>", "a0.h0->logits"]), scores(graph))
-    ends = re.findall(r'data-tip="input → a0.g1, as its key: [^"]*" data-ends="([^"]*)"', drawing.body)
+    ends = re.findall(r'data-tip="input → a0.g1, as its key: [^"]*"[^>]* data-ends="([^"]*)"', drawing.body)
     assert ends == ["input a0.h2", "input a0.h3"] and "m0" not in drawing.body
 
 

@@ -133,3 +133,34 @@ def test_what_cannot_be_drawn_is_refused_in_words() -> None:
         tasks.make("pointer_chain", n=40, k=1).minimal_pairs(2, generator(0))
     with pytest.raises(ValueError, match="no condition 'lenght'"):
         sorting.minimal_pairs(2, generator(0), lenght=3)
+
+
+LATER = [(task, kind) for task, kind in MADE if task.name in ("sorting", "increment", "multiplication", "boxes")]
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"), LATER, ids=[f"{task.name}-{number}-{kind}" for number, (task, kind) in enumerate(LATER)]
+)
+def test_later_answers_have_other_answers_before_them(task: Task, kind: str) -> None:
+    pairs = task.minimal_pairs(6, generator(0, "pairs"), kind=kind, later=True)
+    checked(task, pairs)
+    assert pairs.later and pairs[:3].later and pairs.to("cpu").later and not pairs.is_control
+    assert differs(pairs)[pairs.asked].all()
+    assert another_answer_before(task, pairs)[pairs.asked].all()
+    first = task.minimal_pairs(6, generator(0, "pairs"), kind=kind)
+    assert not first.later and not another_answer_before(task, first)[first.asked].any()
+    control = task.minimal_pairs(6, generator(0, "pairs"), kind=kind, relevant=False, later=True)
+    assert not control.later and not differs(control)[control.asked].any()
+
+
+def another_answer_before(task: Task, pairs: Pairs) -> torch.Tensor:
+    answers = torch.arange(pairs.asked.shape[1]) >= task.question_length(pairs.clean.tokens)[:, None]
+    return (pairs.changed & answers).cumsum(-1) > 0
+
+
+def test_a_task_of_single_answers_has_no_later_ones() -> None:
+    chain = tasks.make("pointer_chain", n=12, k=3)
+    with pytest.raises(
+        ValueError, match="pointer_chain has hardly any change of kind 'pointer' that changes answers be"
+    ):
+        chain.minimal_pairs(4, generator(0), later=True)

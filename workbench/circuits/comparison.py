@@ -144,6 +144,7 @@ class Comparison:
                 "metric": self.measure.name,
                 "direction": self.direction,
                 "pairs": self.pairs.kind,
+                "later": self.pairs.later,
                 "control": self.pairs.is_control,
             },
             caption=caption,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, gradients
-from workbench.circuits.graph import Graph
-from workbench.circuits.rewired import check_graph, own_inputs, reader_hooks, rewired_logits, writes
+from workbench.circuits.graph import LOGITS, Graph
+from workbench.circuits.rewired import check_graph, own_inputs, reader_hooks, writes
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
@@ -25,7 +25,7 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
     """The exact effect of every edge: one edge carries what its writer wrote in the other run (Wang et al. 2022).
 
     Every other reader sees the run as it is; what comes after the edge's reader changes with it. LayerNorm belongs to
-    the reader and is computed anew. A pass for each edge, many at once.
+    the reader and is computed anew. A pass for each edge, many at once; the logits' edges share one.
 
     Args:
         comparison: the model, the pairs, the metric and the direction.
@@ -38,29 +38,69 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
     """
     graph = Graph.of(comparison.model)
     chosen = list(graph.names if names is None else names)
+    graph.mask(chosen)  # raises for a name that is no edge
     check_graph(comparison)
-    keep = torch.stack([~graph.mask([name]) for name in chosen])
     parts = []
     for where, part in comparison.parts():
-        base, source = comparison.sides(part)
-        clean, other = comparison.clean_logits(part), writes(comparison, source)
-        at_once = max(1, comparison.rows_at_once // len(part))
-        rows = []
-        for start in range(0, len(chosen), at_once):
-            some = keep[start : start + at_once]
-            logits = rewired_logits(
-                comparison,
-                base.repeat(len(some), 1),
-                some.repeat_interleave(len(part), 0),
-                other.repeat(1, len(some), 1, 1),
-            ).unflatten(0, (len(some), len(part)))
-            rows += [comparison.score(each, part, clean) for each in logits]
-        parts.append((torch.stack(rows).double().cpu().numpy() - comparison.unedited(where)) * comparison.sign())
+        values = np.zeros((len(chosen), len(part)))
+        for at, found in _one_by_one(comparison, graph, chosen, part):
+            values[at] = found
+        parts.append((values - comparison.unedited(where)) * comparison.sign())
     caption = (
         f"The change of the {comparison.measure.name} when one edge carries what its writer wrote in the other run. It "
         "tells what one edge does while all others stay, so edges that stand in for each other show little."
     )
     return comparison.measurement("Path patching", np.concatenate(parts, -1), {"edge": chosen}, caption)
+
+
+@torch.no_grad()
+def _one_by_one(
+    comparison: Comparison, graph: Graph, chosen: Sequence[str], part: Pairs
+) -> Iterator[tuple[list[int], Float[np.ndarray, "edge pair"]]]:
+    """The metric of each pair with one edge edited: which of the chosen edges, and their values, some at a time.
+
+    Before an edge's reader nothing changes. So what its writer wrote in the other run, less what it writes in this one,
+    is known before, and added to what the reader reads; edges into the logits need no layer to run again.
+    """
+    base, source = comparison.sides(part)
+    clean, change = comparison.clean_logits(part), writes(comparison, source) - writes(comparison, base)
+    writers = {name: at for at, name in enumerate(graph.writers)}
+    ends = [name.split("->") for name in chosen]
+    at_once = max(1, comparison.rows_at_once // len(part))
+    for hook, layer, kind in reader_hooks(graph):
+        readers = graph.readers[graph.columns(layer, kind)]
+        here = [number for number, (_, reader) in enumerate(ends) if reader in readers]
+        for start in range(0, len(here), at_once):
+            some = here[start : start + at_once]
+            places = [(writers[ends[number][0]], readers.index(ends[number][1])) for number in some]
+            read = partial(_with_changes, change=change, places=places, grows=kind == LOGITS)
+            with own_inputs(comparison.model):
+                logits = comparison.run(base if kind == LOGITS else base.repeat(len(some), 1), [(hook, read)])
+            by_edge = logits.unflatten(0, (len(some), len(part)))
+            yield some, torch.stack([comparison.score(each, part, clean) for each in by_edge]).double().cpu().numpy()
+
+
+def _with_changes(
+    residual: Tensor,
+    hook: Any,
+    *,
+    change: Float[Tensor, "writer pair pos d_model"],
+    places: Sequence[tuple[int, int]],
+    grows: bool,
+) -> Tensor:
+    """What readers read, `[row, pos, (reader), d_model]`, when at each place a writer's change goes to one of them.
+
+    Args:
+        residual: of the rows of all places, one place after the other; where `grows`, of the pairs, and it is repeated.
+        change: what each writer wrote in the other run, less what it writes in this one.
+        places: writer and reader, by number.
+        grows: whether nothing but the logits follows, so that there may be more rows than before.
+    """
+    edited = (residual.repeat(len(places), 1, 1) if grows else residual).unflatten(0, (len(places), -1)).clone()
+    for row, (writer, reader) in enumerate(places):
+        target = edited[row, :, :, reader] if residual.ndim == 4 else edited[row]
+        target += change[writer]
+    return edited.flatten(0, 1)
 
 
 def eap(comparison: Comparison, *, by_position: bool = False) -> Measurement:

@@ -47,14 +47,23 @@ class Ablation:
 
 @torch.no_grad()
 def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation) -> Float[np.ndarray, "c pair"]:
-    """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit."""
-    values = np.zeros((len(circuits), len(comparison.pairs)))
-    for where, part, other in _outside(comparison, ablation):
+    """The metric of each pair's clean input when a circuit alone carries what this run writes, for each circuit.
+
+    With all edges that is the clean run, and with none, where the others carry the corrupted run, that one: neither is
+    run again, and no circuit twice.
+    """
+    check_graph(comparison)
+    known = {Graph.of(comparison.model).names: comparison.baselines[0]}
+    if ablation.outside == "patch":
+        known[()] = comparison.baselines[1]
+    masks = {circuit.names: circuit.mask for circuit in circuits if circuit.names not in known}
+    known |= {names: np.zeros(len(comparison.pairs)) for names in masks}
+    for where, part, other in _outside(comparison, ablation) if masks else ():
         clean = comparison.clean_logits(part)
-        for row, circuit in enumerate(circuits):
-            logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
-            values[row, where] = comparison.score(logits, part, clean).double().cpu().numpy()
-    return values
+        for names, mask in masks.items():
+            logits = rewired_logits(comparison, part.clean.tokens, mask, other)
+            known[names][where] = comparison.score(logits, part, clean).double().cpu().numpy()
+    return np.stack([known[circuit.names] for circuit in circuits])
 
 
 @torch.no_grad()
@@ -62,7 +71,6 @@ def _outside(
     comparison: Comparison, ablation: Ablation
 ) -> Iterator[tuple[slice, Pairs, Float[Tensor, "writer pair pos d_model"]]]:
     """The pairs in parts, and what the edges outside a circuit carry there."""
-    check_graph(comparison)
     mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
     for where, part in comparison.parts():
         if ablation.outside == "patch":
@@ -90,6 +98,7 @@ def circuit_answers(
         ValueError: if a circuit is of another graph.
     """
     _check_graphs(circuits, Graph.of(comparison.model))
+    check_graph(comparison)
     answers = np.zeros((len(circuits), len(comparison.pairs)), dtype=np.int64)
     for where, part, other in _outside(comparison, ablation or Ablation()):
         first = part.asked.long().argmax(-1)

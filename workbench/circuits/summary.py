@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +82,9 @@ class Summary:
         pairs, both = self.comparison.pairs, answers_both(self.comparison).mean()
         means = baselines(self.comparison).mean()
         clean, corrupted = (with_interval(means.select(run=run)) for run in ("clean", "corrupted"))
+        later = ", later answers" if pairs.later else ""
         return [
-            f"{len(pairs)} pairs of kind {pairs.kind!r}, {self.comparison.measure.name}",
+            f"{len(pairs)} pairs of kind {pairs.kind!r}{later}, {self.comparison.measure.name}",
             f"clean {clean}, corrupted {corrupted}; both answers of a pair right: {with_interval(both)}",
         ]
 
@@ -126,16 +128,23 @@ class Summary:
 
 
 def on_pairs(
-    model: AnyHooked, task: Task, n: int, generator: torch.Generator, *, kind: str | None = None, **about: Any
+    model: AnyHooked,
+    task: Task,
+    n: int,
+    generator: torch.Generator,
+    *,
+    kind: str | None = None,
+    later: bool = False,
+    **about: Any,
 ) -> tuple[Comparison, Comparison | None, str]:
     """A model on n pairs, and on as many that change nothing relevant; None where there are none, and the reason.
 
     Args:
         model, task: the hooked model, and what the pairs are drawn from.
-        n, generator, kind: as for `task.minimal_pairs`.
+        n, generator, kind, later: as for `task.minimal_pairs`.
         about: metric, name and more of `Comparison`.
     """
-    comparison = Comparison(model, task.minimal_pairs(n, generator, kind=kind), **about)
+    comparison = Comparison(model, task.minimal_pairs(n, generator, kind=kind, later=later), **about)
     try:
         pairs = task.minimal_pairs(n, generator, kind=comparison.pairs.kind, relevant=False)
     except ValueError as error:
@@ -151,6 +160,7 @@ def find_circuit(
     method: str = "eap_ig",
     size: int | None = None,
     shares: Sequence[float] = SHARES,
+    progress: Callable[[str], None] | None = None,
 ) -> Summary:
     """Score edges on half of the pairs, grow circuits by the scores, and test them on the other half.
 
@@ -162,27 +172,51 @@ def find_circuit(
         size: the circuit's edges; by default the fewest of those measured that keep nine tenths of the metric on the
             pairs that it was found on.
         shares: sizes at which faithfulness is measured.
+        progress: told what is measured next, and how much of all that is: `edges scored on 32 pairs (1 of 6)`.
 
     Raises:
         ValueError: if there are too few pairs, no such method or size, or nothing that a circuit could keep.
     """
     found, tested = (comparison.of(half) for half in comparison.pairs.halves())
+    step = _steps(progress, 6)
+    step(f"edges scored on {len(found.pairs)} pairs")
     graph, scores, exact = Graph.of(comparison.model), score_edges(found, method), method == "path_patching"
+    step(f"circuits of all sizes run on {len(tested.pairs)} other pairs")
+    curve = faithfulness_curve(tested, scores, shares=shares)
+    without = faithfulness_curve(tested, scores, shares=shares, complement=True)
+    step("the size chosen")
     if size is None:
         own = faithfulness_curve(found, scores, shares=shares).mean().values
         enough = [share for share, kept in zip(shares, own, strict=True) if kept >= KEPT]
         size = round((enough or [1.0])[0] * graph.n_edges)
+    step("heads and MLPs by position")
+    nodes = node_scores(found, exact=exact)
+    step("control pairs")
+    edges_of_control = None if control is None else score_edges(control, method)
+    nodes_of_control = None if control is None else node_scores(control, exact=exact)
+    step("halves of the pairs compared")
     return Summary(
         comparison=tested,
         circuit=greedy_edges(scores, graph, size).pruned(),
         scores=scores,
-        control=None if control is None else score_edges(control, method),
-        nodes=node_scores(found, exact=exact),
-        nodes_control=None if control is None else node_scores(control, exact=exact),
-        curve=faithfulness_curve(tested, scores, shares=shares),
-        without=faithfulness_curve(tested, scores, shares=shares, complement=True),
+        control=edges_of_control,
+        nodes=nodes,
+        nodes_control=nodes_of_control,
+        curve=curve,
+        without=without,
         halves=overlap_of_halves(scores, graph, size, generator, choose=greedy_edges),
     )
+
+
+def _steps(progress: Callable[[str], None] | None, n: int) -> Callable[[str], None]:
+    """Tells each step with its number of n."""
+    number = count(1)
+
+    def step(what: str) -> None:
+        if progress is not None:
+            progress(f"{what} ({next(number)} of {n})")
+
+    return step
 
 
 def with_interval(mean: Measurement) -> str:

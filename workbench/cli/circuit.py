@@ -38,6 +38,9 @@ def add(commands: Commands, name: str) -> None:
         help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong",
     )
     add_count(parser, f"pairs (default: {PAIRS}; of a file, all)")
+    parser.add_argument(
+        "--later", action="store_true", help="ask for the answers behind the first that the change changes"
+    )
     parser.add_argument("--metric", default="logit_difference", help="logit_difference, probability or kl")
     parser.add_argument("--method", default="eap_ig", help="eap_ig, eap or path_patching, which is exact and slow")
     parser.add_argument(
@@ -71,6 +74,7 @@ def _of_run(options: argparse.Namespace, draws: torch.Generator) -> tuple[Compar
 
     opened = load_run(options.run)
     given = {"kind": options.kind, "metric": options.metric, "name": opened.name_at(options.step)}
+    given["later"] = options.later
     n = PAIRS if options.n is None else options.n
     comparison, control, why = on_pairs(opened.hooked(options.step), opened.task(), n, draws, **given)
     if control is None:
@@ -84,8 +88,8 @@ def _of_model(options: argparse.Namespace) -> Comparison:
     from workbench.circuits.pairs_file import read_pairs, read_rows
     from workbench.models.pretrained import load_model
 
-    for name in ("kind", "step", "n"):
-        if getattr(options, name) is not None:
+    for name in ("kind", "step", "n", "later"):
+        if getattr(options, name) not in (None, False):
             raise ValueError(f"{getattr(options, name)!r} ({name}) is of a run's own pairs; leave it or --pairs out")
     next(read_rows(options.pairs), None)  # a file that cannot be read is said before a model is loaded
     model = load_model(options.run, progress=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,18 +12,20 @@ import plotly.graph_objects as go
 from workbench.circuits import Circuit, Graph
 from workbench.circuits.graph import INPUT, LOGITS, QKV
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed
+from workbench.figures.style import BLUE, GREY, ORANGE, VERMILLION, faint, framed
 from workbench.measurement import Measurement
 
 GUTTER, NODE, TALL, MARGIN = 64, 58, 30, 8  # pixels: names of layers, a node
 GAPS = (26, 62)  # between two columns: at least, and where there are few
-WIDE = 800
+WIDE, LEAST = 800, 600
 BAR, LEGEND = 26, 30
 MLP_ABOVE = 58  # an MLP stands above the heads of its layer, which it reads
 BETWEEN = (84, 64)  # above a layer: of models with few layers, and of others
 FEW = 2
 OUTSIDE = 160  # edges outside the circuit that are drawn, at most
 THIN, THICK = 1.2, 6.0
+CUT = "2 4"  # dots
+REACH = 10  # pixels around a line that answer to a click on it
 PARTS = {"q": "as its query", "k": "as its key", "v": "as its value"}
 
 
@@ -39,32 +42,37 @@ class Score:
         return f"{self.value:.3g} {units}{interval}"
 
 
-def circuit(of: Circuit, scores: Measurement) -> Drawing:
+def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Drawing:
     """A circuit as a layered graph: the embedding below, each layer's heads and MLP above it, the logits on top.
 
     Lines lead from who writes to who reads, a head as query, key or value (q, k, v). They are the thicker the larger
-    the score; blue speaks for the right answer, red and dashed against it. Edges outside the circuit are faint.
+    the score; blue speaks for the right answer, red and dashed against it. Edges outside the circuit are faint; those
+    that were cut by hand are dotted.
 
     Args:
-        of: the circuit.
+        of: the circuit, with what was changed by hand.
         scores: of every edge (`circuits.score_edges`), of each pair or their mean.
+        changed: the edges that were cut or taken in by hand (`Circuit.changed`).
 
     Raises:
-        ValueError: if an edge of the circuit has no score.
+        ValueError: if an edge of the circuit has no score, or one changed by hand.
     """
     by_name = _scores(scores)
-    missing = [name for name in of.names if name not in by_name]
+    missing = [name for name in (*of.names, *changed) if name not in by_name]
     if missing:
         raise ValueError(f"{len(missing)} edges of the circuit have no score, among them {missing[0]}")
     place, units = _Places(of.graph), scores.units
     order = sorted(by_name, key=lambda name: abs(by_name[name].value))
+    rank = {name: at for at, name in enumerate(reversed(order))}
     largest = max((abs(score.value) for score in by_name.values()), default=0.0) or 1.0
-    own = set(of.names)
+    own, by_hand = set(of.names), set(changed)
     inside = [name for name in order if name in own]
-    outside = [name for name in order if name not in own][-OUTSIDE:]
-    drawn = [_edge(place, name, by_name[name], largest, units, name in own) for name in [*outside, *inside]]
-    parts = [*place.rows(), *drawn, *_nodes(place, of), *_legend(place)]
-    left_out = of.graph.n_edges - len(inside) - len(outside)
+    cut = [name for name in order if name in by_hand - own]
+    outside = [name for name in order if name not in own | by_hand][-OUTSIDE:]
+    edges = [_Edge(name, by_name[name], rank[name], name in own, name in by_hand) for name in [*outside, *cut, *inside]]
+    lines = [edge.reach(place) for edge in edges] + [edge.line(place, largest, units) for edge in edges]
+    parts = [*place.rows(), *lines, *_nodes(place, of), *_legend(place, bool(cut))]
+    left_out = of.graph.n_edges - len(edges)
     says = f"{scores.settings.get('model', 'model')}; {scores.name}"
     says += f"; {left_out} weaker edges outside it are not drawn" if left_out else ""
     title = f"A circuit of {len(of)} of {of.graph.n_edges} edges"
@@ -90,7 +98,7 @@ class _Places:
         self.columns = graph.n_heads + graph.has_mlps
         room = (WIDE - GUTTER - MARGIN - self.columns * NODE) // (self.columns + 1)
         self.gap = min(max(room, GAPS[0]), GAPS[1])
-        self.width = max(GUTTER + self.columns * (NODE + self.gap) + self.gap + MARGIN, 480)
+        self.width = max(GUTTER + self.columns * (NODE + self.gap) + self.gap + MARGIN, LEAST)
         self.between = BETWEEN[graph.n_layers > FEW]
         self.pitch = MLP_ABOVE * graph.has_mlps + TALL + self.between
         self.bottom = MARGIN + BAR + graph.n_layers * self.pitch + self.between
@@ -155,27 +163,53 @@ class _Places:
         return [text(f"layer {i}", MARGIN, self.row(f"a{i}.h0"), 11, **style) for i in range(self.graph.n_layers)]
 
 
-def _edge(place: _Places, name: str, score: Score, largest: float, units: str, inside: bool) -> str:
-    """A line to each node that the edge's reader belongs to: one, or all heads that share their keys and values."""
-    writer, reader = name.split("->")
-    end, _, part = reader.rstrip(">").partition("<")
-    words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {score.in_words(units)}"
-    width = THIN + (THICK - THIN) * abs(score.value) / largest
-    against = score.value < 0
-    style: dict[str, Any] = {"stroke": GREY, "stroke_width": min(width, 1.5 * THIN), "opacity": 0.16}
-    if inside:
-        colour = VERMILLION if against else BLUE
-        style = {
-            "stroke": colour,
-            "stroke_width": width,
-            "opacity": 0.8,
-            "stroke_dasharray": "7 3" if against else None,
-        }
-    about: dict[str, Any] = {"class_": "edge", "data_tip": words if inside else f"{words}; outside the circuit"}
-    return "".join(
-        element("path", d=place.path(writer, node, part), **about, data_ends=f"{writer} {node}", **style)
-        for node in place.graph.nodes_of(reader)
-    )
+@dataclass(frozen=True)
+class _Edge:
+    """An edge to draw: a line to each node that its reader belongs to, one or all heads that share keys and values.
+
+    Attributes:
+        name, score: of the edge.
+        rank: by the size of its score, 0 the largest of all edges; the arrow keys walk along it.
+        inside: whether it is in the circuit.
+        by_hand: whether it was cut or taken in by hand.
+    """
+
+    name: str
+    score: Score
+    rank: int
+    inside: bool
+    by_hand: bool
+
+    def reach(self, place: _Places) -> str:
+        """The wider line, not to be seen, that a click need only come near to."""
+        style: dict[str, Any] = {"fill": "none", "stroke": "transparent", "stroke_width": REACH}
+        return self._paths(place, class_="reach", pointer_events="stroke", data_name=self.name, **style)
+
+    def line(self, place: _Places, largest: float, units: str) -> str:
+        """The line, as thick as its score is large."""
+        writer, reader = self.name.split("->")
+        end, _, part = reader.rstrip(">").partition("<")
+        words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {self.score.in_words(units)}"
+        words += "" if self.inside else "; outside the circuit"
+        words += f"; {'taken in' if self.inside else 'cut'} by hand" if self.by_hand else ""
+        width = THIN + (THICK - THIN) * abs(self.score.value) / largest
+        against = self.score.value < 0
+        style: dict[str, Any] = {"stroke": GREY, "stroke_width": min(width, 1.5 * THIN), "opacity": 0.16}
+        if self.inside:
+            colour, dash = (VERMILLION, "7 3") if against else (BLUE, None)
+            style = {"stroke": colour, "stroke_width": width, "opacity": 0.8, "stroke_dasharray": dash}
+        elif self.by_hand:
+            style = {"stroke": ORANGE, "stroke_width": max(2.0, width), "opacity": 0.9, "stroke_dasharray": CUT}
+        about: dict[str, Any] = {"class_": "edge", "data_tip": words, "data_name": self.name, "data_rank": self.rank}
+        return self._paths(place, **about, ends=True, **style)
+
+    def _paths(self, place: _Places, *, ends: bool = False, **about: Any) -> str:
+        writer, reader = self.name.split("->")
+        part = reader.rstrip(">").partition("<")[2]
+        return "".join(
+            element("path", d=place.path(writer, node, part), **about, data_ends=f"{writer} {node}" if ends else None)
+            for node in place.graph.nodes_of(reader)
+        )
 
 
 def _nodes(place: _Places, of: Circuit) -> list[str]:
@@ -227,19 +261,20 @@ def _node_tip(node: str, of: Circuit) -> str:
     return f"{kind}: in the circuit it is read by {written} and reads {read}"
 
 
-def _legend(place: _Places) -> list[str]:
+def _legend(place: _Places, any_cut: bool) -> list[str]:
     """What lines mean."""
     parts, x, y = [], GUTTER, place.height - LEGEND / 2 + 4
-    kinds = (
+    kinds: list[tuple[str, str, str | None]] = [
         ("for the right answer", BLUE, None),
         ("against it", VERMILLION, "7 3"),
         ("outside the circuit", GREY, None),
-    )
+    ]
+    kinds += [("cut by hand", ORANGE, CUT)] * any_cut
     for words, colour, dash in kinds:
         line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour, "stroke_dasharray": dash}
         parts.append(element("line", **line, stroke_width=1.2 if colour == GREY else 3.5))
         parts.append(text(words, x + 30, y, 11, text_anchor="start"))
-        x += 48 + round(6.2 * len(words))
+        x += 42 + round(6.2 * len(words))
     return parts
 
 

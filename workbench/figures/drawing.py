@@ -26,8 +26,8 @@ class Drawing:
     Attributes:
         title: what is drawn.
         subtitle: of what, how, and what was left out.
-        body: the SVG elements. Elements carry `data-tip` (what hovering says), `data-cell`, `data-token` and
-            `data-edge` (what a click means), one perhaps `data-focus` (what is scrolled to where there is no room);
+        body: the SVG elements. Elements carry `data-tip` (what hovering says), `data-cell`, `data-token`, `data-edge`
+            and `data-name` (what a click means), one perhaps `data-focus` (what is scrolled to where there is no room);
             pointing at a `data-node` lights the edges that have it among their `data-ends`.
         width, height: in pixels.
         data: what a page's script draws further from, as JSON; a drawing shows all it says without it.

@@ -237,6 +237,7 @@ class Task(Checked, ABC):
         *,
         kind: str | None = None,
         relevant: bool = True,
+        later: bool = False,
         **condition: Any,
     ) -> Pairs:
         """Draw n minimal pairs from the test side of the split, both questions of each.
@@ -246,12 +247,15 @@ class Task(Checked, ABC):
             generator: the only source of chance.
             kind: one of `pair_kinds`; by default the first.
             relevant: False draws a control: changes that leave an answer behind them as it is, which is asked for.
+            later: asks for the answers behind the first that the change changes. There the answers so far, which are
+                input too, differ as well, so that what reads them matters; the first has the same ones before it.
+                A control is the same either way.
             condition: narrows the draw of the questions (see `conditions`).
 
         Raises:
             ValueError: if the task has no such kind or condition, or hardly any question that can be changed so.
         """
-        return make_pairs(self, n, generator, kind, relevant, condition)
+        return make_pairs(self, n, generator, kind, relevant, later, condition)
 
     def changed_question(
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator

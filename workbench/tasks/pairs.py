@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TRIES = 24  # changes of one question that are tried: one in ten is on the test side
 ROUNDS = 64  # of drawing, until there are enough pairs
+HOPELESS = 400  # questions, none of which has such a change
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,11 @@ class Pairs:
     Attributes:
         clean, corrupted: the sequences with their right answers, `clean.targets` and `corrupted.targets`.
         asked: `[pair, pos]`, the answers that are looked at. Where the change matters: those that it changes, as long
-            as the same tokens of the answer stand before them in both. In a control: those that it leaves as they are.
+            as the same tokens of the answer stand before them in both; of `later` pairs those behind. In a control:
+            those that it leaves as they are.
         kind: what was changed, one of the task's `pair_kinds`.
         foils: the wrong answers of a control, in the form of targets; None where the corrupted answer is the wrong one.
+        later: whether the answers asked for have other answers before them in the two sequences.
     """
 
     clean: Batch
@@ -42,17 +46,20 @@ class Pairs:
     asked: Bool[Tensor, "pair pos"]
     kind: str
     foils: Tensor | None = None
+    later: bool = False
 
     def __len__(self) -> int:
         return len(self.clean)
 
     def __getitem__(self, index: slice | Tensor) -> Pairs:
         foils = None if self.foils is None else self.foils[index]
-        return Pairs(self.clean[index], self.corrupted[index], self.asked[index], self.kind, foils)
+        clean, corrupted, asked = self.clean[index], self.corrupted[index], self.asked[index]
+        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils)
 
     def to(self, device: torch.device | str) -> Pairs:
         foils = None if self.foils is None else self.foils.to(device)
-        return Pairs(self.clean.to(device), self.corrupted.to(device), self.asked.to(device), self.kind, foils)
+        clean, corrupted, asked = self.clean.to(device), self.corrupted.to(device), self.asked.to(device)
+        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils)
 
     @property
     def is_control(self) -> bool:
@@ -87,9 +94,15 @@ class Pairs:
 
 
 def make_pairs(
-    task: Task, n: int, generator: torch.Generator, kind: str | None, relevant: bool, condition: Mapping[str, Any]
+    task: Task,
+    n: int,
+    generator: torch.Generator,
+    kind: str | None,
+    relevant: bool,
+    later: bool,
+    condition: Mapping[str, Any],
 ) -> Pairs:
-    """Draw n pairs of a task; see `Task.pairs` for arguments and errors."""
+    """Draw n pairs of a task; see `Task.minimal_pairs` for arguments and errors."""
     kinds = task.pair_kinds
     if not kinds:
         raise ValueError(f"{task.name} has no pairs: nobody has said what a minimal change of its questions is")
@@ -98,24 +111,34 @@ def make_pairs(
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
     check_memory(2 * n * TRIES * task.bytes_each, f"drawing {n:,} pairs of {task.name}")
+    asking = partial(_asked, task, relevant=relevant, later=later and relevant)
     rows: list[tuple[Batch, Batch]] = []
+    drawn = 0
     for _ in range(ROUNDS):
         missing = n - len(rows)
-        if missing <= 0:
+        if missing <= 0 or (drawn >= HOPELESS and not rows):
             break
+        drawn += missing + 8
         source = task.sample(missing + 8, generator, split="test", **condition).tokens
-        rows += _changes(task, source, kind, generator, relevant)[:missing]
-    else:
-        what = "that changes an answer" if relevant else "that leaves an answer after it as it is"
+        rows += _changes(task, source, kind, generator, asking)[:missing]
+    if len(rows) < n:
+        what = "that leaves an answer after it as it is"
+        if relevant:
+            what = "that changes answers behind the first that it changes" if later else "that changes an answer"
         raise ValueError(f"{task.name} has hardly any change of kind {kind!r} {what}; ask for another kind")
     whole = Batch.cat([clean for clean, _ in rows] + [corrupted for _, corrupted in rows], task.pad)
-    pairs = _asking(task, whole[: len(rows)], whole[len(rows) :], kind, relevant)
-    assert pairs.asked.any(-1).all()
-    return pairs
+    clean, corrupted = whole[:n], whole[n:]
+    asked = asking(clean, corrupted)
+    assert asked.any(-1).all()
+    return Pairs(clean, corrupted, asked, kind, None if relevant else _foils(task, clean), later and relevant)
 
 
 def _changes(
-    task: Task, source: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator, relevant: bool
+    task: Task,
+    source: Int[Tensor, "batch pos"],
+    kind: str,
+    generator: torch.Generator,
+    asking: Callable[[Batch, Batch], Bool[Tensor, "pair pos"]],
 ) -> list[tuple[Batch, Batch]]:
     """Each question with its first change that is on the test side, can be answered, and does what is asked for."""
     tokens = source.repeat_interleave(TRIES, dim=0)
@@ -128,7 +151,10 @@ def _changes(
         clean = _answered(task, row)
         for candidate in candidates if clean is not None else ():
             corrupted = _answered(task, candidate)
-            if clean is not None and corrupted is not None and _does(task, clean, corrupted, relevant):
+            if clean is None or corrupted is None:
+                continue
+            both = Batch.cat([clean, corrupted], task.pad)
+            if asking(both[:1], both[1:]).any():
                 rows.append((clean, corrupted))
                 break
     return rows
@@ -142,27 +168,15 @@ def _answered(task: Task, tokens: Int[Tensor, " pos"]) -> Batch | None:
         return None
 
 
-def _does(task: Task, clean: Batch, corrupted: Batch, relevant: bool) -> bool:
-    """Whether there is an answer that the change changes, or for a control one that it leaves."""
-    both = Batch.cat([clean, corrupted], task.pad)
-    differs = _differ(both.targets[:1], both.targets[1:])
-    return bool((_comparable(task, both[:1], both[1:]) & (differs == relevant)).any())
+def _asked(task: Task, clean: Batch, corrupted: Batch, *, relevant: bool, later: bool) -> Bool[Tensor, "pair pos"]:
+    """The answers that both sequences have at a position behind the change, and that it changes; of a control, leaves.
 
-
-def _comparable(task: Task, clean: Batch, corrupted: Batch) -> Bool[Tensor, "pair pos"]:
-    """The answers that both sequences have at a position behind the change, and behind the same answer tokens."""
+    The same answer tokens stand before them in both, or for `later` ones others.
+    """
     changed = clean.tokens != corrupted.tokens
     spoilt = (changed & ~in_question(clean.tokens, task.question_length(clean.tokens))).cumsum(-1) > 0
-    return clean.loss_mask & corrupted.loss_mask & ~spoilt & (changed.cumsum(-1) > 0)
-
-
-def _asking(task: Task, clean: Batch, corrupted: Batch, kind: str, relevant: bool) -> Pairs:
-    """The pairs, with the answers that they ask for; a control's foil is the answer of another pair there, or any."""
-    comparable = _comparable(task, clean, corrupted)
-    same = ~_differ(clean.targets, corrupted.targets)
-    if relevant:
-        return Pairs(clean, corrupted, comparable & ~same, kind)
-    return Pairs(clean, corrupted, comparable & same, kind, _foils(task, clean))
+    both = clean.loss_mask & corrupted.loss_mask & (changed.cumsum(-1) > 0)
+    return both & (spoilt == later) & (_differ(clean.targets, corrupted.targets) == relevant)
 
 
 def _foils(task: Task, clean: Batch) -> Tensor:

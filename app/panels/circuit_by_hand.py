@@ -1,0 +1,178 @@
+"""Edges of a circuit cut or taken in by hand, and what the circuit answers then, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+import torch
+
+from workbench.app.config_in_words import plain
+from workbench.app.fields import widgets as fields
+from workbench.app.fields.url import memory
+from workbench.app.fields.values import put, start_anew
+from workbench.app.panels.circuit import Asked, Found
+from workbench.circuits import Circuit, circuit_answers, faithfulness
+from workbench.tasks import Pairs, Task
+
+CHANGED = "changed"  # the field: edges in the order in which they were changed
+MOST = 24  # edges
+NAMED = 3  # changes that the sentence names
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What circuits answer on the pairs that they are tested on, at the first answer asked for.
+
+    Attributes:
+        of: token of each pair, by the whole model, the circuit as found, and the circuit as changed by hand.
+        right: whether each of these is right.
+        kept: the share of the metric kept by the circuit as found, as changed, and by all edges that the latter lacks.
+    """
+
+    of: np.ndarray
+    right: np.ndarray
+    kept: tuple[float, float, float]
+
+
+def choose(asked: Asked, circuit: Circuit, size: int, place: Any) -> list[str]:
+    """The field for the edges that are changed by hand; another size, or another question, starts without any.
+
+    Args:
+        asked, size: what the circuit was found for.
+        circuit: as it was found.
+        place: where the field goes.
+    """
+    start_anew([CHANGED], (*asked.key, size), CHANGED)
+    with place:
+        return fields.several(
+            "Edges cut or taken in by hand",
+            circuit.graph.names,
+            CHANGED,
+            MOST,
+            "none: click an edge in the drawing, or type its name",
+        )
+
+
+def toggle(circuit: Circuit, name: str) -> None:
+    """For a click on an edge: cut it or take it in; on a second click it is as it was. What is no edge does nothing."""
+    if name not in circuit.graph.names:  # a browser may send anything
+        return
+    now: list[str] = memory().held.get(CHANGED, [])
+    if name in now:
+        put(CHANGED, [other for other in now if other != name])
+    elif len(now) < MOST:
+        put(CHANGED, [*now, name])
+    else:
+        st.toast(f"At most {MOST} edges are changed by hand.", icon=":material/info:")
+
+
+def show(asked: Asked, found: Found, circuit: Circuit, names: list[str], place: Any) -> None:
+    """What the circuit answers, as found and as changed by hand, in one line with undo.
+
+    Args:
+        asked, found: the circuit with its pairs.
+        circuit: as it was found.
+        names: the edges changed by hand, the last one last.
+        place: where the line goes.
+    """
+    answers = measured(asked, found, circuit, names)
+    with place.container(key="by-hand"):
+        st.markdown(f"{'**' * bool(names)}{plain(sentence(found, circuit, names, answers))}{'**' * bool(names)}")
+        if names:
+            row = st.container(horizontal=True)
+            icon = ":material/undo:"
+            row.button("Undo", icon=icon, key="by-hand-undo", on_click=put, args=(CHANGED, names[:-1]))
+            if len(names) > 1:
+                row.button("Undo all", icon=icon, key="by-hand-undo-all", on_click=put, args=(CHANGED, []))
+
+
+def sentence(found: Found, circuit: Circuit, names: Sequence[str], answers: Answers) -> str:
+    """What the circuit answers as found; with changes, what they do to that."""
+    whole, as_found, as_changed = answers.of
+    n, metric = len(whole), found.summary.comparison.measure.name
+    same, right = int((as_found == whole).sum()), int(answers.right[1].sum())
+    if not names:
+        return f"The circuit alone gives the whole model's answer to {same} of {n} pairs, and {right} are right."
+    now, now_right = int((as_changed == whole).sum()), int(answers.right[2].sum())
+    before, after, rest = (f"{round(100 * share)}%" for share in answers.kept)
+    return (
+        f"{in_words(circuit, names)}: the whole model's answer to {now} of {n} pairs (as found {same}), {now_right} "
+        f"right (as found {right}). {after} of the {metric} is kept (as found {before}), and without these edges "
+        f"{rest} is left."
+    )
+
+
+def in_words(circuit: Circuit, names: Sequence[str]) -> str:
+    """What was changed: `Cut a0.h0 → logits, taken in input → m0`."""
+    own = set(circuit.names)
+    said = [f"{'cut' if name in own else 'taken in'} {name.replace('->', ' → ')}" for name in names[-NAMED:]]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    words = ", ".join(said) + more
+    return words[0].upper() + words[1:]
+
+
+def table(asked: Asked, found: Found, circuit: Circuit, names: list[str]) -> None:
+    """Every pair with its answers, those first that the changes move."""
+    pairs, task = found.summary.comparison.pairs, asked.opened.subject.task
+    box = fields.fold(f"What the circuit answers, pair by pair ({len(pairs)})", "show-circuit-answers")
+    if not box.open:
+        return
+    answers = measured(asked, found, circuit, names)
+    rows = pd.DataFrame(
+        {
+            "question": [task.question(row) for row in pairs.clean.tokens],
+            "changed question": [task.question(row) for row in pairs.corrupted.tokens],
+            "right answer": [" or ".join(words) for words in right_words(task, pairs)],
+            **{
+                name: task.vocabulary.decode(tokens)
+                for name, tokens in zip(("whole model", "circuit", "changed by hand"), answers.of, strict=True)
+            },
+        }
+    )
+    rows["right"] = answers.right[2]
+    if not names:
+        rows = rows.drop(columns="changed by hand")
+    moved = np.argsort(answers.of[1] == answers.of[2], kind="stable")
+    with box:
+        st.dataframe(rows.iloc[moved], hide_index=True, width="stretch", height=360)
+
+
+def right_words(task: Task, pairs: Pairs) -> list[list[str]]:
+    """The right answers of each pair at the first position asked for: one, or all of a set."""
+    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)]
+    ids = there[:, None].tolist() if there.ndim == 1 else [row.nonzero()[:, 0].tolist() for row in there]
+    return [task.vocabulary.decode(row) for row in ids]
+
+
+def is_right(pairs: Pairs, answers: np.ndarray) -> np.ndarray:
+    """Whether answers `[circuit, pair]` at the first position asked for are right: the class, or one of the set."""
+    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)].cpu().numpy()
+    if there.ndim == 1:
+        return np.asarray(answers == there)
+    return np.asarray(np.take_along_axis(there[None].repeat(len(answers), 0), answers[..., None], -1)[..., 0])
+
+
+def measured(asked: Asked, found: Found, circuit: Circuit, names: Sequence[str]) -> Answers:
+    """The answers of the whole model, of the circuit, and of the circuit with these edges changed."""
+    everything, changed = Circuit.of(circuit.graph, circuit.graph.names), circuit.changed(names)
+    answers = np.stack([_answers((asked.key, one.names), asked, found, one) for one in (everything, circuit, changed)])
+    three = (circuit, changed, changed.complement())
+    before, now, rest = (_kept((asked.key, one.names), asked, found, one) for one in three)
+    return Answers(answers, is_right(found.summary.comparison.pairs, answers), (before, now, rest))
+
+
+@st.cache_resource(show_spinner="Running the circuit …", max_entries=400)
+def _answers(key: tuple[Any, ...], _asked: Asked, _found: Found, _circuit: Circuit) -> np.ndarray:
+    with _asked.opened.lock:  # another session may run the same model
+        return np.asarray(circuit_answers(_found.summary.comparison, [_circuit])[0])
+
+
+@st.cache_resource(show_spinner="Running the circuit …", max_entries=400)
+def _kept(key: tuple[Any, ...], _asked: Asked, _found: Found, _circuit: Circuit) -> float:
+    with _asked.opened.lock:
+        return float(faithfulness(_found.summary.comparison, [_circuit]).mean().values[0])
