@@ -11,7 +11,7 @@ from torch import Tensor
 
 from workbench.models.attention import chacal_short
 from workbench.models.attention.chacal_shape import Form, Shape, inverse, spans
-from workbench.util.vmap import folded
+from workbench.util.vmap import folded, transformed
 
 SHORT = 128  # positions up to which the whole pattern is kept
 
@@ -51,10 +51,12 @@ def chacal_blocks(
         raise ValueError(f"a block holds at least 1 row, not {block}")
     n_pos = q.shape[-2]
     shape = Shape(gamma, form, diagonal, block or default_block(n_pos), whole=block is None and n_pos <= SHORT)
-    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
+    batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
-        y, *_ = _Blocks.apply(*_flat(q, k, v, batch), shape)
+        flat = _flat(q, k, v, batch)
+        y = _TransformedBlocks.apply(*flat, shape)[0] if transformed() else _Blocks.apply(*flat, shape)
         return y.view(*batch, n_pos, v.shape[-1]).to(v.dtype)
 
 
@@ -143,12 +145,11 @@ def _solve_rows(
     return y
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse, and no pattern."""
+def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse."""
     solved, inverses = torch.empty_like(v), v.new_empty(*v.shape[:2], min(shape.block, v.shape[1]))
     y = _solve_rows(q, k, v, solved, shape, inverses)
-    nothing = v.new_empty(len(v), 0, 0)
-    return y, solved if shape.form == "eq5" else nothing, inverses, nothing.clone()
+    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0), inverses
 
 
 def _backward(
@@ -196,15 +197,42 @@ def _backward(
     return dq, dk, dv
 
 
+def _outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Y, and two tensors that `_gradients` needs beside it; from (q, k, v) `[n, pos, d]`."""
+    return (chacal_short.outputs if shape.whole else _forward)(q, k, v, shape)
+
+
+def _gradients(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Tensor]:
+    if shape.whole:
+        return chacal_short.gradients(dy, q, k, v, read, kept, shape)
+    return _backward(dy, q, k, v, y, read, kept, shape)
+
+
 class _Blocks(torch.autograd.Function):
-    """(q, k, v) `[n, pos, d]` to Y, W, the blocks' inverses and the pattern, if kept; only Y has a gradient."""
+    """`_outputs`, of which only Y has a gradient."""
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if shape.whole:
-            y, solved, pattern = chacal_short.outputs(q, k, v, shape)
-            return y, solved, v.new_empty(len(v), 0, 0), pattern
-        return _forward(q, k, v, shape)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> Tensor:
+        y, *kept = _outputs(q, k, v, shape)
+        ctx.shape = shape
+        ctx.save_for_backward(q, k, v, y, *kept)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        # a second derivative was asked for, which `_Gradient` refuses; it costs time
+        gradients = _Gradient.apply if torch.is_grad_enabled() else _gradients
+        return (*gradients(dy, *ctx.saved_tensors, ctx.shape), None)
+
+
+class _TransformedBlocks(torch.autograd.Function):
+    """`_Blocks` in the form that `torch.func` and `torch.compile` transform: calling it takes half a millisecond more."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+        return _outputs(q, k, v, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -221,7 +249,7 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return folded(_Blocks, info, in_dims, args)
+        return folded(_TransformedBlocks, info, in_dims, args)
 
 
 class _Gradient(torch.autograd.Function):
@@ -229,19 +257,9 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        dy: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        y: Tensor,
-        solved: Tensor,
-        inverses: Tensor,
-        pattern: Tensor,
-        shape: Shape,
+        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if shape.whole:
-            return chacal_short.gradients(dy, q, k, v, solved, pattern, shape)
-        return _backward(dy, q, k, v, y, solved, inverses, shape)
+        return _gradients(dy, q, k, v, y, read, kept, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

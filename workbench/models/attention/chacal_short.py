@@ -21,8 +21,7 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tens
     """Outputs Y; what they read, W for Eq. 5 and V + γ/(1−γ) Y for Eq. 7; the pattern, whose upper half is not set."""
     gamma, n_pos, eq5 = shape.gamma, q.shape[1], shape.form == "eq5"
     future = q.new_full((n_pos, n_pos), float("-inf")).triu(1)
-    patterns, ys, reads = [], [], []
-    read = v.new_empty(len(v), 0, v.shape[-1])  # by the blocks so far
+    patterns, ys, read = [], [], v  # what the blocks so far have to be read
     for start, end in spans(0, n_pos, shape.block):
         A = q[:, start:end] @ k[:, :end].mT
         torch.add(future[start:end, :end], A, alpha=q.shape[-1] ** -0.5, out=A)
@@ -39,8 +38,7 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tens
             own = torch.add(values, y, alpha=gamma / (1 - gamma))
         patterns.append(A)
         ys.append(y)
-        reads.append(own)
-        read = torch.cat(reads, 1) if start else own
+        read = torch.cat([read, own], 1) if start else own
     return joined(ys), read, whole(patterns, n_pos)
 
 
