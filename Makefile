@@ -23,7 +23,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 # All of them take an hour and a half; ARGS="--part 1/6" is a sixth of it, ARGS="--minutes 20" begins none after that.
-test-slow: .venv/installed
+test-slow: .venv/installed .venv/kernels
 	$(BIN)/pytest -m slow $(ARGS)
 
 # How long each test takes, written into tests/seconds.json, which says what is slow: two hours.
@@ -88,6 +88,11 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip uninstall --quiet --yes workbench 2>/dev/null   # what this distribution was called once
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Triton, for whose interpreter no GPU is needed: where PyTorch brought its own, that one stays.
+.venv/kernels: .venv/installed
+	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[kernels]'
 	touch $@
 
 .venv/docs: .venv/installed

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.models.attention import chacal_short
-from workbench.models.attention.chacal_shape import Form, Shape, inverse, spans
+from workbench.models.attention import chacal_gpu, chacal_short
+from workbench.models.attention.chacal_shape import Form, Shape, Way, inverse, spans
 from workbench.util.vmap import folded, transformed
 
 SHORT = 128  # positions up to which the whole pattern is kept
@@ -31,7 +31,7 @@ def chacal_blocks(
     For each block of rows I the earlier blocks are read as standard attention reads them, and a small triangular system
     gives the block's own solved values. Backward goes from the last block to the first and recomputes each block's
     pattern. Memory is O(pos · (d_head + block)). Up to 128 positions all rows are computed at once, and their pattern
-    is kept (`chacal_short`).
+    is kept (`chacal_short`). On a GPU, where Triton is installed, its kernels do the same (`chacal_gpu`).
 
     Computed in float32 or better, outside autocast; the result has the values' type. First derivatives, in reverse
     mode, also under `torch.func.grad` and `vmap`; second derivatives are refused.
@@ -50,19 +50,22 @@ def chacal_blocks(
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
     n_pos = q.shape[-2]
-    shape = Shape(gamma, form, diagonal, block or default_block(n_pos), whole=block is None and n_pos <= SHORT)
+    way: Way = "short" if block is None and n_pos <= SHORT else "blocks"
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    if block is None and chacal_gpu.usable(q, k, v, form, diagonal):
+        way, block, dtype = "kernel", chacal_gpu.kernel_block(q.shape[-1], v.shape[-1]), v.dtype
+    shape = Shape(gamma, form, diagonal, block or default_block(n_pos), way)
     same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
     batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
-        flat = _flat(q, k, v, batch)
+        flat = _flat(q, k, v, batch, dtype)
         y = _TransformedBlocks.apply(*flat, shape)[0] if transformed() else _Blocks.apply(*flat, shape)
         return y.view(*batch, n_pos, v.shape[-1]).to(v.dtype)
 
 
-def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size) -> list[Float[Tensor, "n pos d"]]:
-    """All of one batch axis and one type, float32 or better; views that change nothing cost time and are left out."""
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype) -> list[Float[Tensor, "n pos d"]]:
+    """All of one batch axis and one type; views that change nothing cost time and are left out."""
     whole = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
     return [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in whole]
 
@@ -199,15 +202,23 @@ def _backward(
 
 def _outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Y, and two tensors that `_gradients` needs beside it; from (q, k, v) `[n, pos, d]`."""
-    return (chacal_short.outputs if shape.whole else _forward)(q, k, v, shape)
+    ways = {"short": chacal_short.outputs, "blocks": _forward, "kernel": chacal_gpu.outputs}
+    return ways[shape.way](q, k, v, shape)
 
 
 def _gradients(
     dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if shape.whole:
-        return chacal_short.gradients(dy, q, k, v, read, kept, shape)
-    return _backward(dy, q, k, v, y, read, kept, shape)
+    ways = {"short": chacal_short.gradients, "blocks": _backward, "kernel": chacal_gpu.gradients}
+    return ways[shape.way](dy, q, k, v, y, read, kept, shape)
+
+
+def value_and_gradients(
+    q: Tensor, k: Tensor, v: Tensor, dy: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Y and the gradients for dy, outside autograd; from tensors `[n, pos, d]` of one type."""
+    y, *kept = _outputs(q, k, v, shape)
+    return (y, *_gradients(dy, q, k, v, y, *kept, shape))
 
 
 class _Blocks(torch.autograd.Function):
@@ -228,7 +239,7 @@ class _Blocks(torch.autograd.Function):
 
 
 class _TransformedBlocks(torch.autograd.Function):
-    """`_Blocks` in the form that `torch.func` and `torch.compile` transform: calling it takes half a millisecond more."""
+    """`_Blocks` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
 
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:

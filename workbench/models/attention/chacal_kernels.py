@@ -1,9 +1,11 @@
 """ChaCAL's Triton kernels: exact, forward and backward, in blocks of rows, with no tensor of length × length.
 
 All tensors are contiguous: queries, keys and values `[n, pos, d]` in float32 or half precision, everything else in
-float32. Scores, softmax and solves are in float32. The names are those of `chacal_blocks`, whose equations these are,
-written once for both forms: X is what later rows read, the solved values W for Eq. 5, (1−γ) V + γ Y for Eq. 7; and H
-is what a row passes down in backward, (1−γ) dY + γ G for Eq. 5, U for Eq. 7.
+float32; all is computed in float32. γ comes with `rest`, 1 − γ, which is not exact as a difference of float32 numbers.
+
+The names are those of `chacal_blocks`, whose equations these are, written once for both forms: X is what later rows
+read, the solved values W for Eq. 5, (1−γ) V + γ Y for Eq. 7; and H is what a row passes down in backward,
+(1−γ) dY + γ G for Eq. 5, U for Eq. 7.
 
 Rows depend on all rows before them. So the blocks are taken in spans: what a span reads of earlier spans is computed
 for all its blocks at once (`carry`, `carry_back`), and then one program for each sequence and head solves one block
@@ -17,22 +19,23 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(pointer, rows, n_pos, d, D: tl.constexpr):  # noqa: ANN001, ANN201
-    """The rows `[block, D]` of one sequence and head; zero beyond its length and its width."""
+def load_rows(pointer, rows, n_pos, d, D: tl.constexpr):
+    """The rows `[block, D]` of one sequence and head in float32; zero beyond its length and its width."""
     columns = tl.arange(0, D)
     inside = (rows < n_pos)[:, None] & (columns < d)[None, :]
-    return tl.load(pointer + rows[:, None] * d + columns[None, :], mask=inside, other=0.0)
+    return tl.load(pointer + rows[:, None] * d + columns[None, :], mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def store_rows(pointer, values, rows, n_pos, d, D: tl.constexpr):  # noqa: ANN001, ANN201
+def store_rows(pointer, values, rows, n_pos, d, D: tl.constexpr):
+    """Write rows `[block, D]`, but for what is beyond the length and the width."""
     columns = tl.arange(0, D)
     inside = (rows < n_pos)[:, None] & (columns < d)[None, :]
     tl.store(pointer + rows[:, None] * d + columns[None, :], values, mask=inside)
 
 
 @triton.jit
-def masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):  # noqa: ANN001, ANN201
+def masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):
     """Scores `[row, key]`; −inf where a key comes after its query."""
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
     seen = (keys[None, :] <= rows[:, None]) & (keys < n_pos)[None, :]
@@ -40,17 +43,19 @@ def masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):  # n
 
 
 @triton.jit
-def inverse(A, gamma, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr, LOG: tl.constexpr):  # noqa: ANN001, ANN201
+def inverse(A, gamma, rest, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr, LOG: tl.constexpr):
     """(I − γ A_s)⁻¹ of one block, BLOCK = 2^LOG.
 
     N = γ A_s is below the diagonal, so N^BLOCK = 0 and the series (I + N)(I + N²)(I + N⁴)… ends. Its terms are not
-    negative: nothing cancels. With the diagonal the rows are divided by 1 − γ A_ii first.
+    negative: nothing cancels. With the diagonal the rows are divided by 1 − γ A_ii
+    first, which is (1 − γ) + γ (1 − A_ii).
     """
     at = tl.arange(0, BLOCK)
     on_diagonal = at[:, None] == at[None, :]
     N = tl.where(at[:, None] > at[None, :], A * gamma, 0.0)
     if DIAGONAL:
-        over = 1.0 / (1.0 - gamma * tl.sum(tl.where(on_diagonal, A, 0.0), 1))
+        own = tl.sum(tl.where(on_diagonal, A, 0.0), 1)
+        over = 1.0 / (rest + gamma * (1.0 - own))  # beyond the length rows are zero
         N = N * over[:, None]
     result = tl.where(on_diagonal, 1.0, N)
     for _ in tl.static_range(LOG - 1):
@@ -62,7 +67,7 @@ def inverse(A, gamma, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def read_block(q, k, x, rows, keys, n_pos, scale, total, largest, read, PRECISION: tl.constexpr):  # noqa: ANN001, ANN201
+def read_block(q, k, x, rows, keys, n_pos, scale, total, largest, read, PRECISION: tl.constexpr):
     """One more block of keys, as flash attention takes it: rescale what was read, add what is read here."""
     scores = masked_scores(q, k, rows, keys, n_pos, scale, PRECISION)
     new_largest = tl.maximum(largest, tl.max(scores, 1))
@@ -73,9 +78,9 @@ def read_block(q, k, x, rows, keys, n_pos, scale, total, largest, read, PRECISIO
 
 @triton.jit
 def carry(
-    q, k, x, carried, largest, total, n_pos, d, dv, scale, first,  # noqa: ANN001
+    q, k, x, carried, largest, total, n_pos, d, dv, scale, first,
     D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """What each block of rows from block `first` on reads of the blocks before `first`, not yet over its sum."""
     n, here = tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, carried = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, carried + n * n_pos * dv
@@ -94,11 +99,11 @@ def carry(
 
 @triton.jit
 def solve(
-    q, k, v, x, y, lse, carried, largest, total, n_pos, d, dv, scale, gamma, first, last,  # noqa: ANN001
+    q, k, v, x, y, lse, carried, largest, total, n_pos, d, dv, scale, gamma, rest, first, last,
     EQ5: tl.constexpr, DIAGONAL: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     BLOCK: tl.constexpr, LOG: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
-    """X, Y and the scores' log-sum-exp of the blocks `first` to `last` of one sequence and head, one after the other."""
+):  # fmt: skip
+    """X, Y and the scores' log-sum-exp of blocks `first` to `last` of one sequence and head, one after the other."""
     n, here = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     q, k, v, x = q + n * n_pos * d, k + n * n_pos * d, v + n * n_pos * dv, x + n * n_pos * dv
     y, carried, lse = y + n * n_pos * dv, carried + n * n_pos * dv, lse + n * n_pos
@@ -118,15 +123,14 @@ def solve(
         weights, shrink = tl.exp(scores - new_high[:, None]), tl.exp(high - new_high)
         sums = sums * shrink + tl.sum(weights, 1)
         A, read = weights / sums[:, None], read * (shrink / sums)[:, None]
-        own, values = inverse(A, gamma, DIAGONAL, PRECISION, BLOCK, LOG), load_rows(v, rows, n_pos, dv, DV)
-        values = values.to(tl.float32)
+        own, values = inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG), load_rows(v, rows, n_pos, dv, DV)
         if EQ5:
             solved = tl.dot(own, values + gamma * read, input_precision=PRECISION)
-            out = (1.0 - gamma) * (read + tl.dot(A, solved, input_precision=PRECISION))
+            out = rest * (read + tl.dot(A, solved, input_precision=PRECISION))
         else:
-            rhs = read + (1.0 - gamma) * tl.dot(A, values, input_precision=PRECISION)
+            rhs = read + rest * tl.dot(A, values, input_precision=PRECISION)
             out = tl.dot(own, rhs, input_precision=PRECISION)
-            solved = (1.0 - gamma) * values + gamma * out
+            solved = rest * values + gamma * out
         store_rows(x, solved, rows, n_pos, dv, DV)
         store_rows(y, out, rows, n_pos, dv, DV)
         tl.store(lse + rows, new_high + tl.log(sums), mask=rows < n_pos)
@@ -134,8 +138,8 @@ def solve(
 
 
 @triton.jit
-def passed_down(q, k, lse, h, rows, keys, n_pos, d, dv, scale, own_k, D: tl.constexpr, DV: tl.constexpr,  # noqa: ANN001
-                PRECISION: tl.constexpr):  # fmt: skip  # noqa: ANN201
+def passed_down(q, k, lse, h, rows, keys, n_pos, d, dv, scale, own_k, D: tl.constexpr, DV: tl.constexpr,
+                PRECISION: tl.constexpr):  # fmt: skip
     """A_rows,keysᵀ H_rows: what a block of rows passes down to earlier keys."""
     log_sums = tl.load(lse + rows, mask=rows < n_pos, other=float("inf"))
     scores = masked_scores(load_rows(q, rows, n_pos, d, D), own_k, rows, keys, n_pos, scale, PRECISION)
@@ -145,9 +149,9 @@ def passed_down(q, k, lse, h, rows, keys, n_pos, d, dv, scale, own_k, D: tl.cons
 
 @triton.jit
 def carry_back(
-    q, k, lse, h, pending, n_pos, d, dv, scale, first, last, n_blocks,  # noqa: ANN001
+    q, k, lse, h, pending, n_pos, d, dv, scale, first, last, n_blocks,
     D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """What the blocks from `last` on pass down to each block of keys from `first` on."""
     n, here = tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, lse = q + n * n_pos * d, k + n * n_pos * d, lse + n * n_pos
@@ -161,10 +165,10 @@ def carry_back(
 
 @triton.jit
 def solve_back(
-    q, k, lse, dy, h, grad_v, pending, n_pos, d, dv, scale, gamma, first, last,  # noqa: ANN001
+    q, k, lse, dy, h, grad_v, pending, n_pos, d, dv, scale, gamma, rest, first, last,
     EQ5: tl.constexpr, DIAGONAL: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     BLOCK: tl.constexpr, LOG: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """H and ∂L/∂V of the blocks `first` to `last` of one sequence and head, from the last to the first."""
     n, here = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     q, k, lse, dy = q + n * n_pos * d, k + n * n_pos * d, lse + n * n_pos, dy + n * n_pos * dv
@@ -178,14 +182,17 @@ def solve_back(
         log_sums = tl.load(lse + rows, mask=rows < n_pos, other=float("inf"))
         scores = masked_scores(load_rows(q, rows, n_pos, d, D), own_k, rows, rows, n_pos, scale, PRECISION)
         A = tl.exp(scores - log_sums[:, None])
-        own, grad = tl.trans(inverse(A, gamma, DIAGONAL, PRECISION, BLOCK, LOG)), load_rows(dy, rows, n_pos, dv, DV)
+        own, grad = (
+            tl.trans(inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG)),
+            load_rows(dy, rows, n_pos, dv, DV),
+        )
         if EQ5:
-            rhs = down + (1.0 - gamma) * tl.dot(tl.trans(A), grad, input_precision=PRECISION)
+            rhs = down + rest * tl.dot(tl.trans(A), grad, input_precision=PRECISION)
             values = tl.dot(own, rhs, input_precision=PRECISION)
-            left = (1.0 - gamma) * grad + gamma * values
+            left = rest * grad + gamma * values
         else:
             left = tl.dot(own, grad + gamma * down, input_precision=PRECISION)
-            values = (1.0 - gamma) * (down + tl.dot(tl.trans(A), left, input_precision=PRECISION))
+            values = rest * (down + tl.dot(tl.trans(A), left, input_precision=PRECISION))
         store_rows(h, left, rows, n_pos, dv, DV)
         store_rows(grad_v, values, rows, n_pos, dv, DV)
         tl.debug_barrier()  # the block before reads this one's H
@@ -193,9 +200,9 @@ def solve_back(
 
 @triton.jit
 def score_gradient(
-    q, k, h, x, lse, delta, on_diagonal, rows, keys, n_pos, scale,  # noqa: ANN001
+    q, k, h, x, lse, delta, on_diagonal, rows, keys, n_pos, scale,
     DIAGONAL: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """∂L/∂S of one block: A ∘ (∂L/∂A − δ), with ∂L/∂A = H Xᵀ but, without the diagonal inside, on the diagonal."""
     A = tl.exp(masked_scores(q, k, rows, keys, n_pos, scale, PRECISION) - lse[:, None])
     grad = tl.dot(h, tl.trans(x), input_precision=PRECISION)
@@ -206,9 +213,9 @@ def score_gradient(
 
 @triton.jit
 def query_gradient(
-    q, k, x, h, lse, delta, on_diagonal, grad_q, n_pos, d, dv, scale,  # noqa: ANN001
+    q, k, x, h, lse, delta, on_diagonal, grad_q, n_pos, d, dv, scale,
     DIAGONAL: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """∂L/∂q of every block of rows."""
     i, n, here = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, h = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, h + n * n_pos * dv
@@ -224,15 +231,15 @@ def query_gradient(
         grad = score_gradient(
             queries, own_k, left, own_x, log_sums, less, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
-        result += tl.dot(grad, own_k.to(tl.float32), input_precision=PRECISION)
+        result += tl.dot(grad, own_k, input_precision=PRECISION)
     store_rows(grad_q + n * n_pos * d, result * scale, rows, n_pos, d, D)
 
 
 @triton.jit
 def key_gradient(
-    q, k, x, h, lse, delta, on_diagonal, grad_k, n_pos, d, dv, scale, n_blocks,  # noqa: ANN001
+    q, k, x, h, lse, delta, on_diagonal, grad_k, n_pos, d, dv, scale, n_blocks,
     DIAGONAL: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip  # noqa: ANN201
+):  # fmt: skip
     """∂L/∂k of every block of keys."""
     j, n, here = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, h = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, h + n * n_pos * dv
@@ -248,5 +255,5 @@ def key_gradient(
         grad = score_gradient(
             queries, own_k, left, own_x, log_sums, less, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
-        result += tl.dot(tl.trans(grad), queries.to(tl.float32), input_precision=PRECISION)
+        result += tl.dot(tl.trans(grad), queries, input_precision=PRECISION)
     store_rows(grad_k + n * n_pos * d, result * scale, keys, n_pos, d, D)

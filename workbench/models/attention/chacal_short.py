@@ -1,9 +1,9 @@
 """ChaCAL on short sequences, whose pattern is small enough to be kept for backward.
 
-Here the number of operations and of passes over memory counts for as much as arithmetic. There are as few of both as the
-equations of `chacal_blocks` allow: triangular systems are solved in the layout that is fast, constants are multiplied
-into what is computed anyway, and no product is written into a part of a larger tensor, which PyTorch does slowly. Up to
-48 positions there is one block of rows; above, several, each over no more keys than it sees.
+Here the number of operations and of passes over memory counts for as much as arithmetic. There are as few of both as
+the equations of `chacal_blocks` allow: triangular systems are solved in the layout that is fast, constants are put into
+what is computed anyway, and no product is written into a part of a larger tensor, which PyTorch does slowly. Up to 48
+positions there is one block of rows; above, several, each over no more keys than it sees.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tens
 
 
 def gradients(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, read: Tensor, A: Tensor, shape: Shape
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, A: Tensor, shape: Shape
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values; `read` and the pattern are those of `outputs`."""
+    """Gradients of queries, keys and values; Y, `read` and the pattern are what `outputs` returns."""
     n_pos, scale = q.shape[1], q.shape[-1] ** -0.5
     blocks = spans(0, n_pos, shape.block)
     left, dv, on_diagonal = _solve_back(dy * (1 - shape.gamma), v, read, A, shape)

@@ -1,0 +1,91 @@
+"""ChaCAL's Triton kernels against float64, under Triton's interpreter; and what decides whether they are used."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.interpreted_kernels import DTYPES, SIZES
+from workbench.models.attention import chacal_gpu
+from workbench.models.attention.chacal_blocks import value_and_gradients
+from workbench.models.attention.chacal_shape import Shape
+
+CPU, WHAT = torch.device("cpu"), ("eq5", False, 16, 16)  # a layer's form and diagonal, and its widths
+WITHIN = {"float32": 2e-5, "bfloat16": 2e-2}
+CASES = list(itertools.product([sizes[0] for sizes in SIZES], DTYPES, ("eq5", "eq7"), (False, True)))
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, Any]:
+    if find_spec("triton") is None:
+        pytest.skip("Triton is not installed; make test-slow installs it")
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), *sys.path])
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.models.interpreted_kernels"],
+        cwd=root, env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert not ran.returncode, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_pos", "dtype", "form", "diagonal"), CASES)
+def test_value_and_gradients_are_those_of_float64(
+    interpreted: dict[str, Any], n_pos: int, dtype: str, form: str, diagonal: bool
+) -> None:
+    assert interpreted[f"{n_pos}-{dtype}-{form}-{diagonal}"] <= WITHIN[dtype]
+
+
+@pytest.mark.slow
+def test_the_check_at_first_use_passes_and_a_layer_runs_through_the_kernels(interpreted: dict[str, Any]) -> None:
+    assert interpreted["agrees"] is True
+    assert interpreted["layer"] <= 2e-2
+
+
+def in_place_of_the_kernels(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+    """The blocks, their query gradient off by a part of its size."""
+
+    def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape, span: int) -> tuple[Tensor]:
+        return (value_and_gradients(q, k, v, v, shape)[0],)
+
+    def gradients(dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, shape: Shape, span: int) -> Any:
+        _, grad_q, *others = value_and_gradients(q, k, v, dy, shape)
+        return grad_q * (1 + off), *others
+
+    monkeypatch.setattr(chacal_gpu, "outputs", outputs)
+    monkeypatch.setattr(chacal_gpu, "gradients", gradients)
+
+
+def test_kernels_that_disagree_with_the_blocks_are_set_aside_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_the_kernels(monkeypatch, off=0.0)
+    assert chacal_gpu.agrees.__wrapped__(CPU, torch.float32, *WHAT)
+    in_place_of_the_kernels(monkeypatch, off=0.01)
+    with pytest.warns(
+        RuntimeWarning, match=r"not used on cpu: they are 1\.0e-02 from the blocks in torch\.float32, eq5"
+    ):
+        assert not chacal_gpu.agrees.__wrapped__(CPU, torch.float32, *WHAT)
+
+
+def test_kernels_that_fail_are_set_aside_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outputs(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of resources\nand more")
+
+    monkeypatch.setattr(chacal_gpu, "outputs", outputs)
+    with pytest.warns(RuntimeWarning, match=r"they fail \(RuntimeError: out of resources\)\. It runs in blocks"):
+        assert not chacal_gpu.agrees.__wrapped__(CPU, torch.float32, *WHAT)
+
+
+def test_on_a_cpu_there_are_no_kernels() -> None:
+    q = torch.randn(1, 4, 8)
+    assert not chacal_gpu.usable(q, q, q, "eq5", False)
