@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bench coverage explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -42,9 +42,12 @@ tutorial: .venv/installed
 pictures: .venv/installed
 	$(BIN)/python -m tests.docs.pictures --root demo/pictures --out docs/pictures
 
+# Every benchmark, and which of the figures asked for are reached; ARGS="attention:training seq_vcr --repeat 3" runs some.
+bars: .venv/installed
+	$(BIN)/python tests/benchmarks/bars.py $(ARGS)
+
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture training explorer probes; do \
-		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
+	$(BIN)/python tests/benchmarks/bars.py --write
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
 # The table in docs/concepts/controls.md of how often each interval holds the truth: two minutes.
