@@ -142,7 +142,9 @@ class _Terms(torch.autograd.Function):
         return terms, gram
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
+        if grad is None:
+            return None, None, None
         again = torch.is_grad_enabled()  # a second derivative was asked for
         inputs = (grad, *ctx.saved_tensors, ctx.weights)
         return _Gradient.apply(*inputs)[0] if again else _gradient(*inputs), None, None

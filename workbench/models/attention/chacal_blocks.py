@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.models.attention import chacal_gpu, chacal_short
-from workbench.models.attention.chacal_shape import Form, Shape, Way, inverse, spans
+from workbench.models.attention.chacal_shape import Form, Shape, inverse, spans
 from workbench.util.vmap import folded, transformed
 
 SHORT = 128  # positions up to which the whole pattern is kept
@@ -49,19 +49,25 @@ def chacal_blocks(
     """
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
-    n_pos = q.shape[-2]
-    way: Way = "short" if block is None and n_pos <= SHORT else "blocks"
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
-    if block is None and chacal_gpu.usable(q, k, v, form, diagonal):
-        way, block, dtype = "kernel", chacal_gpu.kernel_block(q.shape[-1], v.shape[-1]), v.dtype
-    shape = Shape(gamma, form, diagonal, block or default_block(n_pos), way)
+    shape, dtype = _shape(q, k, v, Shape(gamma, form, diagonal, block or 0))
     same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
     batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
         flat = _flat(q, k, v, batch, dtype)
         y = _TransformedBlocks.apply(*flat, shape)[0] if transformed() else _Blocks.apply(*flat, shape)
-        return y.view(*batch, n_pos, v.shape[-1]).to(v.dtype)
+        return y.view(*batch, q.shape[-2], v.shape[-1]).to(v.dtype)
+
+
+def _shape(q: Tensor, k: Tensor, v: Tensor, asked: Shape) -> tuple[Shape, torch.dtype]:
+    """How these are computed, and in which type: where no block is asked for, it follows from length and device."""
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    if asked.block:
+        return asked, dtype
+    if chacal_gpu.usable(q, k, v, asked.form, asked.diagonal):
+        return asked._replace(block=chacal_gpu.kernel_block(q.shape[-1], v.shape[-1]), way="kernel"), v.dtype
+    n_pos = q.shape[-2]
+    return asked._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
 
 
 def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype) -> list[Float[Tensor, "n pos d"]]:
@@ -72,7 +78,7 @@ def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype
 
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
-    longest = {48: 48, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
+    longest = {64: 64, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
     return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
 
 

@@ -135,7 +135,8 @@ def _spans(n_pos: int, block: int, span: int) -> list[tuple[int, int]]:
 def _sizes(q: Tensor, v: Tensor, shape: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
     """What all kernels are compiled for, and what those that solve are, too."""
     powers = [max(16, 1 << (x.shape[-1] - 1).bit_length()) for x in (q, v)]
-    precision = "ieee" if q.dtype == torch.float32 else "tf32"
+    # Half-precision values are exact in tf32; three products of it are as good as one in float32, and quicker.
+    precision = "tf32x3" if q.dtype == torch.float32 else "tf32"
     sizes = {"D": powers[0], "DV": powers[1], "BLOCK": shape.block, "PRECISION": precision}
     log = shape.block.bit_length() - 1
     return sizes, {"EQ5": shape.form == "eq5", "DIAGONAL": shape.diagonal, "LOG": log}

@@ -58,11 +58,11 @@ def inverse(A, gamma, rest, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLO
         over = 1.0 / (rest + gamma * (1.0 - own))  # beyond the length rows are zero
         N = N * over[:, None]
     result = tl.where(on_diagonal, 1.0, N)
-    for _ in tl.static_range(LOG - 1):
+    for _ in range(LOG - 1):
         N = tl.dot(N, N, input_precision=PRECISION)
         result += tl.dot(result, N, input_precision=PRECISION)
     if DIAGONAL:
-        result = result * tl.trans(tl.broadcast_to(over[:, None], (BLOCK, BLOCK)))
+        result = result * over[None, :]
     return result
 
 
@@ -199,16 +199,15 @@ def solve_back(
 
 
 @triton.jit
-def score_gradient(
-    q, k, h, x, lse, delta, on_diagonal, rows, keys, n_pos, scale,
-    DIAGONAL: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """∂L/∂S of one block: A ∘ (∂L/∂A − δ), with ∂L/∂A = H Xᵀ but, without the diagonal inside, on the diagonal."""
+def pattern_gradient(
+    q, k, h, x, lse, on_diagonal, rows, keys, n_pos, scale, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr
+):
+    """One block of A and of ∂L/∂A, which is H Xᵀ but, without the diagonal inside, on the diagonal."""
     A = tl.exp(masked_scores(q, k, rows, keys, n_pos, scale, PRECISION) - lse[:, None])
     grad = tl.dot(h, tl.trans(x), input_precision=PRECISION)
     if not DIAGONAL:
         grad = tl.where(rows[:, None] == keys[None, :], on_diagonal[:, None], grad)
-    return A * (grad - delta[:, None])
+    return A, grad
 
 
 @triton.jit
@@ -216,7 +215,11 @@ def query_gradient(
     q, k, x, h, lse, delta, on_diagonal, grad_q, n_pos, d, dv, scale,
     DIAGONAL: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """∂L/∂q of every block of rows."""
+    """∂L/∂q of every block of rows.
+
+    With the diagonal inside, what cancels in ∂L/∂A − δ is up to 1/(1 − γ) times as large: δ is then summed here, from
+    the very terms it is taken from, and written for `key_gradient`.
+    """
     i, n, here = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, h = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, h + n * n_pos * dv
     rows = i * BLOCK + here
@@ -224,14 +227,24 @@ def query_gradient(
     log_sums = tl.load(lse + at, mask=inside, other=float("inf"))
     less, diagonal = tl.load(delta + at, mask=inside, other=0.0), tl.load(on_diagonal + at, mask=inside, other=0.0)
     queries, left = load_rows(q, rows, n_pos, d, D), load_rows(h, rows, n_pos, dv, DV)
+    if DIAGONAL:
+        less = tl.zeros((BLOCK,), tl.float32)
+        for j in range(0, i + 1):
+            keys = j * BLOCK + here
+            own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
+            A, grad = pattern_gradient(
+                queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
+            )
+            less += tl.sum(A * grad, 1)
+        tl.store(delta + at, less, mask=inside)
     result = tl.zeros((BLOCK, D), tl.float32)
     for j in range(0, i + 1):
         keys = j * BLOCK + here
         own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
-        grad = score_gradient(
-            queries, own_k, left, own_x, log_sums, less, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
+        A, grad = pattern_gradient(
+            queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
-        result += tl.dot(grad, own_k, input_precision=PRECISION)
+        result += tl.dot(A * (grad - less[:, None]), own_k, input_precision=PRECISION)
     store_rows(grad_q + n * n_pos * d, result * scale, rows, n_pos, d, D)
 
 
@@ -252,8 +265,9 @@ def key_gradient(
         log_sums = tl.load(lse + at, mask=inside, other=float("inf"))
         less, diagonal = tl.load(delta + at, mask=inside, other=0.0), tl.load(on_diagonal + at, mask=inside, other=0.0)
         queries, left = load_rows(q, rows, n_pos, d, D), load_rows(h, rows, n_pos, dv, DV)
-        grad = score_gradient(
-            queries, own_k, left, own_x, log_sums, less, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
+        A, grad = pattern_gradient(
+            queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
-        result += tl.dot(tl.trans(grad), queries, input_precision=PRECISION)
+        changed = A * (grad - less[:, None])
+        result += tl.dot(tl.trans(changed), queries, input_precision=PRECISION)
     store_rows(grad_k + n * n_pos * d, result * scale, keys, n_pos, d, D)

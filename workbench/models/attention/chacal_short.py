@@ -2,7 +2,7 @@
 
 Here the number of operations and of passes over memory counts for as much as arithmetic. There are as few of both as
 the equations of `chacal_blocks` allow: triangular systems are solved in the layout that is fast, constants are put into
-what is computed anyway, and no product is written into a part of a larger tensor, which PyTorch does slowly. Up to 48
+what is computed anyway, and no product is written into a part of a larger tensor, which PyTorch does slowly. Up to 64
 positions there is one block of rows; above, several, each over no more keys than it sees.
 """
 
