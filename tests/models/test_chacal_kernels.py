@@ -25,18 +25,21 @@ WITHIN = {"float32": 2e-5, "bfloat16": 2e-2}
 CASES = list(itertools.product([sizes[0] for sizes in SIZES], DTYPES, ("eq5", "eq7"), (False, True)))
 
 
-@pytest.fixture(scope="module")
-def interpreted() -> dict[str, Any]:
+def with_triton(program: str, **environment: str) -> str:
+    """What a program beside this file prints; skips where Triton is not installed."""
     if find_spec("triton") is None:
         pytest.skip("Triton is not installed; make test-slow installs it")
     root = Path(__file__).parents[2]
-    path = os.pathsep.join([str(root), *sys.path])
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.models.interpreted_kernels"],
-        cwd=root, env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}, capture_output=True, text=True,
-    )  # fmt: skip
+    environment = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    command = [sys.executable, "-m", f"tests.models.{program}"]
+    ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     assert not ran.returncode, ran.stderr
-    return json.loads(ran.stdout)
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, Any]:
+    return json.loads(with_triton("interpreted_kernels", TRITON_INTERPRET="1"))
 
 
 @pytest.mark.slow
@@ -51,6 +54,12 @@ def test_value_and_gradients_are_those_of_float64(
 def test_the_check_at_first_use_passes_and_a_layer_runs_through_the_kernels(interpreted: dict[str, Any]) -> None:
     assert interpreted["agrees"] is True
     assert interpreted["layer"] <= 2e-2
+
+
+@pytest.mark.slow
+def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
+    told = with_triton("compiled_kernels", TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
+    assert len(told.splitlines()) == 24
 
 
 def in_place_of_the_kernels(monkeypatch: pytest.MonkeyPatch, off: float) -> None:

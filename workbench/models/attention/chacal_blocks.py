@@ -50,8 +50,7 @@ def chacal_blocks(
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
     shape, dtype = _shape(q, k, v, Shape(gamma, form, diagonal, block or 0))
-    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
-    batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    batch = _batch(q, k, v)
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
         flat = _flat(q, k, v, batch, dtype)
@@ -68,6 +67,12 @@ def _shape(q: Tensor, k: Tensor, v: Tensor, asked: Shape) -> tuple[Shape, torch.
         return asked._replace(block=chacal_gpu.kernel_block(q.shape[-1], v.shape[-1]), way="kernel"), v.dtype
     n_pos = q.shape[-2]
     return asked._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
+
+
+def _batch(q: Tensor, k: Tensor, v: Tensor) -> torch.Size:
+    """The batch axes to which those of all broadcast; looking for them takes time, and they are mostly the same."""
+    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
+    return q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
 
 
 def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype) -> list[Float[Tensor, "n pos d"]]:
