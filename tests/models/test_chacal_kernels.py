@@ -15,14 +15,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.interpreted_kernels import DTYPES, SIZES
+from tests.models.interpreted_kernels import SIZES
 from workbench.models.attention import chacal_gpu
 from workbench.models.attention.chacal_blocks import value_and_gradients
 from workbench.models.attention.chacal_shape import Shape
 
 CPU, WHAT = torch.device("cpu"), ("eq5", False, 16, 16)  # a layer's form and diagonal, and its widths
-WITHIN = {"float32": 2e-5, "bfloat16": 2e-2}
-CASES = list(itertools.product([sizes[0] for sizes in SIZES], DTYPES, ("eq5", "eq7"), (False, True)))
+CASES = list(itertools.product([sizes[0] for sizes in SIZES], ("eq5", "eq7"), (False, True)))
 
 
 def with_triton(program: str, **environment: str) -> str:
@@ -43,11 +42,11 @@ def interpreted() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_pos", "dtype", "form", "diagonal"), CASES)
-def test_value_and_gradients_are_those_of_float64(
-    interpreted: dict[str, Any], n_pos: int, dtype: str, form: str, diagonal: bool
-) -> None:
-    assert interpreted[f"{n_pos}-{dtype}-{form}-{diagonal}"] <= WITHIN[dtype]
+@pytest.mark.parametrize(("dtype", "within"), [("float32", 2e-5), ("bfloat16", 2e-2)])
+def test_value_and_gradients_are_those_of_float64(interpreted: dict[str, Any], dtype: str, within: float) -> None:
+    """At ragged lengths from 1 to 200, in both equations, with the diagonal inside and without."""
+    names = [f"{n}-{dtype}-{form}-{diagonal}" for n, form, diagonal in CASES]
+    assert {name: interpreted[name] for name in names if not interpreted[name] <= within} == {}
 
 
 @pytest.mark.slow
@@ -65,12 +64,13 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
 def in_place_of_the_kernels(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
     """The blocks, their query gradient off by a part of its size."""
 
-    def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape, span: int) -> tuple[Tensor]:
-        return (value_and_gradients(q, k, v, v, shape)[0],)
+    def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape, span: int) -> tuple[Tensor, Tensor, Tensor]:
+        return value_and_gradients(q, k, v, v, shape)[0], v, v
 
-    def gradients(dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, shape: Shape, span: int) -> Any:
-        _, grad_q, *others = value_and_gradients(q, k, v, dy, shape)
-        return grad_q * (1 + off), *others
+    def gradients(dy: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any, span: int) -> Any:
+        shape = others[-1]
+        _, grad_q, grad_k, grad_v = value_and_gradients(q, k, v, dy, shape)
+        return grad_q * (1 + off), grad_k, grad_v
 
     monkeypatch.setattr(chacal_gpu, "outputs", outputs)
     monkeypatch.setattr(chacal_gpu, "gradients", gradients)

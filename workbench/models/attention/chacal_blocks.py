@@ -64,7 +64,8 @@ def _shape(q: Tensor, k: Tensor, v: Tensor, asked: Shape) -> tuple[Shape, torch.
     if asked.block:
         return asked, dtype
     if chacal_gpu.usable(q, k, v, asked.form, asked.diagonal):
-        return asked._replace(block=chacal_gpu.kernel_block(q.shape[-1], v.shape[-1]), way="kernel"), v.dtype
+        block = chacal_gpu.kernel_block(q.device, q.shape[-1], v.shape[-1])
+        return asked._replace(block=block, way="kernel"), v.dtype
     n_pos = q.shape[-2]
     return asked._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
 
@@ -228,8 +229,8 @@ def value_and_gradients(
     q: Tensor, k: Tensor, v: Tensor, dy: Tensor, shape: Shape
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Y and the gradients for dy, outside autograd; from tensors `[n, pos, d]` of one type."""
-    y, *kept = _outputs(q, k, v, shape)
-    return (y, *_gradients(dy, q, k, v, y, *kept, shape))
+    y, read, kept = _outputs(q, k, v, shape)
+    return (y, *_gradients(dy, q, k, v, y, read, kept, shape))
 
 
 class _Blocks(torch.autograd.Function):
@@ -237,16 +238,17 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> Tensor:
-        y, *kept = _outputs(q, k, v, shape)
+        y, read, kept = _outputs(q, k, v, shape)
         ctx.shape = shape
-        ctx.save_for_backward(q, k, v, y, *kept)
+        ctx.save_for_backward(q, k, v, y, read, kept)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         # a second derivative was asked for, which `_Gradient` refuses; it costs time
         gradients = _Gradient.apply if torch.is_grad_enabled() else _gradients
-        return (*gradients(dy, *ctx.saved_tensors, ctx.shape), None)
+        q, k, v, y, read, kept = ctx.saved_tensors
+        return (*gradients(dy, q, k, v, y, read, kept, ctx.shape), None)
 
 
 class _TransformedBlocks(torch.autograd.Function):

@@ -18,6 +18,7 @@ from workbench.models.attention.chacal_shape import Form, Shape
 SPAN = 8  # blocks that one program solves one after the other
 CHECKED = (2, 150)  # sequences and positions of what the kernels are tried on at first use
 WIDEST = 128  # head: beyond that a block does not fit into the registers
+SHARED = 160 << 10  # bytes that a block of 64 rows takes of a multiprocessor, in float32
 APART = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 1e-2}  # from the blocks, over the largest entry
 
 
@@ -39,11 +40,11 @@ def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool,
     q, k, v, dy = (
         torch.randn(*CHECKED, d, generator=generator).to(device, dtype) for d in (d_head, d_head, d_value, d_value)
     )
-    shape = Shape(0.9, form, diagonal, kernel_block(d_head, d_value))
-    exact = value_and_gradients(*(x.float() for x in (q, k, v, dy)), shape)
+    shape = Shape(0.9, form, diagonal, kernel_block(device, d_head, d_value))
+    exact = value_and_gradients(q.float(), k.float(), v.float(), dy.float(), shape)
     try:
-        y, *kept = outputs(q, k, v, shape, span=2)
-        found = (y, *gradients(dy, q, k, v, y, *kept, shape, span=2))
+        y, x, lse = outputs(q, k, v, shape, span=2)
+        found = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
     except Exception as error:  # of a compiler or a driver: there is no saying which
         lines = str(error).splitlines() or [""]
         return _set_aside(device, f"they fail ({type(error).__name__}: {lines[0]})")
@@ -121,9 +122,12 @@ def gradients(
     return grad_q, grad_k, grad_v.to(v.dtype)
 
 
-def kernel_block(d_head: int, d_value: int) -> int:
-    """Rows in a block: as many as the registers of one program hold."""
-    return 64 if max(d_head, d_value) <= 64 else 32
+def kernel_block(device: torch.device, d_head: int, d_value: int) -> int:
+    """Rows in a block: as many as fit beside each other into what one program may hold of the device's memory."""
+    if max(d_head, d_value) > 64:
+        return 32
+    properties = torch.cuda.get_device_properties(device) if device.type == "cuda" else None
+    return 64 if properties is None or getattr(properties, "shared_memory_per_block_optin", 0) >= SHARED else 32
 
 
 def _spans(n_pos: int, block: int, span: int) -> list[tuple[int, int]]:

@@ -71,7 +71,8 @@ def _solve_back(
     Args:
         grad: (1−γ) ∂L/∂Y, which is overwritten. What is solved for is G, or (1−γ) U.
     """
-    gamma, dvs = shape.gamma, []
+    gamma = shape.gamma
+    dvs: list[Tensor] = []
     on_diagonal = (grad * read).sum(-1) if shape.form == "eq5" else None
     for start, end in reversed(spans(0, len(A[0]), shape.block)):
         inner, below = A[:, start:end, start:end], A[:, end:, start:end]
