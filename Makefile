@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bench coverage explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -23,7 +23,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 # All of them take an hour and a half; ARGS="--part 1/6" is a sixth of it, ARGS="--minutes 20" begins none after that.
-test-slow: .venv/installed
+test-slow: .venv/installed .venv/kernels
 	$(BIN)/pytest -m slow $(ARGS)
 
 # How long each test takes, written into tests/seconds.json, which says what is slow: two hours.
@@ -42,9 +42,12 @@ tutorial: .venv/installed
 pictures: .venv/installed
 	$(BIN)/python -m tests.docs.pictures --root demo/pictures --out docs/pictures
 
+# Every benchmark, and which of the figures asked for are reached; ARGS="attention:training seq_vcr --repeat 3" runs some.
+bars: .venv/installed
+	$(BIN)/python tests/benchmarks/bars.py $(ARGS)
+
 bench: .venv/installed
-	for name in tasks attention seq_vcr entropy capture pretrained training explorer probes; do \
-		$(BIN)/python tests/benchmarks/bench_$$name.py --write || exit; done
+	$(BIN)/python tests/benchmarks/bars.py --write
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
 # The table in docs/concepts/controls.md of how often each interval holds the truth: two minutes.
@@ -88,6 +91,11 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip uninstall --quiet --yes workbench 2>/dev/null   # what this distribution was called once
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Triton, for whose interpreter no GPU is needed: where PyTorch brought its own, that one stays.
+.venv/kernels: .venv/installed
+	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[kernels]'
 	touch $@
 
 .venv/docs: .venv/installed

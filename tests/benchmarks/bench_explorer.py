@@ -104,7 +104,7 @@ def explorer() -> Table:
             first = browser.new_page(viewport={"width": 1280, "height": 900})
             seconds = until(first, address, '[data-testid="stMainBlockContainer"] h3')
             table.add("first page, in a browser just started", f"{seconds:.2f} s", "")
-            table.ask("seconds to the first page", seconds, most=3)
+            table.ask("seconds to the first page", seconds, most=2)
             for name in ("canvas", "residual"):
                 page = open_page(browser, f"{address}/{name}?run=demo")
                 page.wait_for_selector(".cell")

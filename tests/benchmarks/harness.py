@@ -42,15 +42,20 @@ def peak_megabytes(setup: str, work: str) -> float:
 
 
 def rounds(forms: Mapping[str, Callable[[], Any]], n: int) -> dict[str, list[float]]:
-    """Milliseconds of every form in each of n rounds, after one to warm up: what slows the machine slows all."""
+    """Milliseconds of every form in each of n rounds, after one to warm up: what slows the machine slows all.
+
+    Every second round goes the other way round. With one thread it is the time of the processor that counts, so that
+    what else runs on the machine does not.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for form in forms.values():
         form()
     taken: dict[str, list[float]] = {name: [] for name in forms}
-    for _ in range(n):
-        for name, form in forms.items():
-            start = time.perf_counter()
-            form()
-            taken[name].append((time.perf_counter() - start) * 1e3)
+    for number in range(n):
+        for name in list(forms)[:: 1 if number % 2 else -1]:
+            start = clock()
+            forms[name]()
+            taken[name].append((clock() - start) * 1e3)
     return taken
 
 
@@ -117,12 +122,16 @@ def grew(what: str, unit: str, size_name: str, form: str, size: int, value: floa
 def main(doc: str | None, *tables: Callable[[], Table]) -> None:
     """Run a benchmark from the command line, on one thread; the exit status says whether all that was asked holds."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = {table.__name__: table for table in tables}
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of: {', '.join(known)} (default: all)")
     parser.add_argument("--write", action="store_true", help="put the tables into the README beside this file")
     options = parser.parse_args()
+    if unknown := set(options.tables) - set(known):
+        parser.error(f"no table {sorted(unknown)[0]!r}; there is: {', '.join(known)}")
     torch.set_num_threads(1)
     made = []
-    for table in tables:
-        made.append(table())
+    for name in options.tables or known:
+        made.append(known[name]())
         if options.write:
             made[-1].write()
     sys.exit(any(table.falls_short for table in made))

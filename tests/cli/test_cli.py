@@ -31,6 +31,23 @@ except SystemExit:
     assert time.perf_counter() - start < 0.8
 
 
+@pytest.mark.parametrize(
+    ("doing", "command"), [("measuring", ["inspect", "nowhere"]), ("probing", ["probe", "nowhere", "minimum"])]
+)
+def test_on_a_terminal_a_command_says_what_it_does_before_pytorch_is_imported(doing: str, command: list[str]) -> None:
+    code = """
+import io, sys
+class Terminal(io.StringIO):
+    def isatty(self): return True
+    def write(self, text): sys.__stdout__.write(f"{'torch' in sys.modules}: {text}")
+sys.stderr = Terminal()
+from workbench.cli import main
+main(sys.argv[1:])
+"""
+    told = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True).stdout
+    assert told.startswith(f"False: workbench: {doing} nowhere …")
+
+
 def test_fields_are_nested_and_typed() -> None:
     arguments = ["--task.n", "64", "--batch-size=32", "--model.attention", "chacal", "--objectives.seq-vcr.eta", "0.1"]
     assert parse_fields(arguments) == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.util.messages import brief, harmless
@@ -50,6 +50,17 @@ def warn(messages: Iterable[object]) -> None:
     """Print each message in one line on standard error."""
     for message in messages if speaks() else ():
         print(f"workbench: {brief(message)}", file=sys.stderr)
+
+
+def announce(doing: str, to: Sequence[object], quiet: bool) -> None:
+    """Say on a terminal what begins: until PyTorch is imported and there is progress to show, seconds pass."""
+    if not quiet and speaks() and sys.stderr.isatty():
+        first, *more = map(str, to)
+        print(
+            f"workbench: {doing} {brief(first)}{f' and {len(more)} more' if more else ''} …",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def path_error(error: OSError) -> str:

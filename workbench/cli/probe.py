@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
-from workbench.cli.output import say, warn
+from workbench.cli.output import announce, say, warn
 from workbench.cli.parser import Commands, Parser, add_command
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def add_text(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
+    announce("probing", options.runs, options.quiet)
     from workbench.probes import ask
     from workbench.probes.report import save, text
     from workbench.util.files import check_free

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -16,7 +17,7 @@ from workbench.objectives.across_processes import across_processes
 from workbench.tasks import Batch
 from workbench.tasks.batch import before_padding
 from workbench.util.lookup import lookup
-from workbench.util.vmap import folded, under_vmap
+from workbench.util.vmap import folded, transformed, under_vmap
 
 Over = Literal["batch", "batch+length"]
 Positions = Literal["all", "real", "scored"]
@@ -37,8 +38,9 @@ def seq_vcr(
     It is 1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²].
 
     The value is exact and costs no more than the smaller Gram matrix, since Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² for N
-    sequences: beside x and its gradient, at most min(N, d)² numbers per position are in memory. It is computed in
-    float32 or better, outside autocast. The N×N form subtracts the variances from a total, and so uses float64.
+    sequences: beside x and its gradient, at most 4 min(N, d)² numbers per position are in memory. It is computed in
+    float32 or better, outside autocast. The N×N form, which is taken where d > 2N, subtracts the variances from a
+    total, and so uses float64.
     First derivatives work, also under `torch.func.grad` and `vmap`; second derivatives raise an error.
 
     Args:
@@ -55,7 +57,8 @@ def seq_vcr(
             `over` is unknown.
     """
     _check_arguments(x, eta, over, mask)
-    with torch.autocast(x.device.type, enabled=False):
+    autocast = torch.is_autocast_enabled(x.device.type)  # leaving it costs time
+    with torch.autocast(x.device.type, enabled=False) if autocast else nullcontext():
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         if over == "batch+length":
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
@@ -63,7 +66,8 @@ def seq_vcr(
         if not (len(x) >= 2 if enough is None else under_vmap(enough) or bool(enough.any())):
             raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
         weights = Weights(variance_weight, covariance_weight, eta)
-        terms, _ = _Terms.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
+        function = _TransformedTerms if transformed() else _Terms
+        terms, _ = function.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
 
@@ -86,19 +90,72 @@ class Weights(NamedTuple):
     eta: float
 
 
-class _Terms(torch.autograd.Function):
-    """The term of each position, and its Gram matrix; from x `[pos, n, feature]` and a mask `[pos, n]` or None.
+def _terms(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Tensor]:
+    """The term of each position, and its Gram matrix; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
+    less_one = _less_one(x, kept)
+    diagonal, squares, gram = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
+    hinge = (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+    covariance = squares / less_one**2
+    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), gram
 
-    The derivative is written out by hand and computed part by part, as the value is: autograd would keep every part.
+
+def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> Tensor:
+    """The gradient for the centred vectors, written out by hand and computed part by part, as the value is.
+
+    Autograd would keep every part. It already sums to zero, so that centring has no further derivative.
     """
+    less_one = _less_one(x, kept)[:, None, None]
+    scale = grad[:, None, None] / x.shape[-1]
+    push = scale * 4 * weights.covariance / less_one**2
+    result = torch.empty_like(x)
+
+    def pull(diagonal: Tensor, part: slice = slice(None)) -> Tensor:
+        deviation = (diagonal / less_one[part] + weights.eta).sqrt()
+        return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
+
+    if _is_tall(x):
+        for part in _slices(len(x), x[0].numel()):
+            centred = _centre(x[part], None if kept is None else kept[part])
+            coupled = (centred @ gram[part]).mul_(push[part])
+            diagonal = centred.square().sum(1, keepdim=True)
+            result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
+        return result
+    coupling = gram * push
+    for columns in _slices(x.shape[2], x[..., 0].numel()):
+        centred = _centre(x[..., columns].double(), kept)
+        diagonal = centred.square().sum(1, keepdim=True)
+        coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
+        result[..., columns] = coupled
+    return result
+
+
+class _Terms(torch.autograd.Function):
+    """`_terms` with its derivative."""
 
     @staticmethod
-    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Tensor]:
-        less_one = _less_one(x, kept)
-        diagonal, squares, gram = _tall(x, kept) if x.shape[1] >= x.shape[2] else _wide(x, kept)
-        hinge = (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
-        covariance = squares / less_one**2
-        return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), gram
+    def forward(ctx: Any, x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor]:
+        terms, gram = _terms(x, kept, weights)
+        ctx.weights = weights
+        ctx.mark_non_differentiable(gram)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, kept, gram)
+        return terms, gram
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
+        if grad is None:
+            return None, None, None
+        again = torch.is_grad_enabled()  # a second derivative was asked for
+        inputs = (grad, *ctx.saved_tensors, ctx.weights)
+        return _Gradient.apply(*inputs)[0] if again else _gradient(*inputs), None, None
+
+
+class _TransformedTerms(torch.autograd.Function):
+    """`_Terms` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
+
+    @staticmethod
+    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor]:
+        return _terms(x, kept, weights)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -112,7 +169,7 @@ class _Terms(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        return folded(_Terms, info, in_dims, args)
+        return folded(_TransformedTerms, info, in_dims, args)
 
 
 class _Gradient(torch.autograd.Function):
@@ -120,30 +177,7 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> tuple[Tensor]:
-        """The gradient for the centred vectors. It already sums to zero, so that centring has no further derivative."""
-        tall, less_one = x.shape[1] >= x.shape[2], _less_one(x, kept)[:, None, None]
-        scale = grad[:, None, None] / x.shape[-1]
-        push = scale * 4 * weights.covariance / less_one**2
-        result = torch.empty_like(x)
-
-        def pull(diagonal: Tensor, part: slice = slice(None)) -> Tensor:
-            deviation = (diagonal / less_one[part] + weights.eta).sqrt()
-            return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
-
-        if tall:
-            for part in _slices(len(x), x[0].numel()):
-                centred = _centre(x[part], None if kept is None else kept[part])
-                coupled = (centred @ gram[part]).mul_(push[part])
-                diagonal = centred.square().sum(1, keepdim=True)
-                result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
-            return (result,)
-        coupling = gram * push
-        for columns in _slices(x.shape[2], x[..., 0].numel()):
-            centred = _centre(x[..., columns].double(), kept)
-            diagonal = centred.square().sum(1, keepdim=True)
-            coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
-            result[..., columns] = coupled
-        return (result,)
+        return (_gradient(grad, x, kept, gram, weights),)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -156,6 +190,11 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         return folded(_Gradient, info, in_dims, args)
+
+
+def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
+    """Whether XᵀX in x's type costs no more than XXᵀ, which has to be in float64."""
+    return x.shape[2] <= 2 * x.shape[1]
 
 
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:
@@ -187,7 +226,7 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor,
     return diagonal, gram.square().sum((1, 2)) - diagonal.square().sum(-1), gram
 
 
-HELD = 1 << 16  # entries of x that are processed at a time
+HELD = 1 << 18  # entries of x that are processed at a time
 
 
 def _slices(n: int, numbers_each: int) -> list[slice]:

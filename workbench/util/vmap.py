@@ -13,6 +13,15 @@ def under_vmap(x: Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
+def transformed() -> bool:
+    """Whether `torch.func` or `torch.compile` is at work.
+
+    A Function for them has a `setup_context`, and then PyTorch looks up its signature at each call, which takes longer
+    than a small computation.
+    """
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def folded(
     function: Any, info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.models.attention import chacal_short
+from workbench.models.attention import chacal_gpu, chacal_short
 from workbench.models.attention.chacal_shape import Form, Shape, inverse, spans
-from workbench.util.vmap import folded
+from workbench.util.vmap import folded, transformed
 
 SHORT = 128  # positions up to which the whole pattern is kept
 
@@ -31,7 +31,7 @@ def chacal_blocks(
     For each block of rows I the earlier blocks are read as standard attention reads them, and a small triangular system
     gives the block's own solved values. Backward goes from the last block to the first and recomputes each block's
     pattern. Memory is O(pos · (d_head + block)). Up to 128 positions all rows are computed at once, and their pattern
-    is kept (`chacal_short`).
+    is kept (`chacal_short`). On a GPU, where Triton is installed, its kernels do the same (`chacal_gpu`).
 
     Computed in float32 or better, outside autocast; the result has the values' type. First derivatives, in reverse
     mode, also under `torch.func.grad` and `vmap`; second derivatives are refused.
@@ -47,7 +47,7 @@ def chacal_blocks(
         ValueError: if block is not positive.
         RuntimeError: from a second derivative.
     """
-    return solved_blocks(q, k, v, gamma=gamma, form=form, diagonal=diagonal, block=block)[0]
+    return solved_blocks(q, k, v, gamma=gamma, form=form, diagonal=diagonal, block=block, needed=False)[0]
 
 
 def solved_blocks(
@@ -59,30 +59,53 @@ def solved_blocks(
     form: Form,
     diagonal: bool,
     block: int | None = None,
+    needed: bool = True,
 ) -> tuple[Float[Tensor, "*batch pos d_value"], Tensor]:
-    """`chacal_blocks`, and beside it for Eq. 5 the solved values W, like the values but without a gradient."""
+    """`chacal_blocks`, and beside it for Eq. 5 the solved values W, like the values but without a gradient.
+
+    Unless they are `needed`, they may be left out, which is faster.
+    """
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
-    n_pos = q.shape[-2]
-    shape = Shape(gamma, form, diagonal, block or default_block(n_pos), whole=block is None and n_pos <= SHORT)
-    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    shape, dtype = _shape(q, k, v, Shape(gamma, form, diagonal, block or 0))
+    batch = _batch(q, k, v)
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
-        y, W, *_ = _Blocks.apply(*_flat(q, k, v, batch), shape)
-        whole = (*batch, n_pos, v.shape[-1])
-        return y.view(whole).to(v.dtype), W.view(whole) if form == "eq5" else W
+        flat, whole = _flat(q, k, v, batch, dtype), (*batch, q.shape[-2], v.shape[-1])
+        if needed or transformed():
+            y, read, _ = _TransformedBlocks.apply(*flat, shape)
+            return y.view(whole).to(v.dtype), read.view(whole) if form == "eq5" else read
+        y = _Blocks.apply(*flat, shape)
+        return y.view(whole).to(v.dtype), y.new_empty(0)
 
 
-def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size) -> list[Float[Tensor, "n pos d"]]:
-    """All of one batch axis and one type, float32 or better; views that change nothing cost time and are left out."""
+def _shape(q: Tensor, k: Tensor, v: Tensor, asked: Shape) -> tuple[Shape, torch.dtype]:
+    """How these are computed, and in which type: where no block is asked for, it follows from length and device."""
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    if asked.block:
+        return asked, dtype
+    if chacal_gpu.usable(q, k, v, asked.form, asked.diagonal):
+        block = chacal_gpu.kernel_block(q.device, q.shape[-1], v.shape[-1])
+        return asked._replace(block=block, way="kernel"), v.dtype
+    n_pos = q.shape[-2]
+    return asked._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
+
+
+def _batch(q: Tensor, k: Tensor, v: Tensor) -> torch.Size:
+    """The batch axes to which those of all broadcast; looking for them takes time, and they are mostly the same."""
+    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
+    return q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+
+
+def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype) -> list[Float[Tensor, "n pos d"]]:
+    """All of one batch axis and one type; views that change nothing cost time and are left out."""
     whole = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
     return [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in whole]
 
 
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
-    longest = {48: 48, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
+    longest = {64: 64, 256: 32, 512: 48, 2048: 64}  # measured on a CPU
     return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
 
 
@@ -158,12 +181,11 @@ def _solve_rows(
     return y
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse, and no pattern."""
+def _forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse."""
     solved, inverses = torch.empty_like(v), v.new_empty(*v.shape[:2], min(shape.block, v.shape[1]))
     y = _solve_rows(q, k, v, solved, shape, inverses)
-    nothing = v.new_empty(len(v), 0, 0)
-    return y, solved if shape.form == "eq5" else nothing, inverses, nothing.clone()
+    return y, solved if shape.form == "eq5" else v.new_empty(len(v), 0, 0), inverses
 
 
 def _backward(
@@ -211,12 +233,51 @@ def _backward(
     return dq, dk, dv
 
 
+def _outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Y, and two tensors that `_gradients` needs beside it; from (q, k, v) `[n, pos, d]`."""
+    ways = {"short": chacal_short.outputs, "blocks": _forward, "kernel": chacal_gpu.outputs}
+    return ways[shape.way](q, k, v, shape)
+
+
+def _gradients(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Tensor]:
+    ways = {"short": chacal_short.gradients, "blocks": _backward, "kernel": chacal_gpu.gradients}
+    return ways[shape.way](dy, q, k, v, y, read, kept, shape)
+
+
+def value_and_gradients(
+    q: Tensor, k: Tensor, v: Tensor, dy: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Y and the gradients for dy, outside autograd; from tensors `[n, pos, d]` of one type."""
+    y, read, kept = _outputs(q, k, v, shape)
+    return (y, *_gradients(dy, q, k, v, y, read, kept, shape))
+
+
 class _Blocks(torch.autograd.Function):
-    """(q, k, v) `[n, pos, d]` to Y, W, the blocks' inverses and the pattern, if kept; only Y has a gradient."""
+    """`_outputs`, of which only Y has a gradient."""
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return (chacal_short.outputs if shape.whole else _forward)(q, k, v, shape)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> Tensor:
+        y, read, kept = _outputs(q, k, v, shape)
+        ctx.shape = shape
+        ctx.save_for_backward(q, k, v, y, read, kept)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        # a second derivative was asked for, which `_Gradient` refuses; it costs time
+        gradients = _Gradient.apply if torch.is_grad_enabled() else _gradients
+        q, k, v, y, read, kept = ctx.saved_tensors
+        return (*gradients(dy, q, k, v, y, read, kept, ctx.shape), None)
+
+
+class _TransformedBlocks(torch.autograd.Function):
+    """`_Blocks` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+        return _outputs(q, k, v, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -233,7 +294,7 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return folded(_Blocks, info, in_dims, args)
+        return folded(_TransformedBlocks, info, in_dims, args)
 
 
 class _Gradient(torch.autograd.Function):
@@ -241,19 +302,9 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        dy: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        y: Tensor,
-        solved: Tensor,
-        inverses: Tensor,
-        pattern: Tensor,
-        shape: Shape,
+        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if shape.whole:
-            return chacal_short.gradients(dy, q, k, v, y, solved, inverses, pattern, shape)
-        return _backward(dy, q, k, v, y, solved, inverses, shape)
+        return _gradients(dy, q, k, v, y, read, kept, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What ChaCAL's two ways of computing share: a layer's settings, blocks of rows, and the inverse of one block."""
+"""What ChaCAL's ways of computing share: a layer's settings, blocks of rows, and the inverse of one block."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 Form = Literal["eq5", "eq7"]
+Way = Literal["blocks", "short", "kernel"]
 
 
 class Shape(NamedTuple):
-    """The settings of a layer, how many rows a block has, and whether the whole pattern is kept."""
+    """The settings of a layer, how many rows a block has, and which of the ways computes it."""
 
     gamma: float
     form: Form
     diagonal: bool
     block: int
-    whole: bool = False
+    way: Way = "blocks"
 
 
 def spans(first: int, n_pos: int, block: int) -> list[tuple[int, int]]:
@@ -35,4 +36,5 @@ def inverse(inner: Tensor, shape: Shape) -> Float[Tensor, "n rows rows"]:
     system = inner * -shape.gamma
     if shape.diagonal:
         system.diagonal(dim1=1, dim2=2).add_(1)
-    return torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=not shape.diagonal)
+    # from the right: it is the same for an inverse, and takes half the time
+    return torch.linalg.solve_triangular(system, identity, upper=False, left=False, unitriangular=not shape.diagonal)

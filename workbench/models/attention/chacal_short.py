@@ -1,78 +1,126 @@
-"""ChaCAL on short sequences: the pattern is kept for backward, and all rows are computed at once.
+"""ChaCAL on short sequences, whose pattern is small enough to be kept for backward.
 
-Up to some 128 positions the number of operations counts for more than their size, and the pattern is small.
+Here the number of operations and of passes over memory counts for as much as arithmetic. There are as few of both as
+the equations of `chacal_blocks` allow: triangular systems are solved in the layout that is fast, constants are put into
+what is computed anyway, and no product is written into a part of a larger tensor, which PyTorch does slowly. Up to 64
+positions there is one block of rows; above, several, each over no more keys than it sees.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.models.attention.chacal_shape import Shape, inverse, spans
+from workbench.models.attention.chacal_shape import Shape, spans
 
 
-def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Outputs Y, the solved values W (nothing for Eq. 7, which solves for Y), every block's inverse, the pattern."""
-    future = q.new_full((q.shape[1], q.shape[1]), float("-inf")).triu(1)
-    A = torch.baddbmm(future, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
-    torch.softmax(A, -1, out=A)
-    inverses = _inverses(A, shape)
-    if shape.form == "eq5":
-        W = _solved(A, inverses, v, shape)
-        return (A @ W).mul_(1 - shape.gamma), W, inverses, A
-    return _solved(A, inverses, (A @ v).mul_(1 - shape.gamma), shape), v.new_empty(len(v), 0, 0), inverses, A
+def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs Y; what they read, W for Eq. 5 and V + γ/(1−γ) Y for Eq. 7; the pattern, whose upper half is not set."""
+    gamma, n_pos, eq5 = shape.gamma, q.shape[1], shape.form == "eq5"
+    future = q.new_full((n_pos, n_pos), float("-inf")).triu(1)
+    patterns, ys, read = [], [], v  # what the blocks so far have to be read
+    for start, end in spans(0, n_pos, shape.block):
+        A = q[:, start:end] @ k[:, :end].mT
+        torch.add(future[start:end, :end], A, alpha=q.shape[-1] ** -0.5, out=A)
+        torch.softmax(A, -1, out=A)
+        inner, values = A[:, :, start:], v[:, start:end]
+        carried = A[:, :, :start] @ read if start else None
+        if eq5:
+            rhs = values if carried is None else torch.add(values, carried, alpha=gamma)
+            own = solve(inner, rhs, shape)
+            y = (inner @ own if carried is None else torch.baddbmm(carried, inner, own)).mul_(1 - gamma)
+        else:
+            rhs = inner @ values if carried is None else torch.baddbmm(carried, inner, values)
+            y = solve(inner, rhs, shape).mul_(1 - gamma)
+            own = torch.add(values, y, alpha=gamma / (1 - gamma))
+        patterns.append(A)
+        ys.append(y)
+        read = torch.cat([read, own], 1) if start else own
+    return joined(ys), read, whole(patterns, n_pos)
 
 
 def gradients(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, W: Tensor, inverses: Tensor, A: Tensor, shape: Shape
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, A: Tensor, shape: Shape
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values, by the equations of `chacal_blocks`."""
+    """Gradients of queries, keys and values; Y, `read` and the pattern are what `outputs` returns."""
+    n_pos, scale = q.shape[1], q.shape[-1] ** -0.5
+    blocks = spans(0, n_pos, shape.block)
+    left, dv, on_diagonal = _solve_back(dy * (1 - shape.gamma), v, read, A, shape)
+    dqs, changes = [], []
+    for start, end in blocks:
+        dA = left[:, start:end] @ read[:, :end].mT
+        if not shape.diagonal:
+            dA[:, :, start:].diagonal(dim1=1, dim2=2).copy_(on_diagonal[:, start:end])
+        rows = A[:, start:end, :end].contiguous()
+        torch.ops.aten._softmax_backward_data.out(dA, rows, -1, A.dtype, grad_input=dA).mul_(scale)
+        dqs.append(dA @ k[:, :end])
+        changes.append(dA)
+    dS = whole(changes, n_pos)
+    dks = [dS[:, start:, start:end].mT @ q[:, start:] for start, end in blocks]
+    return joined(dqs), joined(dks), dv
+
+
+def _solve_back(
+    grad: Tensor, v: Tensor, read: Tensor, A: Tensor, shape: Shape
+) -> tuple[Tensor, Tensor, Float[Tensor, "n pos"]]:
+    """What times `read` is the gradient of the pattern; ∂L/∂V; and the gradient on the diagonal, not being inside.
+
+    Args:
+        grad: (1−γ) ∂L/∂Y, which is overwritten. What is solved for is G, or (1−γ) U.
+    """
     gamma = shape.gamma
-    if shape.form == "eq5":
-        dv = _solved_transposed(A, inverses, (A.transpose(1, 2) @ dy).mul_(1 - gamma), shape)
-        left, read, on_diagonal = torch.lerp(dy, dv, gamma), W, (dy, W)
-    else:
-        left = _solved_transposed(A, inverses, dy, shape)
-        dv = (A.transpose(1, 2) @ left).mul_(1 - gamma)
-        read, on_diagonal = torch.lerp(v, y, gamma), (left, v)
-    dA = left @ read.transpose(1, 2)
-    if not shape.diagonal:
-        dA.diagonal(dim1=1, dim2=2).copy_((on_diagonal[0] * on_diagonal[1]).sum(-1)).mul_(1 - gamma)
-    dS = torch.ops.aten._softmax_backward_data.out(dA, A, -1, A.dtype, grad_input=dA)
-    scale = q.shape[-1] ** -0.5
-    return (dS @ k).mul_(scale), (dS.transpose(1, 2) @ q).mul_(scale), dv
+    dvs: list[Tensor] = []
+    on_diagonal = (grad * read).sum(-1) if shape.form == "eq5" else None
+    for start, end in reversed(spans(0, len(A[0]), shape.block)):
+        inner, below = A[:, start:end, start:end], A[:, end:, start:end]
+        own, later = grad[:, start:end], grad[:, end:]
+        if shape.form == "eq5":
+            G = solve_transposed(inner, A[:, start:, start:end].mT @ grad[:, start:], shape)
+            own.add_(G, alpha=gamma)
+            dvs.insert(0, G)
+        else:
+            down = below.mT @ later if later.numel() else None
+            own.copy_(solve_transposed(inner, own if down is None else torch.add(own, down, alpha=gamma), shape))
+            dvs.insert(0, inner.mT @ own if down is None else torch.baddbmm(down, inner.mT, own))
+    return grad, joined(dvs), (grad * v).sum(-1) if on_diagonal is None else on_diagonal
 
 
-def _inverses(A: Tensor, shape: Shape) -> Float[Tensor, "n pos block"]:
-    """The inverse of every block's own part of the pattern, one below the other."""
-    n_pos = A.shape[1]
-    if n_pos <= shape.block:
-        return inverse(A, shape)
-    inverses = A.new_empty(len(A), n_pos, shape.block)
-    for start, end in spans(0, n_pos, shape.block):
-        inverses[:, start:end, : end - start] = inverse(A[:, start:end, start:end], shape)
-    return inverses
+def joined(blocks: Sequence[Float[Tensor, "n rows d"]]) -> Float[Tensor, "n pos d"]:
+    return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks), 1)
 
 
-def _solved(A: Tensor, inverses: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
-    """X with (I − γ A_s) X = rhs, from the first block of rows to the last."""
-    if A.shape[1] <= shape.block:
-        return inverses @ rhs
-    solved = torch.empty_like(rhs)
-    for start, end in spans(0, A.shape[1], shape.block):
-        rows = torch.baddbmm(rhs[:, start:end], A[:, start:end, :start], solved[:, :start], alpha=shape.gamma)
-        solved[:, start:end] = inverses[:, start:end, : end - start] @ rows
-    return solved
+def whole(rows: Sequence[Float[Tensor, "n rows keys"]], n_pos: int) -> Float[Tensor, "n pos pos"]:
+    """The rows of all blocks as one matrix; what is above the blocks' own keys is not set."""
+    if len(rows) == 1:
+        return rows[0]
+    matrix = rows[0].new_empty(len(rows[0]), n_pos, n_pos)
+    for own in rows:
+        end = own.shape[2]
+        matrix[:, end - own.shape[1] : end, :end] = own
+    return matrix
 
 
-def _solved_transposed(A: Tensor, inverses: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
-    """X with (I − γ A_sᵀ) X = rhs, from the last block of rows to the first."""
-    if A.shape[1] <= shape.block:
-        return inverses.transpose(1, 2) @ rhs
-    solved = rhs.clone()
-    for start, end in reversed(spans(0, A.shape[1], shape.block)):
-        rows = inverses[:, start:end, : end - start].transpose(1, 2) @ solved[:, start:end]
-        solved[:, start:end] = rows
-        solved[:, :start].baddbmm_(A[:, start:end, :start].transpose(1, 2), rows, alpha=shape.gamma)
-    return solved
+def system(inner: Tensor, shape: Shape) -> Tensor:
+    """I − γ A_s of one block; without the diagonal inside, that of the result is not 1 and is not read."""
+    matrix = inner * -shape.gamma
+    if shape.diagonal:
+        matrix.diagonal(dim1=1, dim2=2).add_(1)
+    return matrix
+
+
+def solve(inner: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
+    """X with (I − γ A_s) X = rhs, by way of Xᵀ (I − γ A_s)ᵀ = rhsᵀ.
+
+    The solver wants its matrices column by column, and the columns of rhsᵀ are the rows of rhs: nothing is moved.
+    """
+    ones = not shape.diagonal
+    return torch.linalg.solve_triangular(system(inner, shape).mT, rhs.mT, upper=True, left=False, unitriangular=ones).mT
+
+
+def solve_transposed(inner: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
+    """X with (I − γ A_sᵀ) X = rhs, by way of Xᵀ (I − γ A_s) = rhsᵀ."""
+    ones = not shape.diagonal
+    return torch.linalg.solve_triangular(system(inner, shape), rhs.mT, upper=False, left=False, unitriangular=ones).mT
