@@ -65,7 +65,8 @@ def every_head(look: Look, chosen: Head) -> None:
     """All heads as small patterns, of which a click chooses one; nothing where there is one alone."""
     if len(heads_by_name(look)) < 2:
         return
-    grid = figures.head_grid(look.seen, scores=head_scores(look), chosen=chosen)
+    scores, fallen = head_scores(look)
+    grid = figures.head_grid(look.seen, scores=scores, fallen=fallen, chosen=chosen)
 
     def choose(layer: str, head: int) -> None:
         if f"{layer}.{head}" in heads_by_name(look):
@@ -86,7 +87,7 @@ def choose_settings(look: Look) -> dict[str, Any]:
     row = st.container(horizontal=True, vertical_alignment="bottom")
     first, second, third, fourth, fifth = (row.container(width=width) for width in (150, 175, 165, 140, 160))
     with first:
-        layer, head = choose_head(look)
+        layer, head = choose_head(look, needed=True)
     with second:
         which = choose_matrix(look)
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def inspect_run(
     causal: bool = True,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     layers: Sequence[int] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[float], None] = False,
 ) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
 
@@ -79,7 +79,7 @@ def inspect_run(
         causal: make the mechanisms' causal tests too, also of models that know nothing.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         layers: the layers to look at, 0-based, where nothing needs all of them, as on a task without a graph.
-        progress: show a progress bar on standard error.
+        progress: show a progress bar on standard error; or what is told, after each batch, the share that is measured.
 
     Raises:
         ValueError: if there is no such instrument or mechanism, or it has no such setting.
@@ -94,15 +94,26 @@ def inspect_run(
     )
     n_fresh = sequences_for_fresh_models(batches)
     what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
-    for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+    shown = track(batches, what, console=Console(stderr=True), disable=progress is not True)
+    for done, (condition, number, batch) in enumerate(shown, 1):
         sample.add(task, batch, condition)
         plan.measure(batch, condition)
         if number == 0:
             plan.measure_other_models(batch[:n_fresh], condition)
         if number * plan.size < TESTED:
             plan.test(batch)
+        if callable(progress):
+            progress(done / len(batches))
     return Inspected(
-        run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head, plan.fallen()
+        run,
+        name,
+        plan.results(sample),
+        sample,
+        plan.left_out,
+        plan.example(),
+        plan.own.head,
+        plan.fallen(),
+        plan.removed,
     )
 
 

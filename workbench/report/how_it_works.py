@@ -229,7 +229,14 @@ def head_in_focus(one: Inspected) -> str | None:
         if not all(_above(result.mean, control.mean) for control in result.controls.values()):
             text = f"No head stands out: {where} has {most}, but no more than a control"
             return f"{text}{_cost(one.fallen)}."
-    return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+    needed = one.needed_head
+    if one.fallen is None or needed is None or needed == one.head:
+        return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+    own, other = (share(one.fallen.select(**{REMOVED: head_in_words(*head)})) for head in (one.head, needed))
+    return (
+        f"The head that answers need most is {head_in_words(*needed)}: without it {other} of right answers fall. "
+        f"{where[:1].upper()}{where[1:]} has {most}; without it {own} fall."
+    )
 
 
 def _cost(fallen: Measurement | None) -> str:
