@@ -20,8 +20,10 @@ from workbench.app.panels.clicks import clickable
 from workbench.app.panels.edit import answer_to_click, cut_by_click, try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
+from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection
 from workbench.interventions import Head
+from workbench.report.verdicts_by_place import answered
 
 SAYS = (
     "Hover a token to see what it reads (below) and its true ancestors (above); click a cell, a token, or an edge, "
@@ -52,6 +54,7 @@ def draw(look: Look, cell: cells.Cell) -> None:
             code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
             canvases.numbers(look, layer, head, settings["which"]),
             SAYS,
+            verdict=answered(answer_rows(look.seen)[0].right),
             place=picture,
             under=caption,
             cell=cells.move,

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from workbench.inspection import Inspected, Result
-from workbench.inspection.claims import edited_in, places_in_words
+from workbench.inspection.claims import edited_in, places_in_words, set_in_words
 from workbench.interventions import REMOVED, head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -201,7 +201,12 @@ def _needs(claim: Claimed) -> str | None:
     where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
     elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
     text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
-    return f"{text}, elsewhere {_range(elsewhere)}" if elsewhere else text
+    text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
+    needed = None if claim.result.causal is None else claim.result.causal.needed
+    if needed is None or not needed.heads:
+        return text
+    said = set_in_words(needed)
+    return f"{text}. {said[:1].upper()}{said[1:]}"
 
 
 def _gold(one: SeedGroup) -> Iterator[Statement]:
