@@ -19,6 +19,7 @@ from workbench.app.panels import code
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
+from workbench.app.panels.watch_it_learn import watch
 from workbench.app.sidebar import END, TYPED, last, last_step
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
@@ -59,6 +60,7 @@ def training(look: Look) -> None:
     try:
         end = moment(look, None)[0]
         picture(look, end)
+        watch(look, end.head or (look.opened.subject.n_layers - 1, 0), kept)
         measures(look, end, kept)
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))

@@ -44,6 +44,7 @@ from workbench.figures.projection import lens_map, projection_bars, projection_m
 from workbench.figures.runs_and_controls import Controls, Runs
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
+from workbench.figures.training_film import training_film
 from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
 
@@ -153,5 +154,6 @@ __all__ = [
     "thumbnail",
     "timeline",
     "token_trajectory",
+    "training_film",
     "with_difference",
 ]

@@ -57,12 +57,15 @@ def head_grid(
             parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
+    return Drawing("Every head on this input", _says(scores, fallen), "".join(parts), width, y + down - GAP)
+
+
+def _says(scores: Measurement | None, fallen: Measurement | None) -> str:
+    """What the pictures and the numbers below them are."""
+    below = [] if scores is None else [f"{scores.units} {scores.name}"]
+    below += [] if fallen is None else ["(−) right answers that fall without the head"]
     says = "queries from above, the keys they read from the left"
-    below = ([] if scores is None else [f"{scores.units} {scores.name}"]) + (
-        [] if fallen is None else ["(−) right answers that fall without the head"]
-    )
-    says += f"; below: {', then '.join(below)}, on other sequences" if below else ""
-    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
+    return f"{says}; below: {', then '.join(below)}, on other sequences" if below else says
 
 
 def _head(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -88,33 +88,33 @@ def inspect_run(
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
-    sample, batches = (
-        Sample(n * len(conditions), task.measured_on),
-        list(test_batches(task, n, seed, conditions, plan.size)),
-    )
+    sample = Sample(n * len(conditions), task.measured_on)
+    batches = list(test_batches(task, n, seed, conditions, plan.size))
     n_fresh = sequences_for_fresh_models(batches)
-    what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
-    shown = track(batches, what, console=Console(stderr=True), disable=progress is not True)
-    for done, (condition, number, batch) in enumerate(shown, 1):
+    what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
+    for condition, number, batch in shown(batches, what, progress):
         sample.add(task, batch, condition)
         plan.measure(batch, condition)
         if number == 0:
             plan.measure_other_models(batch[:n_fresh], condition)
         if number * plan.size < TESTED:
             plan.test(batch)
+    results, own = plan.results(sample), plan.own
+    return Inspected(
+        run, name, results, sample, plan.left_out, plan.example(), own.head, plan.fallen(), removed=plan.removed
+    )
+
+
+T = TypeVar("T")
+
+
+def shown(batches: Sequence[T], what: str, progress: bool | Callable[[float], None]) -> Iterator[T]:
+    """The batches one by one, with a progress bar on standard error, or the share that is done told after each."""
+    bar = track(batches, escape(what), console=Console(stderr=True), disable=progress is not True)
+    for done, batch in enumerate(bar, 1):
+        yield batch
         if callable(progress):
             progress(done / len(batches))
-    return Inspected(
-        run,
-        name,
-        plan.results(sample),
-        sample,
-        plan.left_out,
-        plan.example(),
-        plan.own.head,
-        plan.fallen(),
-        plan.removed,
-    )
 
 
 @dataclass
