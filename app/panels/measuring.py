@@ -49,25 +49,27 @@ def in_parts(
     shown = None if asked is None else asked.so_far
     began = False
 
-    def draw(job: Job | None) -> None:
-        so_far = None if job is None else job.so_far
-        if so_far is not None and meanwhile is not None:
-            meanwhile(so_far)
-        st.caption(f":material/hourglass: {in_words(job, what(so_far))}")
-
     def look() -> None:
         nonlocal began
         if not began:  # this is the page being made: the browser asks again when it shows it
             began = True
-            draw(asked)
+            _draw(asked, what, meanwhile)
             return
         job = background.ask_in_parts(key, measure)
         if job.future.done() or (meanwhile is None and job.so_far is not shown):
             st.rerun()
-        draw(job)
+        _draw(job, what, meanwhile)
 
     st.fragment(look, run_every=EVERY)()
     return asked if shown is not None and meanwhile is None else None
+
+
+def _draw(job: Job | None, what: Callable[[Any], str], meanwhile: Callable[[Any], None] | None) -> None:
+    """What is known so far, and that the rest is being measured."""
+    so_far = None if job is None else job.so_far
+    if so_far is not None and meanwhile is not None:
+        meanwhile(so_far)
+    st.caption(f":material/hourglass: {in_words(job, what(so_far))}")
 
 
 def in_words(job: Job | None, what: str) -> str:
