@@ -69,20 +69,22 @@ class Panel:
                 training: the frame that is shown first (see `panels.film`).
         """
         drawn: Figure = code.value_of(figure)
-        if verdict:
-            place.markdown(f"**{plain(verdict)}**")
-        self._draw(drawn, widest, place, clicks)
+        first = f"**{plain(verdict)}**" if verdict else ""
+        self._draw(drawn, first, widest, place, clicks)
         (place if under is None else under).caption(says)
         with self.menu:
             self._take_away(drawn, code.value_of(dict(numbers)), code.lines(figure), says)
 
-    def _draw(self, drawn: Figure, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
+    def _draw(self, drawn: Figure, first: str, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
         if isinstance(drawn, Drawing):
             with place.container():
-                st.markdown(f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]")
+                titles = f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]"
+                st.markdown("  \n".join(filter(None, [first, titles])))
                 show = film if "frames" in drawn.data else clickable
                 show(drawn, f"{self.key}-drawing", **clicks)
         else:
+            if first:
+                place.markdown(first)
             place.plotly_chart(
                 drawn,
                 key=f"{self.key}-figure",

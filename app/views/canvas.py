@@ -10,7 +10,7 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, choose_matrix, head_scores, heads_by_name
+from workbench.app.fields.heads import best_head, choose_head, choose_matrix, head_scores, heads_by_name, needed_head
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
@@ -22,7 +22,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection
-from workbench.interventions import Head
+from workbench.interventions import Head, head_in_words
 from workbench.report.verdicts_by_place import answered
 
 SAYS = (
@@ -75,7 +75,10 @@ def every_head(look: Look, chosen: Head) -> None:
         if f"{layer}.{head}" in heads_by_name(look):
             put("head", f"{layer}.{head}")
 
-    st.caption(f"Click a head: {plain(grid.subtitle)}")
+    first = ""
+    if needed_head(look) != best_head(look):
+        first = f". Shown at first: {head_in_words(*needed_head(look))}, which most right answers need"
+    st.caption(f"Click a head: {plain(grid.subtitle)}{first}.")
     clickable(grid, "heads-drawing", cell=choose)
 
 
