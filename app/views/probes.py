@@ -116,7 +116,7 @@ def _best(measured: Measurement) -> str | None:
     if np.isnan(gains.values).all():
         return None
     index = np.unravel_index(int(np.nanargmax(gains.values)), gains.values.shape)
-    where = {dim: gains.coords[dim][i] for dim, i in zip(gains.dims, index, strict=True)}
+    where = {dim: gains.coords[dim][int(i)] for dim, i in zip(gains.dims, index, strict=True)}
     own = float(measured.select(condition="trained", **where).values)
     beside = own - float(gains.values[index])
     numbers = [by_place.quantity(value, measured.units) for value in (own, beside)]

@@ -59,10 +59,11 @@ def test_what_changed_is_told_at_the_place_that_changed_most_with_its_control_th
 def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     units = "difference in share"
     sure = measured([-0.5, 0.05], "B − A", units, 0.1, hop=[1, 2])
-    told = "B differs from A at 1 of 2 places, by intervals that exclude 0; most at hop 1 (-50%)."
+    told = "B differs from A at 1 of 2 places, by intervals that exclude 0; most at hop 1 (-50 percentage points)."
     assert by_place.differs(sure) == told
     unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))
-    assert unsure == "No difference between A and B can be told from none; the largest is at hop 1 (-50%)."
+    told = "No difference between A and B can be told from none; the largest is at hop 1 (-50 percentage points)."
+    assert unsure == told
     single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
     assert single is not None and single.endswith("of single inputs there is no interval.")
     assert by_place.differs(measured(0.3, "B − A", "difference in nats", 0.1)) == "B differs from A by +0.30 nats."

@@ -99,7 +99,7 @@ def widest_spread(each: Measurement) -> str | None:
     values = np.where(np.isnan(each.values), np.inf, each.values)
     low, high = values.min(axis), np.where(np.isinf(values), -np.inf, values).max(axis)
     index = np.unravel_index(int((high - low).argmax()), high.shape)
-    where = {dim: each.coords[dim][i] for dim, i in zip(rest, index, strict=True)}
+    where = {dim: each.coords[dim][int(i)] for dim, i in zip(rest, index, strict=True)}
     ends = " to ".join(quantity(float(one[index]), each.units) for one in (low, high))
     return f"Sequences differ most {at(where)}: {ends}."
 
@@ -122,7 +122,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
     if np.isnan(change).all():
         return None
     index = np.unravel_index(int(np.nanargmax(change)), change.shape) if change.shape else ()
-    where = {d: first.coords[d][i] for d, i in zip(first.dims, index, strict=True)}
+    where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
     ends = [quantity(float(one.values[index]), m.units) for one in (first, last)]
     name = " ".join(filter(None, (m.name, at(where))))
     text = f"{name}: {ends[0]} {_at(dim, labels[0])}, {ends[1]} {_at(dim, labels[-1])}"
@@ -157,7 +157,7 @@ def differs(difference: Measurement) -> str | None:
 
 def _signed(value: float, units: str) -> str:
     units = units.removeprefix("difference in ")
-    return f"{value:+.0%}" if units == "share" else f"{value:+.2f} {units}"
+    return f"{100 * value:+.0f} percentage points" if units == "share" else f"{value:+.2f} {units}"
 
 
 def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> str | None:
