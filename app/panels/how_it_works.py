@@ -116,7 +116,7 @@ def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iter
         opened: the run.
         tell: is told how much is done of the part that is being measured.
     """
-    own = {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step}
+    own: dict[str, Any] = {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step}
     for to_come, part in PARTS:
         inspected = inspect_run(opened.run, **own, **part, progress=tell or False)
         groups = seed_groups([inspected])

@@ -66,7 +66,7 @@ def _film(
     versions: tuple[int, ...],
     tokens: tuple[int, ...],
     steps: tuple[int, ...],
-    how: dict[str, int],
+    how: dict[str, Any],
     _run: Run,
     _batch: Batch,
     _place: Any,
