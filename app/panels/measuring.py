@@ -69,7 +69,8 @@ def _draw(job: Job | None, what: Callable[[Any], str], meanwhile: Callable[[Any]
     so_far = None if job is None else job.so_far
     if so_far is not None and meanwhile is not None:
         meanwhile(so_far)
-    st.caption(f":material/hourglass: {in_words(job, what(so_far))}")
+    if to_come := what(so_far):  # nothing is to come in the moment before it is done
+        st.caption(f":material/hourglass: {in_words(job, to_come)}")
 
 
 def in_words(job: Job | None, what: str) -> str:
