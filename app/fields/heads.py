@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import streamlit as st
@@ -15,33 +15,66 @@ from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
 from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head
+from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
 from workbench.measurement import Measurement
+from workbench.tasks import Batch
 
 belongs_to_run("head", "matrix")
 
 
 SEED = 0  # of the sequences that heads are chosen on: those of a report
 NUMBERS = 2**24  # in one layer's patterns of them, at most
+REMOVALS, SEARCHED, FEWEST = 2**17, 32, 8  # tokens that are run to remove heads, at most; sequences: most, fewest
 
 
-def choose_head(look: Look, label: str = "Head", key: str = "head") -> Head:
-    """A field for the layer and head, which starts at the best one."""
+def choose_head(look: Look, label: str = "Head", key: str = "head", *, needed: bool = False) -> Head:
+    """A field for the layer and head.
+
+    Args:
+        look: the run.
+        label, key: of the field.
+        needed: start at the head that answers need most (`needed_head`), not at the one that reads most edges.
+    """
     heads = heads_by_name(look)
-    best = best_head(look)
+    best = needed_head(look) if needed else best_head(look)
     return heads[choose(label, list(heads), key, name_of(best), lambda name: "layer {}, head {}".format(*heads[name]))]
 
 
 def best_head(look: Look) -> Head:
     """The head with the most mass on gold paths, on other sequences than any page shows; else the first one."""
     elsewhere = _elsewhere(look.opened.key, look.opened)
-    return (0, 0) if elsewhere is None else elsewhere[1]
+    return (0, 0) if elsewhere is None else elsewhere.best
 
 
-def head_scores(look: Look) -> Measurement | None:
-    """The share of each head's mass on gold paths, over many sequences: dims `layer`, `head`; None without a graph."""
+def needed_head(look: Look) -> Head:
+    """The head that clearly more right answers need than `best_head`, on those sequences; else that one."""
     elsewhere = _elsewhere(look.opened.key, look.opened)
-    return None if elsewhere is None else elsewhere[0]
+    return (0, 0) if elsewhere is None else elsewhere.needed
+
+
+def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:
+    """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and the share of right
+    answers that fall without it; None where that was not measured.
+    """
+    elsewhere = _elsewhere(look.opened.key, look.opened)
+    return (None, None) if elsewhere is None else (elsewhere.on_edges, elsewhere.fallen)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is known of every head from the sequences that heads are chosen on.
+
+    Attributes:
+        on_edges: the share of its mass on gold paths: dims `layer`, `head`.
+        best: the one with most of it.
+        fallen: the share of right answers that fall without it, in the same dims; None where heads are too many.
+        needed: the one that clearly more answers need than `best`; else `best`.
+    """
+
+    on_edges: Measurement
+    best: Head
+    fallen: Measurement | None
+    needed: Head
 
 
 def chosen_head(look: Look) -> Head:
@@ -52,8 +85,8 @@ def chosen_head(look: Look) -> Head:
 
 
 @st.cache_data(show_spinner="Looking for the head that the task's edges are read by …", max_entries=64)
-def _elsewhere(key: tuple[object, ...], _opened: Opened) -> tuple[Measurement, Head] | None:
-    """Every head's score on the sequences that heads are chosen on, and the head chosen; None without a graph."""
+def _elsewhere(key: tuple[object, ...], _opened: Opened) -> Elsewhere | None:
+    """Every head on the sequences that heads are chosen on, and the heads chosen; None without a graph."""
     subject = _opened.subject
     names = attention_graph.needs(subject)
     data = data_to_choose_heads_on(subject, names, SEED)
@@ -63,9 +96,28 @@ def _elsewhere(key: tuple[object, ...], _opened: Opened) -> tuple[Measurement, H
     data = data[: max(4, NUMBERS // (n_heads * data.tokens.shape[1] ** 2))]
     with _opened.lock:
         masses = attention_graph.measure(capture(_opened.hooked, subject, data, names))
+        removed = _removed(_opened, data)
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
-    return replace(scores, name="on the task's edges", units="share of the mass"), best
+    scores = replace(scores, name="on the task's edges", units="share of the mass")
+    if removed is None:
+        return Elsewhere(scores, best, None, best)
+    every = [(layer, head) for layer in range(subject.n_layers) for head in range(n_heads)]
+    needed = every[costliest(removed, every.index(best))]
+    coords = {name: scores.coords[name] for name in ("layer", "head")}
+    fallen = Measurement(
+        removed.name, removed.values.reshape(-1, n_heads), ("layer", "head"), coords, removed.units, removed.settings
+    )
+    return Elsewhere(scores, best, fallen, needed)
+
+
+def _removed(opened: Opened, data: Batch) -> Measurement | None:
+    """The right answers that fall without each head, in order of layers; None where that would take long."""
+    heads = [(layer, h) for layer in range(opened.subject.n_layers) for h in range(opened.run.config.model.n_heads)]
+    n = min(SEARCHED, REMOVALS // (len(heads) * data.tokens.shape[1]))
+    if n < FEWEST or not can_remove_heads(opened.hooked):
+        return None
+    return fallen_without(opened.hooked, opened.subject, data[:n], heads).mean("example")
 
 
 def heads_by_name(look: Look) -> dict[str, Head]:

@@ -62,7 +62,7 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
         return name, settings
     row = st.container(horizontal=True, vertical_alignment="bottom")
     if name == "alpha_req":
-        settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE)
+        settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE, default=True)
         return name, settings
     if name == "entropy":
         settings["alpha"] = choose("Order α", ALPHAS, "entropy_alpha", 1.0, _order, row, width=90)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +15,10 @@ import torch
 
 MOST = 64  # results that are kept
 NICE = 10  # of 19
+LEAST = 2.0  # seconds of a part after which it is said how long the rest of it takes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
     """A measurement that was asked for.
 
@@ -25,16 +26,32 @@ class Job:
         future: its result, or the error that it ended with.
         told: what it said last of how far it is; nothing before it began.
         asked: when, on the clock of `time.monotonic`.
+        so_far: what is known before the result is; None while nothing is.
+        began: when the part began that is being measured now.
+        share: of that part, how much is done.
     """
 
-    future: Future[Any]
-    told: list[str] = field(default_factory=list)
+    future: Future[Any] = field(default_factory=Future)
+    told: str = ""
     asked: float = field(default_factory=monotonic)
+    so_far: Any = None
+    began: float = field(default_factory=monotonic)
+    share: float = 0.0
 
     @property
     def seconds(self) -> float:
         """How long ago it was asked for."""
         return monotonic() - self.asked
+
+    @property
+    def left(self) -> float | None:
+        """How many seconds the part takes from here, by what was done of it so far; None while that tells nothing."""
+        took = monotonic() - self.began
+        return took * (1 - self.share) / self.share if self.share and took > LEAST else None
+
+    def tell(self, share: float) -> None:
+        """How much is done of the part that is being measured."""
+        self.share = share
 
 
 _jobs: dict[Hashable, Job] = {}
@@ -63,6 +80,20 @@ def ask(key: Hashable, measure: Callable[[], Any]) -> Job:
 
     Whoever asks for something new looks at that now; what was asked for before and has not begun is begun when it is
     asked for again.
+
+    Args:
+        key: of the measurement.
+        measure: makes it.
+    """
+    return ask_in_parts(key, lambda job: iter([measure()]))
+
+
+def ask_in_parts(key: Hashable, measure: Callable[[Job], Iterator[Any]]) -> Job:
+    """The same of what is known part by part.
+
+    Args:
+        key: of the measurement.
+        measure: gives ever more of what is measured, at last all of it; it may tell the job how far it is.
     """
     with _lock:
         if key in _jobs:
@@ -71,18 +102,20 @@ def ask(key: Hashable, measure: Callable[[], Any]) -> Job:
             del _jobs[other]
         while len(_jobs) >= MOST:
             del _jobs[next(iter(_jobs))]
-        told: list[str] = []
-        _jobs[key] = Job(_one.submit(_run, measure, told), told)
-        return _jobs[key]
+        asked = _jobs[key] = Job()
+        asked.future = _one.submit(_measured, asked, measure)
+        return asked
 
 
-def _run(measure: Callable[[], Any], told: list[str]) -> Any:
-    _measuring.told = told
-    return measure()
+def _measured(asked: Job, measure: Callable[[Job], Iterator[Any]]) -> Any:
+    _measuring.job, asked.began = asked, monotonic()
+    for so_far in measure(asked):
+        asked.so_far, asked.began, asked.share = so_far, monotonic(), 0.0
+    return asked.so_far
 
 
-def tell(words: str) -> None:
+def say(words: str) -> None:
     """Say how far the measurement is that calls this, to the pages that wait for it; elsewhere nothing happens."""
-    told: list[str] | None = getattr(_measuring, "told", None)
-    if told is not None:
-        told[:] = [words]
+    job: Job | None = getattr(_measuring, "job", None)
+    if job is not None:
+        job.told = words

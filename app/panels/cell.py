@@ -14,6 +14,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import point_in_words
+from workbench.report.verdicts_by_place import tops
 
 belongs_to_run("point", "position")
 
@@ -55,7 +56,8 @@ def tokens(look: Look, *, how: projection.How = "raw", final_norm: bool = True) 
             points=[point],
         )
         figure = call(figures.projection_bars, table, point, position)
-        p.show(figure, {"tokens": table}, value_of(table).caption, place=row.container(width=540))
+        verdict = tops(value_of(table), point, position)
+        p.show(figure, {"tokens": table}, value_of(table).caption, verdict=verdict, place=row.container(width=540))
     return point, position
 
 

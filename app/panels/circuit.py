@@ -63,9 +63,9 @@ def measure(asked: Asked) -> Found:
     """Find the circuit, with a copy of the model that no page sets hooks in."""
     opened, draws = asked.opened, workbench.generator(SEED)
     given: dict[str, Any] = {"kind": asked.kind, "later": asked.later, "metric": asked.metric, "name": opened.name}
-    background.tell(f"{asked.n} pairs drawn")
+    background.say(f"{asked.n} pairs drawn")
     comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, asked.n, draws, **given)
-    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=background.tell)
+    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=background.say)
     return Found(found, answers_both(found.comparison).mean(), control, why)
 
 

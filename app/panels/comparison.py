@@ -25,6 +25,7 @@ from workbench.measurement import Measurement, by_group
 from workbench.measurement.compare_runs import compare, difference, difference_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
+from workbench.report.verdicts_by_place import differs
 from workbench.runs import Run
 
 NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)
@@ -155,7 +156,10 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
     except ValueError as error:
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
-    p.show(code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says)
+    verdict = differs(value_of(b_minus_a))
+    p.show(
+        code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
+    )
 
 
 Drawn = tuple[dict[str, Symbol], Symbol]

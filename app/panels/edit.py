@@ -24,7 +24,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Edited, Head
 
 SAYS = (
-    "The model runs once more with the edit made inside it; everything after the edit is computed anew. Orange frame: "
+    "The model runs once more with the edit made inside it; everything after the edit is computed anew. Purple frame: "
     "the answer changed; green: it is right. Δ log p: the change of the right answer's log-probability, in nats. This "
     "shows that the edited part can matter for the answers to this one input, given the true tokens before them; it "
     "does not show what that part holds, nor how often it matters (see the causal tests). Cutting or removing a part "

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from workbench.app.config_in_words import plain
 from workbench.app.panels.held_out import SEED, n_each
-from workbench.app.panels.measuring import awaited
+from workbench.app.panels.measuring import in_parts
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
 from workbench.inspection import Inspected, inspect_run
@@ -51,26 +51,45 @@ BEHIND: dict[Chip, Behind] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured of a run on held-out sequences, and what can be said of it."""
+    """What was measured of a run on held-out sequences, and what can be said of it.
+
+    Attributes:
+        inspected: what was measured.
+        statements: what can be said.
+        sure: how sure one may be of it.
+        settings: how it was measured: arguments of `inspect_run`.
+        to_come: what is measured next, as in `Measuring whether …`; empty if this is all.
+    """
 
     inspected: Inspected
     statements: Sequence[Statement]
     sure: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    to_come: str = ""
 
 
 def show(look: Look) -> None:
-    """The statements; until they are measured, that they are being measured."""
+    """The statements; until all are measured, those that are, and that the others are being measured."""
     with st.container(border=True, key="panel-how"):
         st.subheader(numbered("How it works"), anchor=False)
-        if (found := measured(look.opened)) is not None:
-            _say(found, bool(look.opened.subject.task.pair_kinds))
+        has_pairs = bool(look.opened.subject.task.pair_kinds)
+        if (found := measured(look.opened, lambda so_far: _say(so_far, has_pairs))) is not None:
+            _say(found, has_pairs)
 
 
-def measured(opened: Opened) -> Found | None:
-    """What was found of a run; until then None, and the page says that it is being measured, or why it cannot be."""
-    job = awaited(opened.key, lambda: measure(opened), "on held-out sequences")
+def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -> Found | None:
+    """What was found of a run; until then None, and the page says that it is being measured, or why it cannot be.
+
+    Args:
+        opened: the run.
+        meanwhile: draws what is found before all is; by default that is returned, and the page made anew when there is
+            more.
+    """
+    job = in_parts(opened.key, lambda job: measure(opened, job.tell), _to_come, meanwhile)
     if job is None:
         return None
+    if not job.future.done():
+        return job.so_far  # type: ignore[no-any-return]
     if error := job.future.exception():
         st.error(plain(f"This cannot be measured: {error}"))
         return None
@@ -78,17 +97,31 @@ def measured(opened: Opened) -> Found | None:
     return found
 
 
-def settings(opened: Opened) -> dict[str, Any]:
-    """How a run is inspected: arguments of `inspect_run`."""
-    only = [*NUMBERS, *MECHANISMS]
-    return {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step, "only": only}
+def _to_come(found: Found | None) -> str:
+    return FIRST if found is None else found.to_come
 
 
-def measure(opened: Opened) -> Found:
-    """Measure a run, and say what was found."""
-    inspected = inspect_run(opened.run, **settings(opened))
-    groups = seed_groups([inspected])
-    return Found(inspected, list(how_it_works(groups[0])), how_sure(groups))
+FIRST = "on held-out sequences"
+PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("how often its claims hold, beside models that know nothing", {"only": NUMBERS[:2], "nulls": (), "causal": False}),
+    ("whether its answers need what is claimed", {"only": [*NUMBERS, *MECHANISMS], "causal": False}),
+    ("", {"only": [*NUMBERS, *MECHANISMS]}),
+)
+"""What is measured, part by part, and what comes after each: the first takes a tenth of a second, the last minutes."""
+
+
+def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iterator[Found]:
+    """Measure a run, and say what was found: first what is measured in no time, at last everything.
+
+    Args:
+        opened: the run.
+        tell: is told how much is done of the part that is being measured.
+    """
+    own: dict[str, Any] = {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step}
+    for to_come, part in PARTS:
+        inspected = inspect_run(opened.run, **own, **part, progress=tell or False)
+        groups = seed_groups([inspected])
+        yield Found(inspected, list(how_it_works(groups[0])), how_sure(groups), own | part, to_come)
 
 
 def chips(statement: Statement, place: Any) -> None:
@@ -113,6 +146,8 @@ def _say(found: Found, has_pairs: bool) -> None:
             right.markdown(in_words(statement))
     if head := head_in_focus(found.inspected):
         st.markdown(plain(head))
+    if found.to_come:
+        return
     more = len(found.statements) - MOST
     label = (
         f"Its story in pictures{f', and {more} more findings' if more > 1 else ', and one more' if more == 1 else ''}"
@@ -121,7 +156,7 @@ def _say(found: Found, has_pairs: bool) -> None:
     row.page_link("views/story.py", label=label, icon=":material/auto_stories:")
     if has_pairs:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
-    if not any(statement.claims for statement in found.statements):
+    if not found.to_come and not any(statement.claims for statement in found.statements):
         st.markdown(
             "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
             "be decoded from it."

@@ -19,6 +19,7 @@ from workbench.app.fields.widgets import fold
 from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
+from workbench.app.panels.film import film
 from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
@@ -64,22 +65,26 @@ class Panel:
             widest: stretch the figure to the page.
             place: where the figure goes; by default below what is there.
             under: where the caption goes; by default below the figure.
-            clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`).
+            clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`); of one through
+                training: the frame that is shown first (see `panels.film`).
         """
         drawn: Figure = code.value_of(figure)
-        if verdict:
-            place.markdown(f"**{plain(verdict)}**")
-        self._draw(drawn, widest, place, clicks)
+        first = f"**{plain(verdict)}**" if verdict else ""
+        self._draw(drawn, first, widest, place, clicks)
         (place if under is None else under).caption(says)
         with self.menu:
             self._take_away(drawn, code.value_of(dict(numbers)), code.lines(figure), says)
 
-    def _draw(self, drawn: Figure, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
+    def _draw(self, drawn: Figure, first: str, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
         if isinstance(drawn, Drawing):
             with place.container():
-                st.markdown(f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]")
-                clickable(drawn, f"{self.key}-drawing", **clicks)
+                titles = f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]"
+                st.markdown("  \n".join(filter(None, [first, titles])))
+                show = film if "frames" in drawn.data else clickable
+                show(drawn, f"{self.key}-drawing", **clicks)
         else:
+            if first:
+                place.markdown(first)
             place.plotly_chart(
                 drawn,
                 key=f"{self.key}-figure",

@@ -81,7 +81,10 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         draw = figures.path_arcs if within else figures.path_layers
         subtitle = f"from {words[query]} back to {words[key]}; {paths.note}"
         rows = table(value_of(paths.found), words, value_of(seen).subject.name)
-        p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS)
+        strongest: Path = value_of(paths.found)[0]
+        steps = len(strongest.positions) - 1
+        verdict = f"The strongest of them takes {steps} step{'s' * (steps != 1)} and weighs {strongest.weight:.3f}."
+        p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS, verdict=verdict)
 
 
 def choose_through(beside: Opened | None, place: Any) -> str:

@@ -10,7 +10,7 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, choose_matrix, head_scores, heads_by_name
+from workbench.app.fields.heads import best_head, choose_head, choose_matrix, head_scores, heads_by_name, needed_head
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
@@ -20,8 +20,10 @@ from workbench.app.panels.clicks import clickable
 from workbench.app.panels.edit import answer_to_click, cut_by_click, try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
+from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection
-from workbench.interventions import Head
+from workbench.interventions import Head, head_in_words
+from workbench.report.verdicts_by_place import answered
 
 SAYS = (
     "Hover a token to see what it reads (below) and its true ancestors (above); click a cell, a token, or an edge, "
@@ -52,6 +54,7 @@ def draw(look: Look, cell: cells.Cell) -> None:
             code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
             canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
             SAYS,
+            verdict=answered(answer_rows(look.seen)[0].right),
             place=picture,
             under=caption,
             cell=cells.move,
@@ -65,13 +68,17 @@ def every_head(look: Look, chosen: Head) -> None:
     """All heads as small patterns, of which a click chooses one; nothing where there is one alone."""
     if len(heads_by_name(look)) < 2:
         return
-    grid = figures.head_grid(look.seen, scores=head_scores(look), chosen=chosen)
+    scores, fallen = head_scores(look)
+    grid = figures.head_grid(look.seen, scores=scores, fallen=fallen, chosen=chosen)
 
     def choose(layer: str, head: int) -> None:
         if f"{layer}.{head}" in heads_by_name(look):
             put("head", f"{layer}.{head}")
 
-    st.caption(f"Click a head: {plain(grid.subtitle)}")
+    first = ""
+    if needed_head(look) != best_head(look):
+        first = f". Shown at first: {head_in_words(*needed_head(look))}, which most right answers need"
+    st.caption(f"Click a head: {plain(grid.subtitle)}{first}.")
     clickable(grid, "heads-drawing", cell=choose)
 
 
@@ -86,7 +93,7 @@ def choose_settings(look: Look) -> dict[str, Any]:
     row = st.container(horizontal=True, vertical_alignment="bottom")
     first, second, third, fourth, fifth = (row.container(width=width) for width in (150, 175, 165, 140, 160))
     with first:
-        layer, head = choose_head(look)
+        layer, head = choose_head(look, needed=True)
     with second:
         which = choose_matrix(look)
     return {

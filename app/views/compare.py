@@ -18,8 +18,8 @@ from workbench.app.panels.canvas import choose_focus, focus_on, numbers
 from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
-from workbench.figures.token_page import WIDEST
-from workbench.inspection.layer_similarity import layer_similarity
+from workbench.figures.token_page import WIDEST, answer_rows
+from workbench.inspection.layer_similarity import similarity_and_null
 from workbench.inspection.lens_differences import lens_differences
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.lens import lens_difference
@@ -28,6 +28,7 @@ from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P
 from workbench.mechanisms import MECHANISMS
+from workbench.report import verdicts_by_place as by_place
 from workbench.report.comparisons import comparison_heading, difference_rows
 from workbench.runs import Run
 
@@ -111,6 +112,7 @@ def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
         "Each cell shows the token whose vector has the largest inner product with the residual there. "
         "Click a token to see its edges alone. Where a head looks does not show what it reads there, nor that it "
         "matters.",
+        verdict=by_place.answered(answer_rows(look.seen)[0].right),
         token=lambda position: focus_on(position, settings["query"]),
     )
 
@@ -175,27 +177,23 @@ def similarity(sides: Sides) -> None:
             st.info("A and B know different tokens, so they cannot read the same sequences.")
             return
         how = {"n": sides.n, "seed": 0, "step": first.step, "second_step": second.step}
-        both = [
-            code.named(
-                name,
-                code.call(
-                    layer_similarity,
-                    code.run(first),
-                    code.run(second, "_b"),
-                    **how,
-                    shuffled=shuffled,
-                    computed_by=lambda run, run_b, **how: _similarity((*first.key, *second.key), how, run, run_b),
-                ),
-            )
-            for name, shuffled in (("alike", False), ("null", True))
-        ]
-        says = f"{code.value_of(both[0]).caption} {one_run(sides)}"
-        p.show(code.call(figures.layer_similarity, *both), {"similarity": both[0], "shuffled": both[1]}, says)
+        both = code.assign(
+            "both",
+            similarity_and_null,
+            code.run(first),
+            code.run(second, "_b"),
+            **how,
+            computed_by=lambda run, run_b, **how: _similarity((*first.key, *second.key), how, run, run_b),
+        )
+        alike: Measurement = code.value_of(both[0])
+        figure = code.call(figures.layer_similarity, both[0], both[1])
+        numbers = {"similarity": both[0], "shuffled": both[1]}
+        p.show(figure, numbers, f"{alike.caption} {one_run(sides)}", verdict=by_place.extremes(alike))
 
 
 @st.cache_data(show_spinner="Running both models …", max_entries=64)
-def _similarity(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run_b: Run) -> Measurement:
-    return layer_similarity(_run, _run_b, **how)
+def _similarity(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run_b: Run) -> tuple[Measurement, Measurement]:
+    return similarity_and_null(_run, _run_b, **how)
 
 
 def _between(p: Panel, sides: Sides, how: str) -> None:
@@ -213,7 +211,8 @@ def _between(p: Panel, sides: Sides, how: str) -> None:
     )
     mean = code.named("mean", each.mean("example"))
     says = f"{code.value_of(mean).caption} {one_run(sides)}"
-    p.show(code.call(figures.lens_difference_by_layer, mean), {"difference": mean}, says)
+    verdict = by_place.extremes(code.value_of(mean))
+    p.show(code.call(figures.lens_difference_by_layer, mean), {"difference": mean}, says, verdict=verdict)
 
 
 @st.cache_data(show_spinner="Running both models …", max_entries=64)

@@ -23,11 +23,13 @@ from workbench.inspection.over_training import Timeline, follow
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
+from workbench.report import verdicts_by_place as by_place
 from workbench.report.verdicts import least
 from workbench.runs import Run
 
 MOST_RUNS = 6  # as many as there are colours
 FEW = {"anisotropy": "fewer than two tokens", "curvature": "fewer than three tokens", "alpha_req": "too few tokens"}
+COLLAPSED_LOW = ("entropy", "effective_rank")  # the less of it, the fewer directions are used
 MANY_STEPS = 40  # with more checkpoints than this, they are measured on request only
 BY_STEP, BY_LAYER = ALONG = ("the steps", "the layers")
 
@@ -85,10 +87,10 @@ def spectra(look: Look) -> None:
         says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
         verdict = None
         if code.value_of(of_runs).dims == ("layer",):
-            control = code.value_of(held)[chosen.name].controls.get(
-                UNTRAINED
-            )  # of a model from elsewhere there is none
+            control = code.value_of(held)[chosen.name].controls.get(UNTRAINED)  # of a model from elsewhere: none
             verdict = least(code.value_of(of_runs), None if control is None else control.mean)
+            if chosen.name not in COLLAPSED_LOW:
+                verdict = by_place.extremes(code.value_of(of_runs))
         p.show(figure, {"this-input": one, "held-out": of_runs}, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
@@ -113,6 +115,7 @@ def distribution(chosen: Chosen) -> None:
             {"held-out": each, "this-input": chosen.one},
             "How the sequences differ at each layer: smoothed densities between the lowest and the highest sequence. "
             "The mark is this input. Different lengths of the sequences alone can widen a density.",
+            verdict=by_place.widest_spread(code.value_of(each)),
         )
 
 
@@ -147,6 +150,7 @@ def overlaid(chosen: Chosen) -> None:
             "Each run on held-out sequences of its own task. Dotted in the same colour: untrained models of the same "
             "shape on the same sequences. Runs of other tasks or widths differ in more than what was learnt; the "
             "length of the sequences alone changes these numbers.",
+            verdict=by_place.least_of_all(code.value_of(runs)),
         )
 
 
@@ -170,6 +174,7 @@ def conditions(chosen: Chosen) -> None:
             {"by-condition": grouped},
             "The same sequences, grouped by the condition under which they were drawn. Longer sequences can spread "
             "over more directions, trained or not: a rise alone does not show that anything was learnt.",
+            verdict=by_place.extremes(code.value_of(grouped)),
         )
 
 
@@ -199,6 +204,7 @@ def training(chosen: Chosen) -> None:
             {"over-training": history},
             "The same held-out sequences at every checkpoint. Training step 0 is the model before training. Two "
             "things that change together need not be cause and effect.",
+            verdict=by_place.changed(code.value_of(history), "step"),
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from workbench import figures
@@ -22,6 +24,8 @@ from workbench.figures.hop_by_hop import far_query
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head
+from workbench.measurement.controls.words import in_words
+from workbench.report import verdicts_by_place as by_place
 from workbench.report.verdicts import arrives
 
 GAMMA = 0.9  # if the layer has none of its own
@@ -68,7 +72,8 @@ def ladder(look: Look, head: Head, beside: Opened | None, start: int) -> None:
         if beside is not None:
             deep = code.assign("deep", rollout.matrices, other_run.seen_by(beside, look), 0)
         figure = code.call(figures.hop_matrices, matrices, deep, gold, start=start)
-        p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS)
+        verdict = by_place.by_hop(value_of(matrices), value_of(gold))
+        p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS, verdict=verdict)
 
 
 def follow(look: Look) -> tuple[Head, Opened | None, int]:
@@ -126,7 +131,8 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
         gold = code.assign("gold", attention_graph.gold_edges, seen, 0)
         title = f"What layer {layer}, head {head} would read"
         figure = code.call(figures.side_by_side, parts, gold, title=title, start=start)
-        p.show(figure, matrices, what_it_says(attention.gamma, one_step=attention.takes_one_step))
+        verdict = by_place.on_ancestors(value_of(parts), value_of(gold))
+        p.show(figure, matrices, what_it_says(attention.gamma, one_step=attention.takes_one_step), verdict=verdict)
     if len(look.seen.truth.edges):
         mass_at_gamma(look, place, gammas)
 
@@ -159,6 +165,9 @@ def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> N
             runs,
             "Of this head's queries that have gold ancestors: the share of attention on the ancestor 1, 2, 3, … hops "
             "up, on the query itself, and elsewhere. One input, so no interval.",
+            verdict=by_place.each(
+                "On the ancestor one hop up", {name: m.select(hop=1) for name, m in value_of(runs).items()}
+            ),
         )
 
 
@@ -185,7 +194,29 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
             "of other examples, untrained models, and attention drawn at random (what causal attention reaches "
             "without looking at anything). Mass on gold paths does not show what is read there, nor that the model "
             "needs it.",
+            verdict=whole_chain(runs, controls),
         )
+
+
+def whole_chain(runs: dict[str, Symbol], controls: dict[str, dict[str, Symbol]]) -> str | None:
+    """How much of each run's mass lies on the whole chain, beside the control that is hardest to exceed."""
+    said = []
+    for name, run in runs.items():
+        best = {} if "head" not in value_of(run).dims else dict(zip(("layer", "head"), best_by_mass(run), strict=True))
+        own, nulls = (
+            {label: value_of(m).select(hop="chain", **best) for label, m in each.items()}
+            for each in ({name: run}, controls[name])
+        )
+        own_named = replace(own[name], name=f"On true ancestors, {name}")
+        said.append(by_place.beside_controls(own_named, {in_words(label): m for label, m in nulls.items()}))
+    return " ".join(filter(None, said)) or None
+
+
+def best_by_mass(run: Symbol) -> Head:
+    """The head with the most mass on the whole chain, as the figure draws it."""
+    chain = value_of(run).select(hop="chain").values
+    layer, head = np.unravel_index(int(np.nan_to_num(chain, nan=-1.0).argmax()), chain.shape)
+    return int(layer), int(head)
 
 
 def measured(

@@ -28,6 +28,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS, sentence, title
+from workbench.mechanisms.verdict import Holds
+from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
 
 SEED = 0
@@ -120,7 +122,19 @@ def rates(held: Held) -> None:
             f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
             "the strongest control at each place. A claim that holds as often under a control says nothing about this "
             "model.",
+            verdict=how_many(held),
         )
+
+
+def how_many(held: Held) -> str:
+    """How many of the claims hold beyond their controls somewhere."""
+    beyond = [
+        title(name)
+        for name in held.names
+        if any(one.holds is Holds.BEYOND for one in claims.verdicts_on(held.found, name))
+    ]
+    text = f"{len(beyond)} of {len(held.names)} claims hold beyond their controls, at one place at least"
+    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 
 
 def closer(held: Held) -> None:
@@ -176,6 +190,7 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
             "Dashed and dotted: controls. A score that a control reaches too comes from chance or from the task "
             "itself. A claim that holds shows how an answer could be made, not that the model makes it so: for that "
             "see the causal test.",
+            verdict=by_place.extremes(measured),
         )
 
 

@@ -20,6 +20,7 @@ from workbench.app.panels import cards, code, demo_form, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
+from workbench.report.verdicts_by_place import last_values
 from workbench.runs import CONFIG, METRICS, Run
 from workbench.runs.listing import status
 
@@ -206,7 +207,8 @@ def curves(chosen: list[Run]) -> None:
         if untrained:
             says += f" Nothing was logged of {plain(', '.join(untrained))}."
         each = {f"{name} {what}": curve for name, own in code.value_of(drawn).items() for what, curve in own.items()}
-        p.show(code.call(figures.learning_curves, drawn, log=log), each, says)
+        accuracy = {name: own["accuracy"] for name, own in code.value_of(drawn).items() if "accuracy" in own}
+        p.show(code.call(figures.learning_curves, drawn, log=log), each, says, verdict=last_values(accuracy))
 
 
 def logged(run: Run) -> Symbol:

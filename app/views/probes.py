@@ -28,11 +28,13 @@ from workbench.probes import (
     Use,
     causal_test,
     description_length,
+    gain,
     judge,
     probe,
 )
 from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
+from workbench.report import verdicts_by_place as by_place
 
 NOT_USED = (
     "Decodable does not mean used: that the label can be read does not show that the model reads it. The panel below "
@@ -103,8 +105,24 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
                 {"probes": accuracies},
                 f"{measured.caption} The same probe is fitted anew at every point. What an untrained model holds too "
                 "was not learnt in training; what the current token alone gives away was not computed by the layers.",
+                verdict=_best(measured),
             )
     return question, accuracies
+
+
+def _best(measured: Measurement) -> str | None:
+    """Where the trained model gains most over its baselines, and how much is decoded there."""
+    gains = gain(measured)
+    if np.isnan(gains.values).all():
+        return None
+    index = np.unravel_index(int(np.nanargmax(gains.values)), gains.values.shape)
+    where = {dim: gains.coords[dim][int(i)] for dim, i in zip(gains.dims, index, strict=True)}
+    own = float(measured.select(condition="trained", **where).values)
+    beside = own - float(gains.values[index])
+    numbers = [by_place.quantity(value, measured.units) for value in (own, beside)]
+    place = by_place.at({"point": where["point"]})
+    kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
+    return f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or untrained model."
 
 
 def _probes(opened: Opened, question: Question) -> Symbol:
@@ -214,6 +232,7 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
                 f"{described.curve.caption} A uniform guess costs {described.uniform:.2f} bits a label; a probe that "
                 "overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
                 "that has to compute it needs many.",
+                verdict=by_place.changed(code.value_of(curve), code.value_of(curve).dims[-1]),
             )
 
 

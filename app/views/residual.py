@@ -17,6 +17,7 @@ from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection, unexplained
 from workbench.instruments.residual.trajectory import ranks, trajectory
+from workbench.report import verdicts_by_place as by_place
 from workbench.report.verdicts import on_top
 
 FINAL_NORM = (
@@ -67,7 +68,8 @@ def over_layers(look: Look, position: int, reading: dict[str, Any]) -> None:
         says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post); "
         says += "behind the final norm it is also rescaled."
         figure = code.call(figures.token_trajectory, path)
-        p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}")
+        verdict = by_place.leads(code.value_of(path))
+        p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}", verdict=verdict)
 
 
 @url.fragment
@@ -81,7 +83,8 @@ def not_explained(look: Look) -> None:
         shares = code.call(unexplained.measure, seen, final_norm=final_norm, points=points)
         mean = code.named("mean", shares.mean("example"))
         figure = code.call(figures.draw, "unexplained", {look.seen.subject.name: mean}, {}, {})[0]
-        p.show(figure, {"unexplained": mean}, code.value_of(mean).caption)
+        verdict = by_place.extremes(code.value_of(mean))
+        p.show(figure, {"unexplained": mean}, code.value_of(mean).caption, verdict=verdict)
 
 
 look = current()

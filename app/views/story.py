@@ -8,7 +8,7 @@ from workbench import figures
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import best_head
+from workbench.app.fields.heads import needed_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
@@ -25,24 +25,25 @@ def show(look: Look) -> None:
     """The chapters, once the run is measured; until then what it is asked, which needs no measurement."""
     found = how_it_works.measured(look.opened)
     if found is not None:
-        chapters(look, found.inspected)
+        chapters(look, found)
     elif look.opened.subject.no_pattern is None:
-        layer, head = best_head(look)
+        layer, head = needed_head(look)
         with panel(TITLES["asked"], "story") as p:
             p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
 
 
 @url.fragment
-def chapters(look: Look, inspected: Inspected) -> None:
+def chapters(look: Look, found: how_it_works.Found) -> None:
     """What was found in sentences, and the pictures of the one that is chosen."""
     measured = code.assign(
         "measured",
         inspect_run,
         code.run(look.opened),
-        **how_it_works.settings(look.opened),
-        computed_by=lambda run, **how: inspected,
+        **found.settings,
+        computed_by=lambda run, **how: found.inspected,
     )
-    told = code.assign("told", story, measured, code.seen(look), computed_by=lambda of, seen: _told(look.key, of, seen))
+    key = (*look.key, found.to_come)
+    told = code.assign("told", story, measured, code.seen(look), computed_by=lambda of, seen: _told(key, of, seen))
     every: list[Chapter] = value_of(told)
     titles = [chapter.title for chapter in every]
     with st.container(horizontal=True, key="story"):

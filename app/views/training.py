@@ -19,8 +19,10 @@ from workbench.app.panels import code
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
+from workbench.app.panels.watch_it_learn import watch
 from workbench.app.sidebar import END, TYPED, last, last_step
 from workbench.app.state import Look, current
+from workbench.figures.token_page import answer_rows
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
@@ -28,6 +30,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
+from workbench.report import verdicts_by_place as by_place
 from workbench.report.verdicts import learnt
 from workbench.runs import Run
 from workbench.tasks import Task
@@ -57,6 +60,7 @@ def training(look: Look) -> None:
     try:
         end = moment(look, None)[0]
         picture(look, end)
+        watch(look, end.head or (look.opened.subject.n_layers - 1, 0), kept)
         measures(look, end, kept)
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))
@@ -163,7 +167,8 @@ def picture(look: Look, end: Moment) -> None:
         if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:
             says += " The input was chosen by how hard it is for the model at this very checkpoint."
         figure = code.call(figures.canvas, code.seen(look), layer=layer, head=head, which=which, start=start)
-        p.show(figure, {"attention": matrices(look, layer, head, which)}, says)
+        verdict = by_place.answered(answer_rows(look.seen)[0].right)
+        p.show(figure, {"attention": matrices(look, layer, head, which)}, says, verdict=verdict)
 
 
 @url.fragment
@@ -201,7 +206,8 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
 
         shown = {f"step {step:,}": measured("here", step), now: measured("end", None)}
         says = f"{code.value_of(shown[now]).caption} {sequences(look)}"
-        p.show(code.call(figures.by_layer, shown, {})[0], shown, says)
+        verdict = by_place.least_of_all(code.value_of(shown))
+        p.show(code.call(figures.by_layer, shown, {})[0], shown, says, verdict=verdict)
 
 
 @url.fragment
@@ -232,7 +238,8 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             else ""
         )
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
-        p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}")
+        verdict = by_place.changed(own, "step", followed.controls[name] if controlled else None)
+        p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}", verdict=verdict)
 
 
 def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | None:

@@ -63,7 +63,8 @@ def numbers(data: Any) -> np.ndarray:
 def drawings(explorer: AppTest) -> list[str]:
     """The SVG of the page's drawings, without the small patterns from which a head is chosen."""
     every = [json.loads(element.proto.json) for element in explorer.get("bidi_component")]
-    return [data["svg"] for data in every if "svg" in data and 'aria-label="Every head' not in data["svg"]]
+    pictures = [data["svg"] if "svg" in data else data["frames"][-1] for data in every if {"svg", "frames"} & {*data}]
+    return [svg for svg in pictures if 'aria-label="Every head' not in svg]
 
 
 def drawing_titles(explorer: AppTest) -> list[str]:

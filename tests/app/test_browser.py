@@ -154,6 +154,26 @@ def test_the_canvas_plays_the_chain_of_the_token_pointed_at_and_rests_when_it_is
     expect(says).to_contain_text("hop 1", timeout=10_000)
 
 
+def test_checkpoints_are_moved_through_in_the_page_by_mouse_and_by_keys(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/training?run=chain-chacal&show-train-film=true")
+    film = page.locator(".st-key-panel-train-film")
+    says, slider = film.locator(".says"), film.get_by_role("slider", name="Checkpoint")
+    expect(says).to_contain_text("step 300: ", timeout=60_000)
+    settle(page)
+    at_last, url = film.locator(".holder svg").inner_html(), page.url
+    page.route("**/*", lambda route: route.abort())  # nothing more is asked for
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(says).to_contain_text("step 0: ")
+    expect(film.get_by_role("button", name="Checkpoint before")).to_be_disabled()
+    assert film.locator(".holder svg").inner_html() != at_last, "the picture is that of the checkpoint"
+    film.get_by_role("button", name="Checkpoint after").click()
+    expect(says).to_contain_text("(2 of ")
+    film.get_by_role("button", name="Play through training").click()
+    expect(says).to_contain_text("step 300: ", timeout=10_000)
+    assert film.locator(".holder svg").inner_html() == at_last and page.url == url
+
+
 def test_a_folded_panel_is_made_when_it_is_opened_and_the_link_has_it_open(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/residual?run=sorter")
     expect(page.locator(".gtitle")).to_have_count(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from tests.app.support import page
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
+from workbench.app.panels.measuring import in_words
 from workbench.inspection import inspect_run
 from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
@@ -54,10 +56,34 @@ def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Pa
 
 @pytest.mark.slow
 def test_what_is_said_is_what_an_inspection_of_the_same_sequences_finds(run_root: Path) -> None:
-    found = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")))
+    shares: list[float] = []
+    *parts, found = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")), shares.append)
+    assert [bool(part.to_come) for part in parts] == [True, True] and not found.to_come
+    assert parts[0].statements[0].text == found.statements[0].text, "what is said first is not taken back"
+    assert "needed" not in {chip for part in parts for one in part.statements for chip in one.chips}
+    assert shares[-1] == 1.0 and shares.count(1.0) == 3
     chain, *_ = [statement for statement in found.statements if statement.claims == ("chain_following",)]
     assert chain.text.startswith("Chain following") and "reads" in chain.chips
     assert found.statements[0].text.startswith("chain-chacal gets ") and found.sure.startswith("Measured on 128 ")
+
+
+def test_what_is_known_part_by_part_is_there_before_the_rest_and_says_how_long_that_takes() -> None:
+    goes, halfway = Event(), Event()
+
+    def parts(job: background.Job) -> Iterator[str]:
+        yield "a part"
+        job.began -= 8.0  # as if the half of it had taken so long
+        job.tell(0.5)
+        halfway.set()
+        assert goes.wait(30)
+        yield "all"
+
+    job = background.ask_in_parts("test of parts", parts)
+    assert halfway.wait(30)
+    assert job.so_far == "a part" and not job.future.done()
+    assert "on a part, 0 s so far, about 8 s left …" in in_words(job, f"on {job.so_far}")
+    goes.set()
+    assert job.future.result(30) == "all" and job.left is None
 
 
 def test_what_waits_gives_way_to_what_is_asked_for_now_and_nothing_is_measured_twice() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from time import sleep
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,7 +20,9 @@ from workbench.runs import load_run
 def measured(root: Path, name: str) -> how_it_works.Found:
     """Have a run measured, as its page would ask."""
     opened = state.opened(load_run(root / name))
-    found: how_it_works.Found = background.ask(opened.key, lambda: how_it_works.measure(opened)).future.result(60)
+    found: how_it_works.Found = background.ask_in_parts(
+        opened.key, lambda job: how_it_works.measure(opened)
+    ).future.result(300)
     return found
 
 
@@ -37,6 +42,28 @@ def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: App
         assert explorer.query_params["chapter"] in (chapter.title, [chapter.title])
         assert len(charts(explorer)) == len(chapter.pictures)
         assert any(one.value == chapter.limits for one in explorer.caption)
+
+
+def test_what_is_known_is_told_before_everything_is(explorer: AppTest, run_root: Path) -> None:
+    opened, goes = state.opened(load_run(run_root / "chaser")), Event()
+    first = next(how_it_works.measure(opened))
+
+    def parts(job: background.Job) -> Iterator[how_it_works.Found]:
+        yield first
+        assert goes.wait(60)
+        yield first
+
+    job = background.ask_in_parts(opened.key, parts)
+    try:
+        while job.so_far is None:
+            sleep(0.05)
+        page(explorer, "story", run="chaser")
+        assert explorer.radio(key="chapter").options[:2] == ["What is it asked?", "What does it get right?"]
+        assert check_code(explorer) == 1
+        assert any(f"Measuring {first.to_come}" in one.value for one in explorer.caption)
+    finally:
+        goes.set()
+        job.future.result(60)
 
 
 def test_a_link_opens_a_chapter_and_another_run_begins_with_its_first(explorer: AppTest, run_root: Path) -> None:

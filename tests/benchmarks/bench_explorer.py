@@ -1,7 +1,8 @@
-"""The explorer in a browser: from a click to the updated panel, the first page, and a 512-token input.
+"""The explorer in a browser: from a click to the updated page, the first page, a 512-token input, and a long session.
 
 Chromium and the server share this machine's cores. A click is timed in the page itself, from the moment it is made to
-the first frame that shows the new panel.
+the first frame that shows what is new: of a cell its panel, of another input the whole page, on every page there is.
+What the server computes for a click is its processor time, and its memory is that of all its processes.
 
 python tests/benchmarks/bench_explorer.py            print the table
 python tests/benchmarks/bench_explorer.py --write    and put it into README.md beside this file
@@ -9,10 +10,12 @@ python tests/benchmarks/bench_explorer.py --write    and put it into README.md b
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,13 @@ from harness import Table, main
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import workbench
-from tests.app.browsing import browsing, open_page, serving, settle
+from tests.app.browsing import browsing, open_page, settle, started
 from workbench.app.views import PAGES
 
 CLICKS = 60
+INPUTS = 20  # clicks to another input on each page
+SESSION = 1000  # interactions after which the server's memory is looked at again
+WARM = 100  # of them before it is looked at first, while caches fill
 
 CLICK = """async ([selector, index]) => {
   const find = (root, selector) => {
@@ -80,6 +86,72 @@ def gamma(table: Table, page: Any) -> None:
     table.ask("γ: 95th percentile, milliseconds", high, most=50)
 
 
+NEXT = """async () => {
+  const field = () => document.querySelector(".st-key-sample input").value
+  const done = () => document.querySelector('[data-testid="stApp"]').dataset.testScriptState === "notRunning"
+  const before = field(), start = performance.now()
+  document.querySelector(".st-key-step-next button").click()
+  while ((field() === before || !done()) && performance.now() - start < 30000) await new Promise(requestAnimationFrame)
+  return performance.now() - start
+}"""
+
+
+def processor_seconds(group: int) -> float:
+    """Seconds that a server's processes have computed so far."""
+    return sum(sum(map(int, fields[11:13])) for fields in _processes(group)) / os.sysconf("SC_CLK_TCK")
+
+
+def megabytes(group: int) -> float:
+    """Resident memory of a server's processes."""
+    return sum(int(fields[21]) for fields in _processes(group)) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _processes(group: int) -> list[list[str]]:
+    """The fields of `/proc/…/stat` from the third on, of the processes of a group."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+            if int(fields[2]) == group:
+                found.append(fields)
+    return found
+
+
+def every_page(table: Table, browser: Any, address: str, server: int) -> None:
+    """To another input on each page: in the browser until the page is made, and what the server computes for it."""
+    for name in PAGES:
+        page = open_page(browser, f"{address}/{name}?run=demo")
+        page.wait_for_timeout(3000)
+        for _ in range(3):  # these compile and cache
+            page.evaluate(NEXT)
+        before, taken = processor_seconds(server), []
+        for _ in range(INPUTS):
+            taken.append(float(page.evaluate(NEXT)))
+        computed = (processor_seconds(server) - before) / INPUTS
+        page.context.close()
+        taken.sort()
+        median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
+        what = f"another input, {name} page ({INPUTS} clicks; {computed:.2f} s of the server's processor each)"
+        table.add(what, f"{median:.0f} ms", f"{high:.0f} ms")
+        table.ask(f"another input, {name}: median milliseconds", median, most=300)
+        table.ask(f"another input, {name}: 95th percentile, milliseconds", high, most=800)
+        table.ask(f"another input, {name}: server seconds a click", computed, most=0.25)
+
+
+def long_session(table: Table, browser: Any, address: str, server: int) -> None:
+    """The server's memory over many interactions of one browser."""
+    page = open_page(browser, f"{address}/canvas?run=demo")
+    for _ in range(WARM):
+        page.evaluate(NEXT)
+    first = megabytes(server)
+    for _ in range(SESSION - WARM):
+        page.evaluate(NEXT)
+    last = megabytes(server)
+    page.context.close()
+    table.add(f"the server's memory after {WARM} and after {SESSION} interactions", f"{first:.0f} MB", f"{last:.0f} MB")
+    table.ask(f"memory after {SESSION} interactions, over that after {WARM}", last / first, most=1.1)
+
+
 def heights(table: Table, browser: Any, address: str) -> None:
     """How far each page scrolls before anything is folded out."""
     tallest = {}
@@ -100,7 +172,8 @@ def explorer() -> Table:
         root = Path(folder)
         workbench.train("chain-chacal", out=root / "demo", progress=False)
         workbench.train("chain-chacal", out=root / "long", progress=False, steps=0, task={"n": 512})
-        with serving(root) as address:
+        with started(root) as (server, opened):
+            address = opened.split("/?")[0]
             first = browser.new_page(viewport={"width": 1280, "height": 900})
             seconds = until(first, address, '[data-testid="stMainBlockContainer"] h3')
             table.add("first page, in a browser just started", f"{seconds:.2f} s", "")
@@ -128,7 +201,9 @@ def explorer() -> Table:
                 f"{max(long):.2f} s (most)",
             )
             table.ask("seconds to the canvas of 512 tokens", max(long[1:]), most=2)
+            every_page(table, browser, address, server.pid)
             heights(table, browser, address)
+            long_session(table, browser, address, server.pid)
     return table
 
 

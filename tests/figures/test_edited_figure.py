@@ -12,7 +12,7 @@ import torch
 from workbench import figures
 from workbench.capture import Capture, Subject, capture
 from workbench.figures.drawing import Drawing
-from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
+from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
 from workbench.interventions import CutEdge, Edited, Exchange, RemoveHead, try_edit
 from workbench.models.compiled import chaser, sorter
 from workbench.models.hooked import hook
@@ -66,7 +66,7 @@ def test_what_is_right_and_said_before_and_after_stands_in_rows(exchanged: Edite
 
 def test_an_answer_that_changed_has_a_thick_frame_and_the_edited_token_another_colour(exchanged: Edited) -> None:
     drawing = figures.edited(exchanged)
-    framed = [p for p in parts(drawing, stroke=ORANGE) if p.get("data-tip")]
+    framed = [p for p in parts(drawing, stroke=CHANGED) if p.get("data-tip")]
     assert [p.get("data-tip", "").split(";")[0] for p in framed] == ["says after at 5:⊥: 5, wrong"]
     assert [p.get("data-token") for p in parts(drawing, fill=SKY) if p.get("data-token")] == ["5"]
     assert not [p for p in parts(figures.edited(tried_on(SORTING, "5 3", RemoveHead(0, 0))), fill=SKY)]
@@ -98,7 +98,7 @@ def test_of_sets_the_rows_say_how_much_of_them_is_found() -> None:
     said = words(figures.edited(tried))
     assert "before: found" in said and "after: found" in said and "right answer" not in said
     assert said.count("100%") == 23 and not tried.right[1, 15]
-    (changed,) = (p for p in parts(figures.edited(tried), stroke=ORANGE) if p.get("data-tip"))
+    (changed,) = (p for p in parts(figures.edited(tried), stroke=CHANGED) if p.get("data-tip"))
     share = float(correct(tried.after.logits, tried.after.batch)[0, 15])  # what is cut off ties with all the rest
     assert 0 < share < 1 / 3
     assert re.fullmatch(rf"after: found at 15:\d+: {share:.0%}, wrong", changed.get("data-tip", ""))

@@ -10,7 +10,7 @@ import pytest
 import workbench
 from workbench import figures, inspection
 from workbench.capture import Subject, capture
-from workbench.inspection.layer_similarity import layer_similarity
+from workbench.inspection.layer_similarity import layer_similarity, similarity_and_null
 from workbench.instruments.residual import similarity
 from workbench.instruments.residual.per_sequence import residual_points
 from workbench.runs import Run
@@ -45,6 +45,10 @@ def test_checkpoints_are_compared_and_the_null_is_near_nothing(runs: tuple[Run, 
     back = layer_similarity(one, n=4, seed=0, step=last, second_step=first)
     assert moved.values == pytest.approx(back.values.T, abs=1e-6) and moved.values.max() < 1
     null = layer_similarity(one, n=4, seed=0, shuffled=True)
+    for both, expected in zip(
+        similarity_and_null(one, n=4, seed=0), (layer_similarity(one, n=4, seed=0), null), strict=True
+    ):
+        assert both.name == expected.name and np.array_equal(both.values, expected.values)
     assert np.abs(null.values).max() < 0.2
     with pytest.raises(ValueError, match="step-999"):
         layer_similarity(one, n=2, seed=0, second_step=999)

@@ -49,9 +49,26 @@ def test_another_head_whose_removal_costs_more_is_named_and_one_like_its_control
 ) -> None:
     one = inspect_run(chaser, n=8, seed=0, only=["gold_mass"])
     heads = ["layer 0, head 0", "layer 1, head 2"]
-    fallen = Measurement("Fallen", np.array([0.25, 0.5]), ("removed",), {"removed": heads}, "share", {})
-    told = head_in_focus(replace(one, fallen=fallen))
-    assert told is not None and told.endswith("Without it 25% of right answers fall; without layer 1, head 2 50%.")
+    shares, removed = np.array([0.25, 0.5]), ((0, 0), (1, 2))
+    near, far = (
+        Measurement(
+            "Fallen", shares, ("removed",), {"removed": heads}, "share", {}, low=shares - wide, high=shares + wide
+        )
+        for wide in (0.2, 0.1)
+    )
+    two = replace(one, fallen=near, removed=removed)
+    told = head_in_focus(two)
+    assert two.needed_head == (0, 0), "their intervals overlap"
+    assert told is not None and told.endswith(
+        "Without it 25% [5, 45] of right answers fall; without layer 1, head 2 50% [30, 70]."
+    )
+    two = replace(one, fallen=far, removed=removed)
+    told = head_in_focus(two)
+    assert two.needed_head == (1, 2)
+    assert told is not None and told.startswith(
+        "The head that answers need most is layer 1, head 2: without it 50% [40, 60] of right answers fall."
+    )
+    assert two.with_head((1, 2)).needed_head == (1, 2), "a head that was chosen stays"
     result = one["gold_mass"]
     same = {name: replace(control, mean=result.mean) for name, control in result.controls.items()}
     told = head_in_focus(replace(one, results={"gold_mass": replace(result, controls=same)}))

@@ -44,6 +44,7 @@ from workbench.figures.projection import lens_map, projection_bars, projection_m
 from workbench.figures.runs_and_controls import Controls, Runs
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
+from workbench.figures.training_film import training_film
 from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
 from workbench.figures.weights import circuit_entry, composition_scores, singular_vectors, token_circuit
@@ -158,5 +159,6 @@ __all__ = [
     "timeline",
     "token_circuit",
     "token_trajectory",
+    "training_film",
     "with_difference",
 ]

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.attention_graph import knockout
 from workbench.figures.seed_dots import dots
-from workbench.figures.style import BLUE, ORANGE, framed
+from workbench.figures.style import BLUE, CHANGED, framed
 from workbench.measurement import Measurement
 
 Tests = Mapping[str, Mapping[str, Measurement]]
@@ -40,7 +40,10 @@ def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
     rows = [(test, edit) for test in tests for edit in test.coords["edit"]]
     above = np.repeat(range(1, 1 + len(tests)), [len(test.coords["edit"]) for test in tests])  # headings, a row each
     height = np.arange(len(rows)) + above
-    for outcome, colour, symbol, shift in (("as claimed", BLUE, "circle", -0.15), ("changed", ORANGE, "diamond", 0.15)):
+    for outcome, colour, symbol, shift in (
+        ("as claimed", BLUE, "circle", -0.15),
+        ("changed", CHANGED, "diamond", 0.15),
+    ):
         parts = [test.select(edit=edit, outcome=outcome) for test, edit in rows]
         values, low, high = (np.array([getattr(part, name) for part in parts]) for name in ("values", "low", "high"))
         for part, at in zip(parts, height + shift, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, ORANGE, SKY, VERMILLION
+from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edited
@@ -115,7 +115,7 @@ def _legend(page: TokenPage, somewhere: bool) -> None:
     x, y = float(GUTTER), page.height + 8
     marks = [
         ("edited here", f"fill:{SKY};fill-opacity:.45"),
-        ("the answer changed", f"fill:none;stroke:{ORANGE};stroke-width:2.5"),
+        ("the answer changed", f"fill:none;stroke:{CHANGED};stroke-width:2.5"),
         ("right answer less likely", f"fill:{VERMILLION};fill-opacity:.5"),
         ("more likely", f"fill:{BLUE};fill-opacity:.5"),
     ]

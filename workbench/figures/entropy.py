@@ -265,4 +265,5 @@ def two_lines(m: Measurement, run: str, controls: Controls, *, intervals: str = 
 
 def axis_title(m: Measurement) -> str:
     """The measure and its units."""
-    return f"{m.name.lower()} ({m.units})"
+    name = m.name if any(letter.isupper() for letter in m.name[1:]) else m.name.lower()  # α-ReQ is a name
+    return f"{name} ({m.units})"

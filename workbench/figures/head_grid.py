@@ -18,7 +18,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 
 LARGE, SMALL, FEW = 76, 46, 8  # pixels of a pattern; the larger ones of up to so many heads
-WIDE, TITLE, GAP = 900, 20, 8  # pixels
+WIDE, TITLE, LINE, GAP = 900, 20, 12, 8  # pixels
 PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
 
 
@@ -27,6 +27,7 @@ def head_grid(
     *,
     example: int = 0,
     scores: Measurement | None = None,
+    fallen: Measurement | None = None,
     chosen: tuple[int, int] | None = None,
 ) -> Drawing:
     """Layers × heads as small patterns: rows of a picture are queries, columns the keys that they read.
@@ -36,6 +37,7 @@ def head_grid(
         example: which sequence of the capture.
         scores: a number from 0 to 1 for each head (dims `layer`, `head`), measured on other sequences; a frame is the
             stronger the higher it is, and it is written below.
+        fallen: the share of right answers that fall without each head (the same dims), written below that.
         chosen: the head that is marked.
 
     Raises:
@@ -44,7 +46,7 @@ def head_grid(
     patterns = [attention_graph.pattern(seen, layer)[example] for layer in range(seen.subject.n_layers)]
     side = LARGE if sum(map(len, patterns)) <= FEW else SMALL
     parts, x, y, width = [], 0, 0, 0
-    down = TITLE + side + (14 if scores is not None else 4) + GAP
+    down = TITLE + side + 4 + LINE * ((scores is not None) + (fallen is not None)) + GAP
     for layer, heads in enumerate(patterns):
         across = len(heads) * (side + GAP) + GAP
         if x and x + across > WIDE:
@@ -52,24 +54,40 @@ def head_grid(
         parts.append(text(f"layer {layer}", x, y + TITLE / 2 - 1, 11, text_anchor="start", class_="quiet"))
         for head, weight in enumerate(heads):
             box = {"x": x + head * (side + GAP) + 2, "y": y + TITLE, "width": side, "height": side}
-            parts += _head(box, (layer, head), weight.detach(), scores, marked=(layer, head) == chosen)
+            parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
+    return Drawing("Every head on this input", _says(scores, fallen), "".join(parts), width, y + down - GAP)
+
+
+def _says(scores: Measurement | None, fallen: Measurement | None) -> str:
+    """What the pictures and the numbers below them are."""
+    below = [] if scores is None else [f"{scores.units} {scores.name}"]
+    below += [] if fallen is None else ["(−) right answers that fall without the head"]
     says = "queries from above, the keys they read from the left"
-    says += "" if scores is None else f"; below: {scores.units} {scores.name}, on other sequences"
-    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
+    return f"{says}; below: {', then '.join(below)}, on other sequences" if below else says
 
 
 def _head(
-    box: dict[str, Any], at: tuple[int, int], weight: Tensor, scores: Measurement | None, *, marked: bool
+    box: dict[str, Any],
+    at: tuple[int, int],
+    weight: Tensor,
+    scores: Measurement | None,
+    fallen: Measurement | None,
+    *,
+    marked: bool,
 ) -> list[str]:
-    """One head: its pattern, its frame and its score."""
+    """One head: its pattern, its frame, its score, and what it costs to be without it."""
     layer, head = at
     score, tip, parts = None if scores is None else _score(scores, layer, head), f"layer {layer}, head {head}", []
+    middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
     if scores is not None and score is not None:
         tip += f": {score:.0%} {scores.name}"
-        middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
         parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
+    cost = None if fallen is None else _score(fallen, layer, head)
+    if cost is not None:
+        tip += f"; without it {cost:.0%} of right answers fall"
+        parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
     frame = {"stroke_width": 4} if marked else _frame(score)
     frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
     picture = element("image", **box, href=_picture(weight), style="image-rendering: pixelated")

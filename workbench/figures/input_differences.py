@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.capture import Capture
 from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
-from workbench.figures.style import BLUE, GREY, ORANGE, faint, framed, thinned
+from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
@@ -19,7 +19,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
 # More in the first, nothing, more in the second: the two sides' own colours; zero is the page itself, light or dark.
-BETWEEN = [[0.0, BLUE], [0.5, faint(BLUE, 0.0)], [0.5, faint(ORANGE, 0.0)], [1.0, ORANGE]]
+BETWEEN = [[0.0, BLUE], [0.5, faint(BLUE, 0.0)], [0.5, faint(VERMILLION, 0.0)], [1.0, VERMILLION]]
 HALF = 15  # height of half a cell, in pixels
 
 
@@ -151,7 +151,7 @@ def _cells(page: TokenPage, name: str, labels: tuple[np.ndarray, np.ndarray], na
             page.parts.append(cell + page.word(one, i, middle, size=11.5, class_="quiet"))
             continue
         tip = f"{name} at {page.at(i)}: {one} in {names[0]}, {other} in {names[1]}"
-        for word, colour, y in ((one, BLUE, page.height + 0.5), (other, ORANGE, middle)):
+        for word, colour, y in ((one, BLUE, page.height + 0.5), (other, VERMILLION, middle)):
             half = element("rect", y=y, height=HALF - 0.5, fill=colour, fill_opacity=0.35, data_tip=tip, **box)
             page.parts.append(half + page.word(word, i, y + HALF / 2, size=11))
         edge = element(

@@ -12,7 +12,8 @@ from plotly.colors import sample_colorscale
 
 # Okabe and Ito's colour-blind-safe palette, without the black and the yellow that vanish on one of the two themes.
 BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY)
+TRUTH, CHANGED = ORANGE, PURPLE  # of the task's truth, and of an answer that an edit changed
+PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)  # of runs, A and B first; the colour of truth comes last
 GREY = "rgba(128,128,128,0.9)"
 GRID = "rgba(128,128,128,0.25)"
 DASHES = ("solid", "dash", "dot", "dashdot")

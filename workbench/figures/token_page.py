@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.capture import Capture
 from workbench.figures.drawing import element, text
-from workbench.figures.style import GREEN, GREY, ORANGE, SKY, VERMILLION
+from workbench.figures.style import CHANGED, GREEN, GREY, SKY, VERMILLION
 from workbench.instruments.attention import attention_graph
 from workbench.tasks import correct
 from workbench.util.ties import named
@@ -220,7 +220,7 @@ class TokenPage:
         box |= {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
         box["stroke_dasharray"] = None if right or framed else "3 2"
         if framed:
-            box |= {"stroke": ORANGE, "stroke_width": 2.5}
+            box |= {"stroke": CHANGED, "stroke_width": 2.5}
         return element("rect", **box)
 
     def arc(self, q: int, k: int, base: float, down: int, **style: Any) -> None:

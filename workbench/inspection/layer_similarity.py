@@ -41,10 +41,40 @@ def layer_similarity(
         ValueError: if there is no such checkpoint, the second model cannot read these sequences, or they hold fewer
             than four tokens.
     """
+    one, other = _both(first, second, step, second_step, n, seed)
+    return similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+
+
+@torch.no_grad()
+def similarity_and_null(
+    first: Run,
+    second: Run | None = None,
+    *,
+    n: int,
+    seed: int,
+    step: int | None = None,
+    second_step: int | None = None,
+    debiased: bool = True,
+    positions: Positions = "all",
+) -> tuple[Measurement, Measurement]:
+    """`layer_similarity`, and the same of shuffled tokens, from one pass through both models.
+
+    Args, raises: as `layer_similarity`.
+    """
+    one, other = _both(first, second, step, second_step, n, seed)
+    alike, null = (
+        similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+        for shuffled in (False, True)
+    )
+    return alike, null
+
+
+def _both(
+    first: Run, second: Run | None, step: int | None, second_step: int | None, n: int, seed: int
+) -> tuple[list[Capture], list[Capture]]:
     one = _captures(first, first, step, n, seed)
     same = second is None and second_step in (None, step)
-    other = one if same else _captures(second or first, first, second_step, n, seed)
-    return similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+    return one, one if same else _captures(second or first, first, second_step, n, seed)
 
 
 def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> list[Capture]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -61,7 +61,7 @@ def inspect_run(
     causal: bool = True,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     layers: Sequence[int] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[float], None] = False,
 ) -> Inspected:
     """Measure one run on held-out data, one batch in memory at a time.
 
@@ -79,7 +79,7 @@ def inspect_run(
         causal: make the mechanisms' causal tests too, also of models that know nothing.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         layers: the layers to look at, 0-based, where nothing needs all of them, as on a task without a graph.
-        progress: show a progress bar on standard error.
+        progress: show a progress bar on standard error; or what is told, after each batch, the share that is measured.
 
     Raises:
         ValueError: if there is no such instrument or mechanism, or it has no such setting.
@@ -88,22 +88,33 @@ def inspect_run(
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
-    sample, batches = (
-        Sample(n * len(conditions), task.measured_on),
-        list(test_batches(task, n, seed, conditions, plan.size)),
-    )
+    sample = Sample(n * len(conditions), task.measured_on)
+    batches = list(test_batches(task, n, seed, conditions, plan.size))
     n_fresh = sequences_for_fresh_models(batches)
-    what = f"inspecting {escape(name)}" + ("" if step is None else f" at step {step}")
-    for condition, number, batch in track(batches, what, console=Console(stderr=True), disable=not progress):
+    what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
+    for condition, number, batch in shown(batches, what, progress):
         sample.add(task, batch, condition)
         plan.measure(batch, condition)
         if number == 0:
             plan.measure_other_models(batch[:n_fresh], condition)
         if number * plan.size < TESTED:
             plan.test(batch)
+    results, own = plan.results(sample), plan.own
     return Inspected(
-        run, name, plan.results(sample), sample, plan.left_out, plan.example(), plan.own.head, plan.fallen()
+        run, name, results, sample, plan.left_out, plan.example(), own.head, plan.fallen(), removed=plan.removed
     )
+
+
+T = TypeVar("T")
+
+
+def shown(batches: Sequence[T], what: str, progress: bool | Callable[[float], None]) -> Iterator[T]:
+    """The batches one by one, with a progress bar on standard error, or the share that is done told after each."""
+    bar = track(batches, escape(what), console=Console(stderr=True), disable=progress is not True)
+    for done, batch in enumerate(bar, 1):
+        yield batch
+        if callable(progress):
+            progress(done / len(batches))
 
 
 @dataclass

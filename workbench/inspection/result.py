@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.residual.projection import top_tokens
-from workbench.interventions import Head
+from workbench.interventions import Head, costliest
 from workbench.measurement import Measurement
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms.heads import NeededHeads
@@ -175,6 +175,7 @@ class Inspected:
             given; None where the task has no graph to choose one by, or no attention was looked at.
         fallen: the share of right answers that fall when a head is removed (`interventions.fallen_without`): the head
             in focus, then the one whose removal cost most on other data, if it is another; None if none was removed.
+        removed: those heads.
     """
 
     run: Run
@@ -185,6 +186,14 @@ class Inspected:
     example: Capture
     head: Head | None
     fallen: Measurement | None = None
+    removed: tuple[Head, ...] = ()
+
+    @property
+    def needed_head(self) -> Head | None:
+        """The head that clearly more right answers need than the head in focus; else the head in focus."""
+        if self.fallen is None or self.head not in self.removed:
+            return self.head
+        return self.removed[costliest(self.fallen, self.removed.index(self.head))]
 
     def __getitem__(self, name: str) -> Result:
         return lookup(self.results, name, "measure of this inspection")

@@ -23,7 +23,7 @@ from workbench.interventions.batch_edits import ReadBy, SpanEdit, activation, ex
 from workbench.interventions.cut_test import cut_test
 from workbench.interventions.edges import Edge, cut_edges, cutting
 from workbench.interventions.edit import Edit, head_in_words
-from workbench.interventions.head_removal import REMOVED, can_remove_heads, fallen_without
+from workbench.interventions.head_removal import REMOVED, can_remove_heads, costliest, fallen_without
 from workbench.interventions.heads import Head, check_head, in_layers
 from workbench.interventions.hooks import Hooks, put, put_rows
 from workbench.interventions.outcomes import OUTCOMES, Question, answers, outcomes
@@ -61,6 +61,7 @@ __all__ = [
     "can_remove_heads",
     "check_head",
     "choose_one",
+    "costliest",
     "cut_edges",
     "cut_test",
     "cutting",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -56,6 +57,22 @@ def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequ
         caption="Of the answers that are right, each predicted from the true tokens before it, the share that is wrong "
         "when the head writes nothing. A head whose work another one can do falls out of sight here.",
     )
+
+
+def costliest(fallen: Measurement, own: int) -> int:
+    """Which removed head costs clearly more right answers than one of them; that one itself if none does.
+
+    Args:
+        fallen: `fallen_without(…).mean("example")`: dim `removed`, with intervals.
+        own: the position along `removed` of the head that the others are held against.
+
+    Returns:
+        The position of the head without which most answers fall, if its whole interval lies above that of `own`.
+    """
+    if fallen.low is None or fallen.high is None or np.isnan(fallen.values).all():
+        return own
+    most = int(np.nanargmax(fallen.values))
+    return most if fallen.low[most] > fallen.high[own] else own
 
 
 def _point(layer: int) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from workbench.inspection import Inspected, Result
-from workbench.inspection.claims import edited_in, places_in_words
+from workbench.inspection.claims import edited_in, places_in_words, set_in_words
 from workbench.interventions import REMOVED, head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -201,7 +201,12 @@ def _needs(claim: Claimed) -> str | None:
     where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
     elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
     text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
-    return f"{text}, elsewhere {_range(elsewhere)}" if elsewhere else text
+    text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
+    needed = None if claim.result.causal is None else claim.result.causal.needed
+    if needed is None or not needed.heads:
+        return text
+    said = set_in_words(needed)
+    return f"{text}. {said[:1].upper()}{said[1:]}"
 
 
 def _gold(one: SeedGroup) -> Iterator[Statement]:
@@ -229,7 +234,14 @@ def head_in_focus(one: Inspected) -> str | None:
         if not all(_above(result.mean, control.mean) for control in result.controls.values()):
             text = f"No head stands out: {where} has {most}, but no more than a control"
             return f"{text}{_cost(one.fallen)}."
-    return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+    needed = one.needed_head
+    if one.fallen is None or needed is None or needed == one.head:
+        return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+    own, other = (share(one.fallen.select(**{REMOVED: head_in_words(*head)})) for head in (one.head, needed))
+    return (
+        f"The head that answers need most is {head_in_words(*needed)}: without it {other} of right answers fall. "
+        f"{where[:1].upper()}{where[1:]} has {most}; without it {own} fall."
+    )
 
 
 def _cost(fallen: Measurement | None) -> str:

@@ -97,7 +97,7 @@ def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapte
     """One input from its truth to its answers, through the head in focus."""
     if seen is None or seen.subject.no_pattern:
         return
-    layer, head = inspected.head or (0, 0)
+    layer, head = inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
     text = (
         f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "

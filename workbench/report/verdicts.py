@@ -8,6 +8,8 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.measurement.places import at_point
+from workbench.report.verdicts_by_place import at as at_place
+from workbench.report.verdicts_by_place import quantity
 from workbench.tasks import COUNTED, Unit
 
 LEVELS = (0.5, 0.95)  # of all answers
@@ -53,14 +55,11 @@ def least(mean: Measurement, control: Measurement | None = None) -> str | None:
         return None
     layers = mean.coords["layer"]
     where = layers[int(np.nanargmin(mean.values))]
-    text = f"{mean.name} is least {_at(where)} ({float(mean.select(layer=where).values):.2f} {mean.units}"
+    number = quantity(float(mean.select(layer=where).values), mean.units)
+    text = f"{mean.name} is least {at_place({'layer': where})} ({number}"
     if control is not None and where in control.coords["layer"]:
         text += f"; untrained models {float(control.select(layer=where).values):.2f}"
     return f"{text})."
-
-
-def _at(layer: object) -> str:
-    return at_point(layer) if isinstance(layer, str) else f"at layer {layer}"
 
 
 def on_top(table: Measurement, right: Sequence[str]) -> str | None:

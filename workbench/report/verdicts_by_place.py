@@ -1,0 +1,296 @@
+"""What a figure of many places shows, in a sentence: where it is least and most, what changed, what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.instruments.attention import attention_graph
+from workbench.measurement import Measurement
+from workbench.measurement.places import at_point, point_name
+
+Place = dict[str, Any]
+"""Dim -> label."""
+
+
+def quantity(value: float, units: str) -> str:
+    """A number with its units: `98%`, `1.43 nats`, `α = 1.08`."""
+    if np.isnan(value):
+        return "none"
+    if units == "share":
+        return f"{value:.0%}"
+    if units.startswith("exponent "):
+        return f"{units.removeprefix('exponent ')} = {value:.2f}"
+    return f"{value:.2f} {units}"
+
+
+def at(place: Place) -> str:
+    """A place within a sentence: `after MLP 0`, `at step 600`, `at length 3, per sequence`."""
+    first, *others = [_at(dim, label) for dim, label in place.items()] or [""]
+    return ", ".join([first, *(one.removeprefix("at ") for one in others)])
+
+
+def _at(dim: str, label: Any) -> str:
+    if dim in ("point", "layer") and isinstance(label, str):
+        return at_point(label)
+    if dim == "of layer":
+        return f"beside B {at_point(label) if isinstance(label, str) else f'at layer {label}'}"
+    if dim == "unit":
+        return f"per {label}"
+    if dim == "basis":
+        return "in both bases" if label == "both" else f"in the {label} basis"
+    return f"at {dim} {label:,}" if isinstance(label, int | np.integer) else f"at {dim} {label}"
+
+
+def _places(m: Measurement) -> list[tuple[Place, float]]:
+    """Every place that has a number, with it."""
+    return [
+        ({dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)}, float(m.values[index]))
+        for index in np.ndindex(*m.values.shape)
+        if not np.isnan(m.values[index])
+    ]
+
+
+def extremes(m: Measurement) -> str | None:
+    """Where a measure is least and where it is most; None where it has no number."""
+    places = _places(m)
+    if not places:
+        return None
+    (low_at, low), (high_at, high) = min(places, key=_value), max(places, key=_value)
+    if low == high:
+        where = f" {at(low_at)}" if len(places) == 1 and low_at else " throughout" if low_at else ""
+        return f"{m.name}: {quantity(low, m.units)}{where}."
+    return (
+        f"{m.name} is least {at(low_at)} ({quantity(low, m.units)}) and most {at(high_at)} ({quantity(high, m.units)})."
+    )
+
+
+def _value(place: tuple[Place, float]) -> float:
+    return place[1]
+
+
+def least_of_all(runs: Mapping[str, Measurement]) -> str | None:
+    """Which of several runs has the least, and where; None where none has a number."""
+    lowest = {name: min(places, key=_value) for name, m in runs.items() if (places := _places(m))}
+    if not lowest:
+        return None
+    first = min(lowest, key=lambda name: lowest[name][1])
+    m = runs[first]
+    ordered = sorted(lowest.items(), key=lambda one: one[1][1])
+    said = "; ".join(f"{name} {quantity(value, runs[name].units)} {at(where)}" for name, (where, value) in ordered)
+    if len(lowest) > 1:
+        return f"The least {m.name.lower()} of each, lowest first: {said}."
+    where, value = lowest[first]
+    return f"{m.name} is least {at(where)} ({quantity(value, m.units)})."
+
+
+def widest_spread(each: Measurement) -> str | None:
+    """At which place single sequences differ most: the one with the widest range.
+
+    Args:
+        each: with the dim `example`.
+    """
+    axis = each.dims.index("example")
+    if np.isnan(each.values).all():
+        return None
+    rest = tuple(dim for dim in each.dims if dim != "example")
+    values = np.where(np.isnan(each.values), np.inf, each.values)
+    low, high = values.min(axis), np.where(np.isinf(values), -np.inf, values).max(axis)
+    index = np.unravel_index(int((high - low).argmax()), high.shape)
+    where = {dim: each.coords[dim][int(i)] for dim, i in zip(rest, index, strict=True)}
+    ends = " to ".join(quantity(float(one[index]), each.units) for one in (low, high))
+    return f"Sequences differ most {at(where)}: {ends}."
+
+
+def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str | None:
+    """From what to what a measure went along a dim such as `step`, at the place where it changed most.
+
+    Args:
+        m: the measure.
+        dim: what it is followed along.
+        control: the same measure of a control.
+
+    Returns None where there are fewer than two labels on the dim, or no number.
+    """
+    labels = m.coords[dim]
+    if len(labels) < 2:
+        return None
+    first, last = m.select(**{dim: labels[0]}), m.select(**{dim: labels[-1]})
+    change = np.abs(last.values - first.values)
+    if np.isnan(change).all():
+        return None
+    index = np.unravel_index(int(np.nanargmax(change)), change.shape) if change.shape else ()
+    where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
+    ends = [quantity(float(one.values[index]), m.units) for one in (first, last)]
+    name = " ".join(filter(None, (m.name, at(where))))
+    text = f"{name}: {ends[0]} {_at(dim, labels[0])}, {ends[1]} {_at(dim, labels[-1])}"
+    if control is not None and control.dims == m.dims:
+        ends = [
+            quantity(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
+        ]
+        text += f"; its control {ends[0]} and {ends[1]}"
+    return f"{text}."
+
+
+def differs(difference: Measurement) -> str | None:
+    """At how many places B differs from A, and where most.
+
+    Args:
+        difference: B less A, with intervals where there are any.
+    """
+    places = _places(difference)
+    if not places:
+        return None
+    where, most = max(places, key=lambda one: abs(one[1]))
+    largest = f"{at(where)} ({_signed(most, difference.units)})" if where else f"by {_signed(most, difference.units)}"
+    if difference.low is None or difference.high is None:
+        return f"B less A is largest {largest}; of single inputs there is no interval."
+    sure = int(((difference.low > 0) | (difference.high < 0)).sum())
+    if not sure:
+        return f"No difference between A and B can be told from none; the largest is {largest}."
+    if len(places) == 1:
+        return f"B differs from A {largest}."
+    return f"B differs from A at {sure} of {len(places)} places, by intervals that exclude 0; most {largest}."
+
+
+def _signed(value: float, units: str) -> str:
+    units = units.removeprefix("difference in ")
+    return f"{100 * value:+.0f} percentage points" if units == "share" else f"{value:+.2f} {units}"
+
+
+def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> str | None:
+    """A single number beside the control that is hardest to exceed, by its interval.
+
+    Args:
+        own: without dims.
+        controls: name in words -> the same of a control.
+    """
+    if np.isnan(own.values):
+        return None
+    text = f"{own.name}: {quantity(float(own.values), own.units)}"
+    tops = {name: float(_top(m)) for name, m in controls.items() if not np.isnan(m.values)}
+    if not tops:
+        return f"{text}."
+    name = max(tops, key=lambda name: tops[name])
+    bottom = float(own.values if own.low is None or np.isnan(own.low) else own.low)
+    than = "; under" if bottom > tops[name] else ", no more than under"
+    return f"{text}{than} its strongest control ({name}) {quantity(float(controls[name].values), own.units)}."
+
+
+def _top(m: Measurement) -> Any:
+    return m.values if m.high is None or np.isnan(m.high) else m.high
+
+
+def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:
+    """Several single numbers by name.
+
+    Args:
+        what: they are all of.
+        numbers: name -> a measurement without dims.
+    """
+    said = [f"{name} {quantity(float(m.values), m.units)}" for name, m in numbers.items()]
+    return f"{what}: {'; '.join(said)}." if said else None
+
+
+def on_ancestors(matrices: Mapping[str, Measurement], gold: Sequence[tuple[int, int, int]]) -> str | None:
+    """How much of a query's row lies on its true ancestors, on average over queries that have one.
+
+    Args:
+        matrices: in words -> a matrix of a head: dims `query`, `key`.
+        gold: the task's edges as (hop, query, key).
+
+    Returns None where no query has an ancestor.
+    """
+    edges = {(query, key) for _, query, key in gold}
+    queries = {query for query, _ in edges}
+    if not queries:
+        return None
+    shares = {
+        name: sum(float(m.values[query, key]) for query, key in edges) / len(queries) for name, m in matrices.items()
+    }
+    said = "; ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return f"On true ancestors, of an average query's row: {said}."
+
+
+def by_hop(matrices: Measurement, gold: Sequence[tuple[int, int, int]]) -> str | None:
+    """How much each power of a pattern lays on the true ancestors as many hops up.
+
+    Args:
+        matrices: `attention_graph.matrices(…)`: dims `matrix`, `query`, `key`.
+        gold: the task's edges as (hop, query, key).
+
+    Returns None where none of these hops has an edge.
+    """
+    said = []
+    for matrix in matrices.coords["matrix"]:
+        hop = attention_graph.hop_of(matrix)
+        edges = [(query, key) for h, query, key in gold if h == hop]
+        if edges:
+            values = matrices.select(matrix=matrix).values
+            said.append(f"hop {hop}: {np.mean([values[query, key] for query, key in edges]):.0%}")
+    return f"On true ancestors as many hops up, on average: {'; '.join(said)}." if said else None
+
+
+def last_values(curves: Mapping[str, Measurement]) -> str | None:
+    """The last value of each of several curves, the highest first.
+
+    Args:
+        curves: run -> a curve over `step`.
+    """
+    last = {name: float(curve.values[-1]) for name, curve in curves.items() if len(curve.values)}
+    if not last:
+        return None
+    ordered = sorted(last, key=lambda name: -last[name])
+    name = next(iter(curves.values())).name
+    return f"{name} at last: {'; '.join(f'{one} {quantity(last[one], curves[one].units)}' for one in ordered)}."
+
+
+def leads(path: Measurement) -> str | None:
+    """Which token ends on top in each basis, and from which point on it is there.
+
+    Args:
+        path: `trajectory(…)` or `ranks(…)`: dims `basis`, `point`, `token`.
+    """
+    said = []
+    for basis in path.coords["basis"]:
+        values = path.select(basis=basis).values
+        if np.isnan(values).any() or values.shape[-1] == 0:
+            continue
+        top = values.argmin(-1) if path.units == "rank" else values.argmax(-1)
+        since = len(top) - int(np.argmin((top == top[-1])[::-1])) if (top != top[-1]).any() else 0
+        token, point = path.coords["token"][int(top[-1])], path.coords["point"][since]
+        said.append(
+            f"in the {basis} basis {token} ends ahead of the tokens drawn, and is so from {point_name(point)} on"
+        )
+    return f"{'; '.join(said)[:1].upper()}{'; '.join(said)[1:]}." if said else None
+
+
+def tops(table: Measurement, point: str, position: int) -> str | None:
+    """The top token of one cell on each basis.
+
+    Args:
+        table: `projection.top_tokens(…)`: dims `basis`, `point`, `position`, `rank`.
+        point: of the cell.
+        position: its index.
+    """
+    cell = table.select(point=point, position=table.coords["position"][position], rank=1)
+    if cell.labels is None:
+        return None
+    said = [f"{word} ({basis})" for word, basis in zip(cell.labels.tolist(), cell.coords["basis"], strict=True)]
+    return f"On top {at_point(point)}: {', '.join(said)}."
+
+
+def answered(right: Sequence[bool | None]) -> str | None:
+    """How many answers to one input are right.
+
+    Args:
+        right: at each position; None where no answer is asked for.
+    """
+    asked = [one for one in right if one is not None]
+    if not asked:
+        return None
+    if len(asked) == 1:
+        return f"The answer to this input is {'right' if asked[0] else 'wrong'}."
+    return f"{sum(asked)} of {len(asked)} answers to this input are right."
