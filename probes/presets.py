@@ -220,8 +220,7 @@ def ask(
     """Ask a question of a run: probe its labels, and test causally those that are decodable.
 
     Args:
-        run: the run.
-        name: name of a preset, or a label of the run's task (see `question`).
+        run, name: the run; and the name of a preset, or a label of the run's task (see `question`).
         positions: where a label is read.
         n, kind: in place of the preset's; seed, seeds, step, controls, settings: as for `probe`.
         causal: whether to test decodable labels causally, if the preset does.
@@ -237,8 +236,7 @@ def ask(
     settings |= {"kind": kind or preset.kind, "seeds": seeds, "controls": controls, **sample}
     rules = {label: preset.rule(label) for label in preset.names(task)}
     measured = _probed(run, preset, rules, settings, progress)
-    drawn = null_draws if causal and preset.causal else None
-    findings: list[Finding] = []
+    drawn, findings = null_draws if causal and preset.causal else None, list[Finding]()
     for done, (label, rule) in enumerate(rules.items()):
         tell = _part(progress, 0.6 + 0.4 * done / len(rules), 0.4 / len(rules), f"causal test of {label}")
         findings += _findings(run, measured.select(label=label), rule, drawn, seed, step, tell)

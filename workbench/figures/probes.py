@@ -157,10 +157,8 @@ def probe_map(measured: Measurement) -> go.Figure:
     framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
     figure.update_xaxes(title=title, type="category", showgrid=False)
-    figure.update_yaxes(
-        title="point of the residual", type="category", autorange="reversed", showgrid=False, automargin=True
-    )
-    return figure
+    y_axis = {"title": "point of the residual", "autorange": "reversed", "automargin": True}
+    return figure.update_yaxes(type="category", showgrid=False, **y_axis)
 
 
 def _by_point(measured: Measurement) -> np.ndarray:

@@ -65,8 +65,7 @@ def outcomes(
     An answer is tested if it is right before the edit and another one is predicted. A tie counts as changed only.
 
     Args:
-        model, subject, tokens: the hooked model, its facts, and what it runs on.
-        question: the answer of each example that is tested.
+        model, subject, tokens, question: the hooked model, its facts, what it runs on, and the answers that are tested.
         edits: name (`claimed`, …, `elsewhere`) -> edit.
         name, caption: name and caption of the measurement.
         edited: where the edit is made, in words, if not in the whole residual.
@@ -80,14 +79,13 @@ def outcomes(
         tested = edit.span.any(-1) & (before == question.answer) & (edit.predicted != before)
         became = torch.stack([after == edit.predicted, after != before]).double()  # in the order of OUTCOMES
         values[i] = torch.where(tested, became, torch.nan).numpy()
-    settings = {"model": subject.name, "points": {name: edit.point for name, edit in edits.items()}}
-    settings |= {} if edited is None else {"edited": edited}
+    points, where = {name: edit.point for name, edit in edits.items()}, {} if edited is None else {"edited": edited}
     return Measurement(
         name=name,
         values=values,
         dims=("edit", "outcome", "example"),
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",
-        settings=settings,
+        settings={"model": subject.name, "points": points, **where},
         caption=f"{caption} Over answers that are right before the edit, one an example.",
     )
