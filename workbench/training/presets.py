@@ -127,17 +127,18 @@ _IN_CONTEXT: dict[str, Any] = {
     "schedule": "onecycle",
 }
 _RECALL: dict[str, Any] = {"name": "associative_recall", "d_vocab": 32, "length": 24}
-_STATES: dict[str, Any] = {
+_PARITY: dict[str, Any] = {
     **_IN_CONTEXT,
+    "task": {"name": "state_tracking", "states_of": "parity", "length": 16},
+    "steps": 1200,
+}
+_S5: dict[str, Any] = {
+    **_IN_CONTEXT,
+    "task": {"name": "state_tracking", "moves": "swaps", "length": 8, "test_length": 12},
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 4, "positions": "none"},
+    "steps": 2500,
     "eval_conditions": True,
 }
-_PARITY = {
-    **_STATES,
-    "task": {"name": "state_tracking", "states_of": "parity", "length": 16, "test_length": 24},
-    "steps": 2500,
-}
-_S5 = {**_STATES, "task": {"name": "state_tracking", "moves": "swaps", "length": 8, "test_length": 12}, "steps": 2500}
 _ONE_CHACAL: dict[str, Any] = {"model": {"n_layers": 1, "attention": "chacal"}}
 _SEQ_VCR_OF_EXPRESSIONS = {"seq_vcr": {"variance_weight": 0.1, "covariance_weight": 0.5}}  # and of LIS; see `SeqVCR`
 _PAUSE: dict[str, Any] = {"task": {"mode": "pause"}}  # as many pauses as the paper has: 2, 7 and 4, each task's default
@@ -226,12 +227,12 @@ SECONDS: dict[str, int] = {
     "lis-cot": 254,
     "text-standard": 140,
     "text-chacal": 163,
-    "addition-grok": 45,
+    "addition-grok": 35,
     "induction-standard": 37,
-    "recall-standard": 72,
+    "recall-standard": 77,
     "dyck-standard": 18,
-    "parity-standard": 38,
-    "parity-chacal": 27,
+    "parity-standard": 32,
+    "parity-chacal": 21,
     "s5-standard": 43,
     "s5-chacal": 31,
 }
