@@ -50,7 +50,7 @@ def exact(q: Tensor, k: Tensor, v: Tensor, dy: Tensor, form: Any, diagonal: bool
 def apart(found: Any, wanted: list[Tensor]) -> float:
     """The largest distance of the value and the gradients, each over its largest entry where that is above 1."""
     distances = [
-        (ours.double() - theirs).abs().max() / theirs.abs().max().clamp(min=1)
+        (ours.detach().double() - theirs).abs().max() / theirs.abs().max().clamp(min=1)
         for ours, theirs in zip(found, wanted, strict=True)
     ]
     return float(torch.stack(distances).max())
