@@ -27,7 +27,7 @@ def test_train_accuracy_comes_first_and_the_excluded_loss_rises_before_test_accu
     curves = {curve: measured.select(curve=curve).values for curve in measured.coords["curve"]}
     steps = measured.coords["step"]
     assert curves["test accuracy"][-1] > 0.95
-    learned, generalised = (first_step(curves[f"{side} accuracy"], steps, 0.9) for side in ("train", "test"))
+    learned, generalised = (first_step(curves[f"{side} accuracy"].tolist(), steps, 0.9) for side in ("train", "test"))
     assert learned is not None and generalised is not None and generalised >= 2 * learned
     # From where the excluded loss is least to where test accuracy first reaches 0.9: which is half way first?
     end = next(i for i, right in enumerate(curves["test accuracy"]) if right >= 0.9)
