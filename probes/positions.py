@@ -23,6 +23,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.tasks import Batch, Task
+from workbench.util.seeds import generator
 
 DELIMITERS = ("⊥", "####", "=")  # words that end the question, where a task has one of them
 BOX = "box "  # + a letter: the rule for where that box is asked for
@@ -143,6 +144,11 @@ def _has_delimiter(task: Task) -> bool:
     return any(word in task.vocabulary.ids for word in DELIMITERS)
 
 
+def _has_outputs(task: Task) -> bool:
+    """Whether something is written after the delimiter, and not only predicted at it."""
+    return _has_delimiter(task) and bool(_outputs(task, task.sample(1, generator(0, "outputs")).tokens).any())
+
+
 def _boxes(task: Task) -> list[str]:
     """The letters of the boxes that a task's inputs name; none if the task is not about boxes."""
     words = task.vocabulary.ids
@@ -157,10 +163,10 @@ RULES: dict[str, PositionRule] = {
         lambda task, batch, labelled: _aligned(["delimiter"], delimiter(task, batch.tokens)[None]), _has_delimiter
     ),
     "outputs": PositionRule(
-        lambda task, batch, labelled: _pooled("outputs", labelled & _outputs(task, batch.tokens)), _has_delimiter
+        lambda task, batch, labelled: _pooled("outputs", labelled & _outputs(task, batch.tokens)), _has_outputs
     ),
     "each output": PositionRule(
-        lambda task, batch, labelled: _numbered(_outputs(task, batch.tokens), "output"), _has_delimiter
+        lambda task, batch, labelled: _numbered(_outputs(task, batch.tokens), "output"), _has_outputs
     ),
     "clauses": PositionRule(
         lambda task, batch, labelled: _numbered(clause_ends(_clause(task, batch.tokens)), "clause"),

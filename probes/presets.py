@@ -151,6 +151,37 @@ PRESETS: dict[str, Preset] = {
         "labelled",
         n=512,
     ),
+    "modular-sum": Preset(
+        "Are both numbers and their sum known at the =?",
+        ("modular_addition",),
+        ("first", "second", "sum", "wraps"),
+        "scored",
+        n=1024,
+    ),
+    "recalled-value": Preset(
+        "Is the value of a key known where it is asked for?",
+        ("associative_recall",),
+        ("value",),
+        "scored",
+    ),
+    "induced-next": Preset(
+        "Is it known what followed the same token before, and where that was?",
+        ("induction",),
+        ("next", "earlier"),
+        "scored",
+    ),
+    "tracked-state": Preset(
+        "Is the state known after each move?",
+        ("state_tracking",),
+        ("state",),
+        "scored",
+    ),
+    "open-brackets": Preset(
+        "Are the number of open brackets and the one that may close known after each bracket?",
+        ("dyck",),
+        ("depth", "closing"),
+        "scored",
+    ),
     "position": Preset(
         "Is the position known, where there may be no positional embedding?",
         (),

@@ -104,7 +104,7 @@ def test_a_layer_that_is_no_chacal_is_followed_by_the_papers_form(
     A = attention_graph.pattern(seen, 0)[0, 0].numpy()
     inner = A - np.diag(np.diag(A))
     assert np.allclose(steps(seen, 0, 0, 0, n_hops=3).values, [A, A @ inner, A @ inner @ inner], atol=1e-6)
-    assert followed(seen, 0).gamma == 0
+    assert followed(seen, 0, 0).gamma == 0
     with pytest.raises(ValueError, match="n_hops must be at least 1, not 0"):
         steps(seen, 0, 0, 0, n_hops=0)
     with pytest.raises(ValueError, match="there is no head 9"):

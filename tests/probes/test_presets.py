@@ -27,6 +27,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "increment-standard": {"model": {"n_layers": 2}},
     "arithmetic-vanilla": {},
     "lis-vanilla": {"task": {"length": 8, "values": 32}},
+    "addition-grok": {},
+    "induction-standard": {},
+    "recall-standard": {},
+    "s5-standard": {},
+    "dyck-standard": {"task": {"length": 8, "depth": 2}},
 }
 
 

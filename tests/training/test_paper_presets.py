@@ -102,7 +102,7 @@ def test_they_are_apart_from_the_presets_that_are_over_soon(capsys: pytest.Captu
 def test_a_name_that_does_not_exist_is_answered_by_its_own_kind() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'paper/chain-chacal'\?\); there is: paper/"):
         preset_config("paper/chain-chacl", {})
-    with pytest.raises(ValueError, match=r"did you mean 'chain-chacal'\?\); there is: arithmetic") as caught:
+    with pytest.raises(ValueError, match=r"did you mean 'chain-chacal'\?\); there is: addition-grok") as caught:
         preset_config("chain-chacl", {})
     assert "paper/" not in str(caught.value)
 

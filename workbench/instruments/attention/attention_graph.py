@@ -49,6 +49,7 @@ def pattern(capture: Capture, layer: int) -> Float[Tensor, "batch head query key
     return A.to(torch.promote_types(A.dtype, torch.float32))
 
 
+@torch.no_grad()  # a learned γ would carry its gradient along
 def resolvent(capture: Capture, layer: int) -> Float[Tensor, "batch head query key"]:
     """The matrix that a layer applies to its values, rows scaled to sum to 1; the pattern, for most variants."""
     return unit_rows(capture.subject.attention[layer].mixing_matrix(pattern(capture, layer)))
