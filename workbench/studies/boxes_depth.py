@@ -14,7 +14,7 @@ from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Stu
 ACCURACY = "accuracy"
 CHACAL = "standard-then-chacal"
 
-# Three items in six boxes, one in each: which is where cannot be guessed, nor found by leaving out those that are known,
+# Three items, in three of six boxes: which is where cannot be guessed, nor found by leaving out the one that is known,
 # as it can with two; and up to ten moves make chains that few layers do not follow.
 SHORTER: dict[str, Any] = {
     "task": {"n_boxes": 6, "capacity": 1, "max_operations": 10},
