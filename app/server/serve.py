@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import socket
@@ -120,10 +121,17 @@ def _of_model(model: tuple[str, str | None] | None) -> list[str]:
 
 
 def _load_what_pages_need() -> None:
-    """Import everything slow, so that the first page is quick."""
+    """Import everything slow, so that the first page is quick, and leave it out of later garbage collections.
+
+    Streamlit collects after every click, with the interpreter's lock held: half a million objects of the libraries,
+    which never become garbage, took 0.3 s of it each time, in which no page was answered.
+    """
     import workbench.app.panels.panel
     import workbench.app.sidebar
     import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
+
+    gc.collect()
+    gc.freeze()
 
 
 def _application(script: Path, door: Door, ready: Callable[[], object]) -> Any:
