@@ -26,6 +26,7 @@ from workbench.models.hooked import hook
 from workbench.runs import load_run
 from workbench.tasks import Task, make
 from workbench.tasks.boxes_world import OBJECTS
+from workbench.training import train
 from workbench.util.seeds import generator
 
 TURNED = 3
@@ -165,6 +166,36 @@ def test_it_finds_what_transformerlens_finds() -> None:
     own = find_subspace(model, fit, POINT, Search(rank=6, steps=200, rate=0.05), generator(0, "search"))
     accuracies = [float(interchange_accuracy(model, test, POINT, each).mean().values) for each in (basis, own)]
     assert accuracies[1] >= accuracies[0] - 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["standard", "tempered", "chacal"])
+def test_in_trained_models_it_is_as_accurate_as_transformerlens(variant: str, tmp_path: Path) -> None:
+    """Both searches of the minimum, in all directions and with the same steps: means of two, on rows not searched on."""
+    small = {"q": 8, "max_length": 8, "test_max_length": 8}
+    run = train(
+        "sort-standard", out=tmp_path / variant, progress=False, steps=600, task=small, model={"attention": variant}
+    )
+    model, task, point = run.hooked(), run.task(), "blocks.1.hook_resid_mid"
+    assert model.cfg.n_layers == 2
+    fit, test = drawn(task, "minimum", 0, 2000, split="train"), drawn(task, "minimum", 1, 2000)
+    search = Search(rank=16, steps=20 * len(fit) // 64, rate=0.005, within=None)
+
+    def accuracy(basis: torch.Tensor) -> float:
+        return float(interchange_accuracy(model, test, point, basis).mean().values)
+
+    theirs, ours, chance = [], [], []
+    for seed in range(2):
+        found = fit_das(
+            model, point, fit.base, fit.source, fit.predicted, at_delimiter(model, task), rank=search.rank, lr=0.005,
+            base_positions=fit.at, source_positions=fit.source_at, epochs=20, batch_size=64, seed=seed,
+            micro_batch_size=len(fit.base),
+        )  # fmt: skip
+        theirs.append(accuracy(found.basis))
+        ours.append(accuracy(find_subspace(model, fit, point, search, generator(seed, "search"))))
+        chance.append(accuracy(random_subspace(model.cfg.d_model, search.rank, generator(seed, "random")).float()))
+    assert abs(sum(ours) - sum(theirs)) / 2 <= 0.01
+    assert min(ours) > 0.95 and max(chance) < 0.6
 
 
 def at_delimiter(model: Any, task: Task) -> Any:
