@@ -19,7 +19,7 @@ from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST, answer_rows
-from workbench.inspection.layer_similarity import similarity_and_null
+from workbench.inspection.layer_similarity import layer_similarity
 from workbench.inspection.lens_differences import lens_differences
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.lens import lens_difference
@@ -179,7 +179,7 @@ def similarity(sides: Sides) -> None:
         how = {"n": sides.n, "seed": 0, "step": first.step, "second_step": second.step}
         both = code.assign(
             "both",
-            similarity_and_null,
+            layer_similarity,
             code.run(first),
             code.run(second, "_b"),
             **how,
@@ -193,7 +193,7 @@ def similarity(sides: Sides) -> None:
 
 @st.cache_data(show_spinner="Running both models …", max_entries=64)
 def _similarity(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run_b: Run) -> tuple[Measurement, Measurement]:
-    return similarity_and_null(_run, _run_b, **how)
+    return layer_similarity(_run, _run_b, **how)
 
 
 def _between(p: Panel, sides: Sides, how: str) -> None:

@@ -22,44 +22,23 @@ def layer_similarity(
     step: int | None = None,
     second_step: int | None = None,
     debiased: bool = True,
-    shuffled: bool = False,
     positions: Positions = "all",
-) -> Measurement:
-    """CKA of every layer of one run with every layer of another, on the first run's test sequences.
+) -> tuple[Measurement, Measurement]:
+    """CKA of every layer of one run with every layer of another, and its control: the same of shuffled tokens.
 
     Args:
         first, second: the runs, whose vocabularies have one size; by default the first alone.
-        n: sequences for each of the first task's test conditions.
+        n: sequences for each of the first task's test conditions, which both models read.
         seed: of those sequences; they are those of `inspect_run`.
         step, second_step: of which checkpoints; by default the ends.
-        debiased, shuffled, positions: as for `similarity.measure`.
+        debiased, positions: as for `similarity.measure`.
 
     Returns:
-        Dims `layer`, `of layer`.
+        Two of dims `layer`, `of layer`: as they are, and shuffled.
 
     Raises:
         ValueError: if there is no such checkpoint, the second model cannot read these sequences, or they hold fewer
             than four tokens.
-    """
-    one, other = _both(first, second, step, second_step, n, seed)
-    return similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
-
-
-@torch.no_grad()
-def similarity_and_null(
-    first: Run,
-    second: Run | None = None,
-    *,
-    n: int,
-    seed: int,
-    step: int | None = None,
-    second_step: int | None = None,
-    debiased: bool = True,
-    positions: Positions = "all",
-) -> tuple[Measurement, Measurement]:
-    """`layer_similarity`, and the same of shuffled tokens, from one pass through both models.
-
-    Args, raises: as `layer_similarity`.
     """
     one, other = _both(first, second, step, second_step, n, seed)
     alike, null = (

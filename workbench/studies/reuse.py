@@ -25,6 +25,8 @@ def take_over(planned: Iterable[Planned], folder: Path, others: Iterable[Path]) 
     Returns the names of the runs that were copied.
     """
     missing = {one.config.model_dump_json(): one.name for one in planned if not (folder / one.name).exists()}
+    if not missing:
+        return []
     taken: list[str] = []
     elsewhere = [path for other in others if other != folder for path in sorted(other.glob(f"[!.]*/{WEIGHTS}"))]
     for weights in elsewhere:

@@ -118,22 +118,14 @@ _ADDITION: dict[str, Any] = {
     "eval_training": True,
     "checkpoint_every": 50,
 }
-_IN_CONTEXT: dict[str, Any] = {
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
-    "steps": 1000,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
-}
 _RECALL: dict[str, Any] = {"name": "associative_recall", "d_vocab": 32, "length": 24}
 _PARITY: dict[str, Any] = {
-    **_IN_CONTEXT,
+    **_TASK,
     "task": {"name": "state_tracking", "states_of": "parity", "length": 16},
     "steps": 1200,
 }
 _S5: dict[str, Any] = {
-    **_IN_CONTEXT,
+    **_TASK,
     "task": {"name": "state_tracking", "moves": "swaps", "length": 8, "test_length": 12},
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 4, "positions": "none"},
     "steps": 2500,
@@ -185,9 +177,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "text-standard": _TEXT,
     "text-chacal": merge(_TEXT, {"model": {"attention": "chacal"}}),
     "addition-grok": _ADDITION,
-    "induction-standard": {**_IN_CONTEXT, "task": {"name": "induction"}},
-    "recall-standard": {**_IN_CONTEXT, "task": _RECALL, "steps": 2000, "learning_rate": 2e-3},
-    "dyck-standard": {**_IN_CONTEXT, "task": {"name": "dyck"}, "steps": 500},
+    "induction-standard": {**_TASK, "task": {"name": "induction"}, "steps": 1000},
+    "recall-standard": {**_TASK, "task": _RECALL, "learning_rate": 2e-3},
+    "dyck-standard": {**_TASK, "task": {"name": "dyck"}, "steps": 500},
     "parity-standard": _PARITY,
     "parity-chacal": merge(_PARITY, _ONE_CHACAL),
     "s5-standard": _S5,
