@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock, get_native_id, local
+from threading import Lock, get_native_id
 from time import monotonic
 from typing import Any
 
@@ -55,9 +55,12 @@ class Job:
         """How much is done of the part that is being measured."""
         self.share = share
 
+    def say(self, words: str) -> None:
+        """How far it is where that is no share: `64 of 512 pairs`."""
+        self.told = words
+
 
 _jobs: dict[Hashable, Job] = {}
-_measuring = local()
 _lock = Lock()
 
 
@@ -110,14 +113,7 @@ def ask_in_parts(key: Hashable, measure: Callable[[Job], Iterator[Any]]) -> Job:
 
 
 def _measured(asked: Job, measure: Callable[[Job], Iterator[Any]]) -> Any:
-    _measuring.job, asked.began = asked, monotonic()
+    asked.began = monotonic()
     for so_far in measure(asked):
         asked.so_far, asked.began, asked.share = so_far, monotonic(), 0.0
     return asked.so_far
-
-
-def say(words: str) -> None:
-    """Say how far the measurement is that calls this, to the pages that wait for it; elsewhere nothing happens."""
-    job: Job | None = getattr(_measuring, "job", None)
-    if job is not None:
-        job.told = words

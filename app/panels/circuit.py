@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 import workbench
-from workbench.app.panels import background, code
+from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Opened
 from workbench.circuits import Circuit, Comparison, answers_both, greedy_edges, overlap_of_halves
@@ -59,13 +60,13 @@ class Found:
     no_control: str
 
 
-def measure(asked: Asked) -> Found:
-    """Find the circuit, with a copy of the model that no page sets hooks in."""
+def measure(asked: Asked, say: Callable[[str], object] = str) -> Found:
+    """Find the circuit, with a copy of the model that no page sets hooks in; `say` is told how far it is, in words."""
     opened, draws = asked.opened, workbench.generator(SEED)
     given: dict[str, Any] = {"kind": asked.kind, "later": asked.later, "metric": asked.metric, "name": opened.name}
-    background.say(f"{asked.n} pairs drawn")
+    say(f"{asked.n} pairs drawn")
     comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, asked.n, draws, **given)
-    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=background.say)
+    found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=say)
     return Found(found, answers_both(found.comparison).mean(), control, why)
 
 

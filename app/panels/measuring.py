@@ -14,15 +14,15 @@ from workbench.app.panels.background import Job
 EVERY = 1.0  # seconds between two looks at what is being measured
 
 
-def awaited(key: Hashable, measure: Callable[[], Any], what: str) -> Job | None:
+def awaited(key: Hashable, measure: Callable[[Job], Any], what: str) -> Job | None:
     """What was asked for under this key, when it is done; until then None, and the page says what is being measured.
 
     Args:
         key: of the measurement.
-        measure: makes it.
+        measure: makes it, and may tell the job how far it is.
         what: in words, as in `Measuring on held-out sequences`.
     """
-    return in_parts(key, lambda job: iter([measure()]), lambda so_far: what, lambda so_far: None)
+    return in_parts(key, lambda job: iter([measure(job)]), lambda so_far: what, lambda so_far: None)
 
 
 def in_parts(

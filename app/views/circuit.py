@@ -163,7 +163,7 @@ def page(look: Look) -> None:
         st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")
         return
     asked = fields_of(look)
-    job = awaited(asked.key, lambda: measure(asked), "which edges carry the answer")
+    job = awaited(asked.key, lambda job: measure(asked, job.say), "which edges carry the answer")
     if job is None:
         return
     if error := job.future.exception():

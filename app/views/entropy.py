@@ -17,6 +17,7 @@ from workbench.app.fields.spectra import MEASURES, choose_measure
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.held_out import HeldOut, held_out, settings_of
+from workbench.app.panels.many_sequences import many_sequences
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.inspection.over_training import Timeline, follow
@@ -97,11 +98,12 @@ def spectra(look: Look) -> None:
             "The other panels draw one number per layer, which a spectrum is not. For the distribution over sequences, "
             "other runs, conditions and training, choose another measure above."
         )
-        return
-    distribution(chosen)
-    overlaid(chosen)
-    conditions(chosen)
-    training(chosen)
+    else:
+        distribution(chosen)
+        overlaid(chosen)
+        conditions(chosen)
+        training(chosen)
+    many_sequences(look.opened)
 
 
 def distribution(chosen: Chosen) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -94,11 +93,10 @@ def test_more_pairs_and_later_answers_are_other_measurements_with_their_code(exp
 def test_what_waits_for_a_measurement_says_how_far_it_is(run_root: Path) -> None:
     said: list[str] = []
     asked = circuit.Asked(state.opened(load_run(run_root / "chaser")), "pointer", "probability", "eap")
-    with patch.object(background, "say", said.append):
-        circuit.measure(asked)
+    circuit.measure(asked, said.append)
     assert said[0] == "64 pairs drawn" and said[1] == "edges scored on 32 pairs (1 of 6)"
     assert [one[-8:] for one in said[1:]] == [f"({k} of 6)" for k in range(1, 7)]
-    job = background.ask("a measurement that tells", lambda: background.say("half of it"))
+    job = background.ask_in_parts("a measurement that tells", lambda job: iter([job.say("half of it")]))
     assert job.future.result(30) is None and job.told == "half of it"
 
 

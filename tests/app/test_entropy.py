@@ -14,19 +14,23 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, numbers, page, panels, titles
+from workbench.app import state
 from workbench.app.fields.spectra import MEASURES
+from workbench.app.panels import background
 from workbench.inspection import inspect_run
+from workbench.inspection.geometry import geometry
 from workbench.inspection.over_training import follow
 from workbench.instruments.residual import entropy
 
-FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING = (
+FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING, MANY = (
     "This input beside the mean",
     "Distribution over held-out sequences",
     "Several runs",
     "By condition",
     "Over training",
+    "Over many sequences",
 )
-PANELS = [FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING]
+PANELS = [FIRST, DISTRIBUTION, RUNS, CONDITIONS, TRAINING, MANY]
 
 
 def line(chart: dict[str, Any], name: str) -> list[float]:
@@ -46,7 +50,7 @@ def own_values(root: Path, run: str, **settings: Any) -> list[float]:
     [
         ("chain-chacal", [FIRST, DISTRIBUTION, RUNS, TRAINING]),
         ("chain-standard", [FIRST, DISTRIBUTION, RUNS]),
-        ("sort-tempered", PANELS),
+        ("sort-tempered", PANELS[:-1]),
         ("multiply-seqvcr", [FIRST, DISTRIBUTION, RUNS]),
         ("items-in-boxes", [FIRST, DISTRIBUTION, RUNS, CONDITIONS]),
         ("sorter", [FIRST, DISTRIBUTION, RUNS, CONDITIONS]),
@@ -175,3 +179,31 @@ def test_runs_that_do_not_load_are_left_out_in_one_line(
     (warning,) = odd.warning
     assert warning.value.startswith("\\[broken\\](x) is left out") and "does not fit its config" in warning.value
     assert [trace["name"] for trace in charts(odd)[2]["data"]] == ["fine", "fine, untrained models"]
+
+
+def test_a_measure_of_many_sequences_is_drawn_beside_its_controls(explorer: AppTest, run_root: Path) -> None:
+    """InfoNCE of 1,024 sequences: measured beside the page with progress, and equal to what `geometry` measures."""
+    run, told = workbench.load_run(run_root / "chain-chacal"), []
+    how: dict[str, Any] = {"n": 1024, "seed": 0, "only": ["infonce"]}
+    found = geometry(run, **how, progress=told.append)
+    assert told == sorted(told) and told[-1] == 1 and len(told) == 3 * 1024 // 64
+    page(explorer, "entropy", run="chain-chacal", set_measure="InfoNCE", set_size="1,024")
+    assert any("InfoNCE on 1,024 sequences" in caption.value for caption in explorer.caption)
+    key = ("geometry", *state.opened(run).key, "infonce", "1024")
+    background.ask(key, lambda: geometry(run, **how)).future.result(60)
+    explorer.run()
+    chart = charts(explorer)[-1]
+    assert check_code(explorer) == len(charts(explorer)) == 5
+    assert line(chart, "chain-chacal") == pytest.approx(list(found["infonce"].values))
+    for control in ("untrained", "shuffled answers"):
+        name = next(trace["name"] for trace in chart["data"] if control in str(trace.get("name")))
+        assert line(chart, name) == pytest.approx(list(found.controls["infonce"][control].values))
+
+
+def test_a_measure_that_a_task_does_not_have_is_refused_in_the_panel(explorer: AppTest, run_root: Path) -> None:
+    run = workbench.load_run(run_root / "sorter")
+    key = ("geometry", *state.opened(run).key, "dime", "256")
+    error = background.ask(key, lambda: geometry(run, n=4, seed=0, only=["dime"])).future.exception(60)
+    page(explorer, "entropy", run="sorter", set_measure="DiME")
+    assert isinstance(error, ValueError)
+    assert any("DiME cannot be measured here" in info.value for info in explorer.info)

@@ -16,7 +16,19 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("tasks", "attention", "seq_vcr", "entropy", "capture", "pretrained", "training", "explorer", "probes")
+BENCHMARKS = (
+    "tasks",
+    "attention",
+    "seq_vcr",
+    "entropy",
+    "capture",
+    "pretrained",
+    "training",
+    "explorer",
+    "probes",
+    "circuits",
+    "circuit_page",
+)
 
 
 def bars(benchmark: str, write: bool) -> tuple[list[str], bool]:

@@ -171,7 +171,7 @@ def test_it_finds_what_transformerlens_finds() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["standard", "tempered", "chacal"])
 def test_in_trained_models_it_is_as_accurate_as_transformerlens(variant: str, tmp_path: Path) -> None:
-    """Both searches of the minimum, in all directions and with the same steps: means of two, on rows not searched on."""
+    """Both searches of the minimum, in all directions, with the same steps: means of two, on rows not searched on."""
     small = {"q": 8, "max_length": 8, "test_max_length": 8}
     run = train(
         "sort-standard", out=tmp_path / variant, progress=False, steps=600, task=small, model={"attention": variant}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ def geometry(
     only: Sequence[str] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     step: int | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Geometry:
     """Measure RankMe, LiDAR, DiME and InfoNCE on n held-out sequences, one batch in memory at a time.
 
@@ -60,6 +61,7 @@ def geometry(
         only: names in `SETS`; by default all.
         settings: those of each instrument that are not the default ones: `{"infonce": {"pairs": 32}}`.
         step: of which checkpoint; by default the end.
+        progress: is told the share that is done.
 
     Raises:
         ValueError: if there is no such instrument or setting, or too few sequences have the same answer.
@@ -67,16 +69,16 @@ def geometry(
     task, settings, model = run.task(), settings or {}, run.model(step)
     subject = Subject.of(model, task, run.name_at(step))
     models = {"": (model, subject), **_untrained(model, subject, generator(seed, UNTRAINED, run.config.seed, 0))}
-    result = Geometry({}, {}, {})
-    for name in dict.fromkeys(only or SETS):
-        instrument = lookup(SETS, name, "instrument of many sequences")
-        if reason := instrument.why_not(subject):
-            result.left_out[name] = reason
-            continue
+    asked = {name: lookup(SETS, name, "instrument of many sequences") for name in dict.fromkeys(only or SETS)}
+    result = Geometry({}, {}, {name: reason for name, one in asked.items() if (reason := one.why_not(subject))})
+    asked = {name: instrument for name, instrument in asked.items() if name not in result.left_out}
+    passes = sum(len(models) + instrument.NEEDS_ANSWERS for instrument in asked.values())
+    drawn = _Drawn(task, n, seed, passes, progress)
+    for name, instrument in asked.items():
         how = dict(settings.get(name, {}))
-        found = {control: instrument.measure(*one, _batches(task, n, seed), **how) for control, one in models.items()}
+        found = {control: instrument.measure(*one, drawn.batches(), **how) for control, one in models.items()}
         if instrument.NEEDS_ANSWERS:
-            found[SHUFFLED] = instrument.measure(model, subject, _batches(task, n, seed), shuffled=True, **how)
+            found[SHUFFLED] = instrument.measure(model, subject, drawn.batches(), shuffled=True, **how)
         result.measured[name] = found.pop("")
         result.controls[name] = found
     return result
@@ -90,8 +92,18 @@ def _untrained(model: AnyModel, subject: Subject, draws: torch.Generator) -> dic
     return {UNTRAINED: (fresh, Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}"))}
 
 
-def _batches(task: Task, n: int, seed: int) -> Iterator[Batch]:
-    """The same n sequences each time, a batch at a time."""
-    n = min(n, task.n_given) if isinstance(task, Sequences) else n
-    for number, start in enumerate(range(0, n, BATCH)):
-        yield task.sample(min(BATCH, n - start), generator(seed, "geometry", number), split="test")
+class _Drawn:
+    """The same n sequences for every pass, a batch at a time, which say how much is done of all passes."""
+
+    def __init__(self, task: Task, n: int, seed: int, passes: int, progress: Callable[[float], None] | None) -> None:
+        self.task, self.seed, self.progress = task, seed, progress
+        self.n = min(n, task.n_given) if isinstance(task, Sequences) else n
+        self.done, self.all = 0, self.n * passes
+
+    def batches(self) -> Iterator[Batch]:
+        for number, start in enumerate(range(0, self.n, BATCH)):
+            size = min(BATCH, self.n - start)
+            yield self.task.sample(size, generator(self.seed, "geometry", number), split="test")
+            self.done += size
+            if self.progress is not None:
+                self.progress(self.done / self.all)
