@@ -53,9 +53,8 @@ def test_both_gram_forms_equal_the_textbook_in_value_and_gradient(n: int, pos: i
 def test_gradient_is_right_in_both_forms_and_at_the_edges_of_a_run(
     shape: tuple[int, ...], over: Any, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        sys.modules["workbench.objectives.seq_vcr"], "HELD", 12
-    )  # runs of one to four positions or features
+    for held in ("TALL", "WIDE"):  # runs of one to four positions or features
+        monkeypatch.setattr(sys.modules["workbench.objectives.seq_vcr"], held, 12)
     x = torch.randn(*shape, dtype=torch.float64, generator=generator(0), requires_grad=True)
     mask = torch.ones(shape[:2], dtype=torch.bool)
     if masked:

@@ -114,14 +114,14 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weight
         return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
 
     if _is_tall(x):
-        for part in _slices(len(x), x[0].numel()):
+        for part in _slices(len(x), x[0].numel(), TALL):
             centred = _centre(x[part], None if kept is None else kept[part])
             coupled = (centred @ gram[part]).mul_(push[part])
             diagonal = centred.square().sum(1, keepdim=True)
             result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
         return result
     coupling = gram * push
-    for columns in _slices(x.shape[2], x[..., 0].numel()):
+    for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
         centred = _centre(x[..., columns].double(), kept)
         diagonal = centred.square().sum(1, keepdim=True)
         coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
@@ -200,7 +200,7 @@ def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:
     """The diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk², and XᵀX without its diagonal; some positions at a time."""
     parts = []
-    for part in _slices(len(x), x[0].numel()):
+    for part in _slices(len(x), x[0].numel(), TALL):
         centred = _centre(x[part], None if kept is None else kept[part])
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
@@ -218,7 +218,7 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor,
     """
     gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
     diagonals = []
-    for columns in _slices(x.shape[2], x[..., 0].numel()):
+    for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
         centred = _centre(x[..., columns].double(), kept)
         gram.baddbmm_(centred, centred.mT)
         diagonals.append(centred.square().sum(1))
@@ -226,12 +226,12 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor,
     return diagonal, gram.square().sum((1, 2)) - diagonal.square().sum(-1), gram
 
 
-HELD = 1 << 18  # entries of x that are processed at a time
+TALL, WIDE = 1 << 18, 1 << 16  # entries of x that are processed at a time: those in float64 shall stay in the cache
 
 
-def _slices(n: int, numbers_each: int) -> list[slice]:
-    """Slices of n positions or features that have about `HELD` entries each, so that memory does not grow with x."""
-    step = max(1, HELD // max(1, numbers_each))
+def _slices(n: int, numbers_each: int, held: int) -> list[slice]:
+    """Slices of n positions or features that have about `held` entries each, so that memory does not grow with x."""
+    step = max(1, held // max(1, numbers_each))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 

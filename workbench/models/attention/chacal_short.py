@@ -21,24 +21,28 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tens
     """Outputs Y; what they read, W for Eq. 5 and V + γ/(1−γ) Y for Eq. 7; the pattern, whose upper half is not set."""
     gamma, n_pos, eq5 = shape.gamma, q.shape[1], shape.form == "eq5"
     future = q.new_full((n_pos, n_pos), float("-inf")).triu(1)
-    patterns, ys, read = [], [], v  # what the blocks so far have to be read
-    for start, end in spans(0, n_pos, shape.block):
+    blocks, patterns, ys = spans(0, n_pos, shape.block), [], []
+    read = v if len(blocks) == 1 else torch.empty_like(v)  # what the blocks so far have to be read
+    for start, end in blocks:
         A = q[:, start:end] @ k[:, :end].mT
         torch.add(future[start:end, :end], A, alpha=q.shape[-1] ** -0.5, out=A)
         torch.softmax(A, -1, out=A)
         inner, values = A[:, :, start:], v[:, start:end]
-        carried = A[:, :, :start] @ read if start else None
+        carried = A[:, :, :start] @ read[:, :start] if start else None
         if eq5:
             rhs = values if carried is None else torch.add(values, carried, alpha=gamma)
-            own = solve(inner, rhs, shape)
+            own = solve(inner, rhs, shape, in_place=carried is not None)
             y = (inner @ own if carried is None else torch.baddbmm(carried, inner, own)).mul_(1 - gamma)
         else:
             rhs = inner @ values if carried is None else torch.baddbmm(carried, inner, values)
-            y = solve(inner, rhs, shape).mul_(1 - gamma)
+            y = solve(inner, rhs, shape, in_place=True).mul_(1 - gamma)
             own = torch.add(values, y, alpha=gamma / (1 - gamma))
         patterns.append(A)
         ys.append(y)
-        read = torch.cat([read, own], 1) if start else own
+        if len(blocks) == 1:
+            read = own
+        else:
+            read[:, start:end] = own
     return joined(ys), read, whole(patterns, n_pos)
 
 
@@ -78,7 +82,7 @@ def _solve_back(
         inner, below = A[:, start:end, start:end], A[:, end:, start:end]
         own, later = grad[:, start:end], grad[:, end:]
         if shape.form == "eq5":
-            G = solve_transposed(inner, A[:, start:, start:end].mT @ grad[:, start:], shape)
+            G = solve_transposed(inner, A[:, start:, start:end].mT @ grad[:, start:], shape, in_place=True)
             own.add_(G, alpha=gamma)
             dvs.insert(0, G)
         else:
@@ -111,16 +115,20 @@ def system(inner: Tensor, shape: Shape) -> Tensor:
     return matrix
 
 
-def solve(inner: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
-    """X with (I − γ A_s) X = rhs, by way of Xᵀ (I − γ A_s)ᵀ = rhsᵀ.
+def solve(inner: Tensor, rhs: Tensor, shape: Shape, *, in_place: bool = False) -> Tensor:
+    """X with (I − γ A_s) X = rhs, by way of Xᵀ (I − γ A_s)ᵀ = rhsᵀ; `in_place` where rhs is not needed any more.
 
     The solver wants its matrices column by column, and the columns of rhsᵀ are the rows of rhs: nothing is moved.
     """
-    ones = not shape.diagonal
-    return torch.linalg.solve_triangular(system(inner, shape).mT, rhs.mT, upper=True, left=False, unitriangular=ones).mT
+    return _solved(system(inner, shape).mT, rhs, shape, in_place, upper=True)
 
 
-def solve_transposed(inner: Tensor, rhs: Tensor, shape: Shape) -> Tensor:
+def solve_transposed(inner: Tensor, rhs: Tensor, shape: Shape, *, in_place: bool = False) -> Tensor:
     """X with (I − γ A_sᵀ) X = rhs, by way of Xᵀ (I − γ A_s) = rhsᵀ."""
-    ones = not shape.diagonal
-    return torch.linalg.solve_triangular(system(inner, shape), rhs.mT, upper=False, left=False, unitriangular=ones).mT
+    return _solved(system(inner, shape), rhs, shape, in_place, upper=False)
+
+
+def _solved(matrix: Tensor, rhs: Tensor, shape: Shape, in_place: bool, *, upper: bool) -> Tensor:
+    columns, ones = rhs.mT, not shape.diagonal
+    out = columns if in_place else None
+    return torch.linalg.solve_triangular(matrix, columns, upper=upper, left=False, unitriangular=ones, out=out).mT
