@@ -65,14 +65,18 @@ def circuits(look: Look) -> None:
 
 def directions(look: Look, head: tuple[int, int], kind: str) -> None:
     """The singular vectors of the circuit that is shown, on both bases."""
-    with panel("Its singular vectors", "weights-singular") as p:
+    with panel("Its singular vectors", "weights-singular", folded=True) as p:
+        if not p.open:
+            return
         m = code.assign("vectors", token_circuits.singular_vectors, subject(look), *head, kind)
         p.show(code.call(figures.singular_vectors, m), {"singular-vectors": m}, code.value_of(m).caption)
 
 
 def entry(look: Look, head: tuple[int, int], kind: str) -> None:
     """One entry of the circuit that is shown, by its directions."""
-    with panel("One entry, by its directions", "weights-entry") as p:
+    with panel("One entry, by its directions", "weights-entry", folded=True) as p:
+        if not p.open:
+            return
         words = look.opened.subject.task.words(torch.arange(len(look.opened.subject.encoder)))
         row = st.container(horizontal=True, vertical_alignment="bottom")
         names = ("Query", "Key") if kind == "QK" else ("Token read", "Logit of")

@@ -138,6 +138,35 @@ def every_page(table: Table, browser: Any, address: str, server: int) -> None:
         table.ask(f"another input, {name}: server seconds a click", computed, most=0.25)
 
 
+HEAD = """async (name) => {
+  const titles = () => [...document.querySelectorAll('.gtitle')].map((title) => title.textContent)
+  const option = [...document.querySelectorAll('[role=option]')].find((one) => one.textContent === name)
+  const start = performance.now(), number = /layer (\\d+), head (\\d+)/.exec(name)[0]
+  option.click()
+  const done = () => titles()[0]?.includes(number)
+  while (!done() && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
+  return performance.now() - start
+}"""
+
+
+def another_head(table: Table, browser: Any, address: str) -> None:
+    """On the page Weights, from a click on another head to its figure."""
+    page = open_page(browser, f"{address}/weights?run=demo")
+    page.wait_for_selector(".gtitle")
+    settle(page)
+    taken = []
+    for i in range(1, INPUTS + 4):
+        page.get_by_label("Head", exact=True).click()
+        page.wait_for_selector("[role=option]")
+        taken.append(float(page.evaluate(HEAD, f"layer 0, head {i % 4}")))
+        page.wait_for_timeout(400)
+    page.close()
+    taken = sorted(taken[3:])  # the first ones cache
+    median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
+    table.add(f"another head, weights page ({INPUTS} clicks)", f"{median:.0f} ms", f"{high:.0f} ms")
+    table.ask("another head, weights: median milliseconds", median, most=300)
+
+
 def long_session(table: Table, browser: Any, address: str, server: int) -> None:
     """The server's memory over many interactions of one browser."""
     page = open_page(browser, f"{address}/canvas?run=demo")
@@ -201,6 +230,7 @@ def explorer() -> Table:
                 f"{max(long):.2f} s (most)",
             )
             table.ask("seconds to the canvas of 512 tokens", max(long[1:]), most=2)
+            another_head(table, browser, address)
             every_page(table, browser, address, server.pid)
             heights(table, browser, address)
             long_session(table, browser, address, server.pid)
