@@ -50,6 +50,6 @@ def many_sequences(opened: Opened) -> None:
         p.show(
             code.call(figures.by_layer, {opened.name: measured.measured[name]}, {opened.name: controls})[0],
             {name: m, **{control: found.controls[name][control] for control in controls}},
-            f"{m.caption} Dotted: {' and '.join(controls)}, on the same sequences." if controls else m.caption,
-            verdict=by_place.extremes(m),
+            f"{m.caption} Beside it: {' and '.join(controls)}, on the same sequences." if controls else m.caption,
+            verdict=by_place.at_last(m, found.controls[name]),
         )

@@ -71,6 +71,13 @@ def test_controls_are_dotted_in_the_colour_of_their_run() -> None:
     assert control.y == pytest.approx(per_example(2).mean().values)
 
 
+def test_two_controls_of_one_run_are_told_apart() -> None:
+    controls = {"a": {"untrained": per_example(2).mean(), "shuffled answers": per_example(3).mean()}}
+    _, first, second = figures.by_layer({"a": per_example().mean()}, controls)[0].data
+    assert first.line.color == second.line.color
+    assert first.line.dash != second.line.dash and first.marker.symbol != second.marker.symbol
+
+
 def test_distributions_hold_every_example_at_its_layer() -> None:
     own, control = per_example(), per_example(2)
     own.values[1, 3] = np.nan

@@ -33,6 +33,12 @@ def test_the_least_and_the_most_are_told_with_their_places_and_nothing_of_no_num
     assert by_place.quantity(1.084, "exponent α") == "α = 1.08" and by_place.quantity(NAN, "share") == "none"
 
 
+def test_at_the_last_layer_every_control_is_told() -> None:
+    m, same = measured([3.0, 1.5], layer=POINTS[1:]), {"untrained": measured([0.5, 2.25], layer=POINTS[1:])}
+    assert by_place.at_last(m, same) == "Entropy is 1.50 nats; untrained 2.25 after MLP 0."
+    assert by_place.at_last(m, {}) == "Entropy is 1.50 nats after MLP 0."
+
+
 def test_of_several_runs_the_least_of_each_is_told_lowest_first() -> None:
     runs = {"a": measured([2.0, 1.0], layer=[0, 1]), "b": measured([0.5, 3.0], layer=[0, 1])}
     told = "The least entropy of each, lowest first: b 0.50 nats at layer 0; a 1.00 nats at layer 1."

@@ -46,13 +46,15 @@ def by_layer(runs: Runs, controls: Controls) -> list[go.Figure]:
     first = next(iter(runs.values()))
     lines = {line.label: line for line in every_line(runs, controls)}
     measured = {label: line.m for label, line in lines.items()}
+    kinds = list(dict.fromkeys(line.control for line in lines.values() if line.control))
     subtitle = f"{conventions(first)}<br>{with_bars(measured)}"
     figure = curves(measured, f"{first.name} by layer", axis_title(first), subtitle)
     for trace in figure.data:
         line = lines.get(trace.name)  # dots of seeds have no name
         if line is not None and line.control:
-            trace.update(line={"color": line.colour, "dash": DASHES[2], "width": 1.5})
-            trace.update(marker={"size": 6, "color": line.colour, "symbol": "circle-open"})
+            kind = kinds.index(line.control)
+            trace.update(line={"color": line.colour, "dash": DASHES[2 + kind % 2], "width": 1.5})
+            trace.update(marker={"size": 6, "color": line.colour, "symbol": f"{SYMBOLS[kind % len(SYMBOLS)]}-open"})
     height = HEIGHT + 7 * max(0, len(figure.data) - 6)  # a long legend takes no room from the plot
     return [figure.update_layout(margin_t=TOP, height=height).update_yaxes(rangemode="normal")]
 
@@ -248,7 +250,9 @@ def conventions(m: Measurement) -> str:
         if settings["bandwidth"] is not None:
             words[-1] += f", σ = {settings['bandwidth']}{' distance' * (settings['bandwidth'] == 'median')}"
     positions = settings.get("positions", "all")
-    if isinstance(positions, str):
+    if "shuffled" in settings and "positions" not in settings:  # of many sequences
+        words.append("one vector a sequence, where its answer is asked for")
+    elif isinstance(positions, str):
         words.append(f"{positions} tokens")
     else:
         start, stop = positions

@@ -67,6 +67,14 @@ def extremes(m: Measurement) -> str | None:
     )
 
 
+def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
+    """What a measure is at the last layer, and what it is there in each control: the single dim `layer`."""
+    last = m.coords["layer"][-1]
+    beside = [f"{name} {float(control.select(layer=last).values):.2f}" for name, control in controls.items()]
+    number = quantity(float(m.select(layer=last).values), m.units)
+    return f"{m.name} is {'; '.join([number, *beside])} {at({'layer': last})}."
+
+
 def _value(place: tuple[Place, float]) -> float:
     return place[1]
 
