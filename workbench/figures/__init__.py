@@ -40,6 +40,7 @@ from workbench.figures.over_training import map_over_training, mark_step, over_t
 from workbench.figures.paper_projection import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
+from workbench.figures.progress_measures import progress_measures
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.runs_and_controls import Controls, Runs
 from workbench.figures.thumbnail import thumbnail
@@ -147,6 +148,7 @@ __all__ = [
     "probe_map",
     "probe_runs",
     "probe_use",
+    "progress_measures",
     "projection_bars",
     "projection_map",
     "residual_difference",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.inspection.progress_measures import GROKKED, HalfWay
 from workbench.measurement import Measurement
 from workbench.measurement.places import at_point
 from workbench.report.verdicts_by_place import at as at_place
@@ -102,3 +103,29 @@ def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int
         return None
     shares = "; ".join(f"hop {hop}: {share:.0%}" for hop, share in sorted(reached.items()))
     return f"From {steps.coords['query'][query]} this much arrives at the true ancestor: {shares}."
+
+
+def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
+    """Which of excluded loss and test accuracy is half way first, as far as the checkpoints tell.
+
+    Args:
+        measured: `progress_measures(…)`.
+        found: `half_way(measured)`.
+    """
+    steps, right = list(measured.coords["step"]), measured.select(curve="test accuracy").values
+    if found is None and right[0] >= GROKKED:
+        return f"Test accuracy is {right[0]:.0%} at the first checkpoint already, so no order can be told."
+    if found is None:
+        return f"Test accuracy never reaches {GROKKED:.0%} (at most {right.max():.0%}), so no order can be told."
+    if found.excluded is None:
+        return f"The excluded loss does not rise up to step {found.end:,}, where test accuracy first is {GROKKED:.0%}."
+    apart = steps.index(found.accuracy) - steps.index(found.excluded)
+    order = "at the same checkpoint"
+    if apart:
+        plural = "s" if abs(apart) > 1 else ""
+        order = f"the loss {abs(apart)} checkpoint{plural} {'earlier' if apart > 0 else 'later'}"
+    return (
+        f"Between step {found.start:,} (least excluded loss) and step {found.end:,} (test accuracy first at "
+        f"{GROKKED:.0%}), the excluded loss is half way up its {found.rise:.2f} nats at step {found.excluded:,} and "
+        f"test accuracy half way at step {found.accuracy:,}: {order}."
+    )
