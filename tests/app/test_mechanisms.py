@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app import support
 from tests.app.conftest import APP
+from workbench.app.panels.held_out import n_each
 from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
 from workbench.interventions import CutEdge, try_edit
@@ -293,3 +294,22 @@ def _numbers(values: Any) -> list[float]:
 
         return np.frombuffer(b64decode(values["bdata"]), dtype=values["dtype"]).tolist()
     return [float(value) for value in values]
+
+
+def test_dispersion_is_drawn_beside_another_run_where_lengths_vary_and_not_elsewhere(
+    explorer: AppTest, run_root: Path
+) -> None:
+    support.page(explorer, "mechanisms", run="sort-tempered", dispersion_beside="sorter")
+    drawn = next(one for one in support.charts(explorer) if one["layout"]["title"]["text"] == "Dispersion of attention")
+    run = workbench.load_run(run_root / "sort-tempered")
+    held = inspect_run(run, n=n_each(run.task()), seed=0, only=["dispersion"], causal=False)
+    line = next(trace for trace in drawn["data"] if trace["name"] == "sort-tempered, head 1")
+    assert support.numbers(line["y"]) == pytest.approx(
+        held["dispersion"].mean.select(layer=0, head=1).values, nan_ok=True
+    )
+    assert {"sorter", "sort-tempered, untrained models", "uniform attention"} <= {one["name"] for one in drawn["data"]}
+    assert any(
+        "Evenness of rows, mean over heads: sort-tempered" in text.value.replace("\\", "") for text in explorer.markdown
+    )
+    support.page(explorer, "mechanisms", run="chain-chacal")
+    assert "Dispersion of attention over lengths" not in support.panels(explorer)

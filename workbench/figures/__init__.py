@@ -18,6 +18,7 @@ from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.causal_tests import causal, causal_tests
 from workbench.figures.circuit import circuit, faithfulness
 from workbench.figures.curves import accuracy, gold_mass, hops
+from workbench.figures.dispersion import dispersion
 from workbench.figures.drawing import Drawing
 from workbench.figures.edited import edited
 from workbench.figures.entropy import (
@@ -72,6 +73,7 @@ FIGURES: dict[str, Draw] = {
     "rollout": hop_ladder,
     "graph_measures": graph_measures,
     "head_roles": head_roles,
+    "dispersion": dispersion,
     "basis_overlap": lambda runs, controls: [basis_overlap(runs)],
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
@@ -114,6 +116,7 @@ __all__ = [
     "circuit",
     "circuit_entry",
     "composition_scores",
+    "dispersion",
     "distributions_by_layer",
     "draw",
     "edited",

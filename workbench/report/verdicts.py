@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.inspection.progress_measures import GROKKED, HalfWay
 from workbench.measurement import Measurement
+from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import at_point
 from workbench.report.verdicts_by_place import at as at_place
 from workbench.report.verdicts_by_place import quantity
@@ -129,3 +130,30 @@ def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
         f"{GROKKED:.0%}), the excluded loss is half way up its {found.rise:.2f} nats at step {found.excluded:,} and "
         f"test accuracy half way at step {found.accuracy:,}: {order}."
     )
+
+
+def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[str, Measurement]]) -> str | None:
+    """How even rows are with few keys and with many, on average over a run's heads, beside its controls.
+
+    Args:
+        runs: name -> `dispersion.measure(…)` averaged over examples.
+        controls: name -> control -> the same of that control.
+
+    Returns None where no run has rows of two numbers of keys.
+    """
+    said = []
+    for name, m in runs.items():
+        if ends := _ends(m):
+            beside = [
+                f"{in_words(control)} {at}" for control, one in controls.get(name, {}).items() if (at := _ends(one))
+            ]
+            said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
+    return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None
+
+
+def _ends(m: Measurement) -> str:
+    """`60% at 2–3 keys, 81% at 32–63 keys`; empty where rows have one number of keys only."""
+    by_keys = np.moveaxis(m.values, m.dims.index("keys"), 0).reshape(len(m.coords["keys"]), -1)
+    means = [float(np.nanmean(row)) for row in by_keys if not np.isnan(row).all()]
+    labels = [label for label, row in zip(m.coords["keys"], by_keys, strict=True) if not np.isnan(row).all()]
+    return f"{means[0]:.0%} at {labels[0]} keys, {means[-1]:.0%} at {labels[-1]} keys" if len(means) > 1 else ""
