@@ -17,6 +17,7 @@ from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.causal_tests import causal, causal_tests
 from workbench.figures.circuit import circuit, faithfulness
+from workbench.figures.components import components
 from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.dispersion import dispersion
 from workbench.figures.drawing import Drawing
@@ -115,6 +116,7 @@ __all__ = [
     "causal_tests",
     "circuit",
     "circuit_entry",
+    "components",
     "composition_scores",
     "dispersion",
     "distributions_by_layer",

@@ -157,3 +157,23 @@ def _ends(m: Measurement) -> str:
     means = [float(np.nanmean(row)) for row in by_keys if not np.isnan(row).all()]
     labels = [label for label, row in zip(m.coords["keys"], by_keys, strict=True) if not np.isnan(row).all()]
     return f"{means[0]:.0%} at {labels[0]} keys, {means[-1]:.0%} at {labels[-1]} keys" if len(means) > 1 else ""
+
+
+def told_apart(between: Measurement) -> str | None:
+    """How much of the residual's variance lies between a label's classes, beside shuffled labels.
+
+    Args:
+        between: of `components(…)`: dims `within`, `labels`.
+
+    Returns None where there is no variance.
+    """
+    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
+    if np.isnan(own.values) or shuffled.high is None:
+        return None
+    label, most = between.settings["label"], float(shuffled.high)
+    text = f"{float(own.values):.1%} of the variance lies between classes of {label}"
+    if not own.values > most:
+        return f"{text}, no more than with shuffled labels (at most {most:.1%})."
+    best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
+    share = float(between.select(within=best, labels="true").values)
+    return f"{text}, with shuffled labels at most {most:.1%}; most of all along component {best} ({share:.1%})."
