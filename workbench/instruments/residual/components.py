@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -106,7 +107,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
         f"Principal components of {len(z):,} rows, the tokens of which the truth has {label}, before the final norm. A "
         "label that is not seen in them can still be encoded, and one that is seen need not be used."
     )
-    share = {"units": "share", "settings": where, "caption": caption}
+    share: dict[str, Any] = {"units": "share", "settings": where, "caption": caption}
     return Components(
         Measurement(
             name="Principal components",
@@ -123,7 +124,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
     )
 
 
-def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share: dict[str, object]) -> Measurement:
+def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share: dict[str, Any]) -> Measurement:
     draws = generator(0, "components")
     shuffled = [classes[torch.randperm(len(classes), generator=draws)] for _ in range(SHUFFLES)]
     values, low, high = [], [], []
@@ -139,5 +140,5 @@ def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share
         coords={"within": [*names, "all"], "labels": [TRUE, SHUFFLED]},
         low=np.array(low),
         high=np.array(high),
-        **share,  # type: ignore[arg-type]
+        **share,
     )
