@@ -18,6 +18,7 @@ from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import claim_card, code
 from workbench.app.panels.code import Symbol, value_of
+from workbench.app.panels.dispersion import dispersion
 from workbench.app.panels.edit import try_an_edit
 from workbench.app.panels.panel import UNFOLD, panel
 from workbench.app.sidebar import TYPED
@@ -287,6 +288,7 @@ def page(look: Look) -> None:
         for name, why in reasons.items():
             if why is not None:
                 st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
+    dispersion(look.opened)
     try_an_edit(look)
 
 

@@ -12,6 +12,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.widgets import choose, first_drawn
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code
+from workbench.app.panels.components import components
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
@@ -90,3 +91,4 @@ def not_explained(look: Look) -> None:
 look = current()
 maps(look)
 not_explained(look)
+components(look.opened)

@@ -18,6 +18,7 @@ from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
+from workbench.app.panels.grokking import grokking
 from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
 from workbench.app.sidebar import END, TYPED, last, last_step
@@ -57,6 +58,7 @@ def training(look: Look) -> None:
     if not kept:
         st.info(no_checkpoints(run))
         return
+    grokking(look.opened, chosen_step(look))
     try:
         end = moment(look, None)[0]
         picture(look, end)

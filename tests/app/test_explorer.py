@@ -40,6 +40,7 @@ def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(e
         "Tokens behind the cell",
         "Over the layers at this position",
         "What each basis leaves out",
+        "Principal components by a truth label",
     ]
     assert check_code(explorer) == 4
 

@@ -15,16 +15,18 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app import support
 from tests.app.conftest import APP
+from workbench.app.panels.held_out import n_each
 from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
 from workbench.interventions import CutEdge, try_edit
 from workbench.runs.compiled import compile_run
 
-HERE, HELD, FAILS, CAUSAL, EDIT = (
+HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (
     "What is claimed, and whether it holds on this input",
     "On held-out sequences",
     "Sequences in which it fails",
     "Causal test",
+    "Dispersion of attention over lengths",
     "Try an edit: cut an edge, remove a head, or swap what is held, on this input",
 )
 
@@ -81,13 +83,15 @@ def test_every_kind_of_run_has_its_claims_and_the_code_of_every_panel_makes_its_
     explorer: AppTest, run: str, by: str | None
 ) -> None:
     support.page(explorer, "mechanisms", run=run, causal="true")
-    assert sorted(support.panels(explorer)) == sorted([HERE, HELD, *([by] if by else []), FAILS, CAUSAL, EDIT])
+    spreads = [SPREADS] if run in ("sort-tempered", "turned") else []  # the tasks whose lengths vary
+    expected = [HERE, HELD, *([by] if by else []), FAILS, CAUSAL, *spreads, EDIT]
+    assert sorted(support.panels(explorer)) == sorted(expected)
     assert not explorer.error and bool(explorer.info) == (by is None)
     assert len(badges(explorer)) == {"chain-chacal": 1, "chain-standard": 1, "sort-tempered": 4, "turned": 4}.get(
         run, 2
     )
     if run not in ("chain-chacal", "turned"):  # like another one, and the page's time is short
-        assert support.check_code(explorer) == (4 if by else 3)
+        assert support.check_code(explorer) == (4 if by else 3) + len(spreads)
 
 
 def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
@@ -161,15 +165,15 @@ def test_claims_that_do_not_apply_are_listed_with_the_reason(explorer: AppTest) 
     support.page(explorer, "mechanisms", run="chaser")
     (box,) = [box for box in explorer.expander if not box.label.startswith("**")]
     said = [text.value.replace("\\", "") for text in box.markdown]
-    assert box.label == "7 claims that do not apply to this run, and why" and len(said) == 7
+    assert box.label == "9 claims that do not apply to this run, and why" and len(said) == 9
     assert any(text.startswith("**Carry**") and "is not multiplication" in text for text in said)
 
 
 def test_a_task_without_mechanisms_says_so_and_can_be_edited(elsewhere: AppTest) -> None:
     support.page(elsewhere, "mechanisms", run="increment")
-    assert support.panels(elsewhere) == [EDIT] and len(elsewhere.info) == 1
+    assert support.panels(elsewhere) == [SPREADS, EDIT] and len(elsewhere.info) == 1
     assert "The list below says why." in elsewhere.info[0].value
-    assert support.check_code(elsewhere) == 1
+    assert support.check_code(elsewhere) == 2
 
 
 def test_a_task_that_asks_for_sets_shows_what_is_found_of_them(elsewhere: AppTest) -> None:
@@ -293,3 +297,22 @@ def _numbers(values: Any) -> list[float]:
 
         return np.frombuffer(b64decode(values["bdata"]), dtype=values["dtype"]).tolist()
     return [float(value) for value in values]
+
+
+def test_dispersion_is_drawn_beside_another_run_where_lengths_vary_and_not_elsewhere(
+    explorer: AppTest, run_root: Path
+) -> None:
+    support.page(explorer, "mechanisms", run="sort-tempered", dispersion_beside="sorter")
+    drawn = next(one for one in support.charts(explorer) if one["layout"]["title"]["text"] == "Dispersion of attention")
+    run = workbench.load_run(run_root / "sort-tempered")
+    held = inspect_run(run, n=n_each(run.task()), seed=0, only=["dispersion"], causal=False)
+    line = next(trace for trace in drawn["data"] if trace["name"] == "sort-tempered, head 1")
+    assert support.numbers(line["y"]) == pytest.approx(
+        held["dispersion"].mean.select(layer=0, head=1).values, nan_ok=True
+    )
+    assert {"sorter", "sort-tempered, untrained models", "uniform attention"} <= {one["name"] for one in drawn["data"]}
+    assert any(
+        "Evenness of rows, mean over heads: sort-tempered" in text.value.replace("\\", "") for text in explorer.markdown
+    )
+    support.page(explorer, "mechanisms", run="chain-chacal")
+    assert SPREADS not in support.panels(explorer)

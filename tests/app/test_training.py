@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.support import RUNS, charts, check_code, drawings, page, titles
+from workbench.app.config_in_words import plain
+from workbench.app.panels import background
 from workbench.app.sidebar import right
 from workbench.inspection import over_training
+from workbench.inspection.progress_measures import progress_measures
 from workbench.runs import load_run
+from workbench.training import train
 
 KEPT = ("chain-chacal", "sort-tempered")
 
@@ -158,3 +163,32 @@ def test_a_long_measurement_waits_until_it_is_asked_for(explorer: AppTest, monke
     explorer.run()
     assert "Minimum at the delimiter" in titles(explorer), "what was measured for one panel is there for all"
     st.cache_resource.clear()
+
+
+def test_progress_measures_are_of_modular_addition_with_their_control(explorer: AppTest, run_root: Path) -> None:
+    """The panel of a run that has grokked, measured beside the page; of one that has not it says why there are none."""
+    task, model = {"name": "modular_addition", "p": 11}, {"n_layers": 1, "d_model": 16, "n_heads": 2}
+    config = {"task": task, "model": model, "objectives": {"next_token": {}}, "batch_size": 16, "eval_size": 16}
+    path = run_root / "addition"
+    run = train(config, out=path, progress=False, steps=4, checkpoint_every=2)
+    try:
+        key = ("progress measures", str(path), run.version)
+        page(explorer, "training", run="addition")
+        assert any("the losses of all questions" in caption.value for caption in explorer.caption)
+        with pytest.raises(ValueError, match="names no key frequency") as error:
+            progress_measures(run)
+        job = background.ask(key, lambda: progress_measures(run))
+        assert job.future.exception(60) is not None
+        explorer.run()
+        assert any(plain(str(error.value)) in info.value for info in explorer.info)
+
+        own, control = (progress_measures(run, frequencies=frequencies) for frequencies in ([1, 3], [2, 5]))
+        background._jobs.clear()
+        background.ask(key, lambda: (own, control)).future.result(60)
+        explorer.run()
+        drawn = chart(explorer, "Progress measures")
+        line = next(trace for trace in drawn["data"] if trace["name"].startswith("excluded:"))
+        assert values(line) == pytest.approx(own.select(curve="excluded loss").values.tolist())
+        assert any("never reaches 90%" in text.value for text in explorer.markdown)
+    finally:
+        shutil.rmtree(path)

@@ -8,7 +8,7 @@ import pytest
 
 import workbench
 from workbench.capture import Subject
-from workbench.inspection.progress_measures import first_step, progress_measures
+from workbench.inspection.progress_measures import first_step, half_way, progress_measures
 from workbench.instruments.weights import fourier
 from workbench.mechanisms import fourier_addition
 from workbench.runs import Run
@@ -34,8 +34,10 @@ def test_train_accuracy_comes_first_and_the_excluded_loss_rises_before_test_accu
     start = int(curves["excluded loss"][: end + 1].argmin())
     assert steps[start] >= learned
     excluded, right = (curves[curve][start : end + 1] for curve in ("excluded loss", "test accuracy"))
-    half_way = [int(((one - one[0]) / (one[-1] - one[0]) >= 0.5).argmax()) for one in (excluded, right)]
-    assert excluded[-1] > 1.3 * excluded[0] and half_way[0] <= half_way[1]
+    half_way_at = [int(((one - one[0]) / (one[-1] - one[0]) >= 0.5).argmax()) for one in (excluded, right)]
+    assert excluded[-1] > 1.3 * excluded[0] and half_way_at[0] <= half_way_at[1]
+    found = half_way(measured)
+    assert found is not None and (found.excluded, found.accuracy) == tuple(steps[start + i] for i in half_way_at)
     restricted = curves["restricted loss"]
     assert restricted[start] < 0.3 * restricted[0], "the method is built while test accuracy stands still"
 

@@ -17,7 +17,9 @@ from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.canvas import canvas, residual_maps
 from workbench.figures.causal_tests import causal, causal_tests
 from workbench.figures.circuit import circuit, faithfulness
+from workbench.figures.components import components
 from workbench.figures.curves import accuracy, gold_mass, hops
+from workbench.figures.dispersion import dispersion
 from workbench.figures.drawing import Drawing
 from workbench.figures.edited import edited
 from workbench.figures.entropy import (
@@ -40,6 +42,7 @@ from workbench.figures.over_training import map_over_training, mark_step, over_t
 from workbench.figures.paper_projection import paper_projection
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
+from workbench.figures.progress_measures import progress_measures
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.runs_and_controls import Controls, Runs
 from workbench.figures.thumbnail import thumbnail
@@ -71,6 +74,7 @@ FIGURES: dict[str, Draw] = {
     "rollout": hop_ladder,
     "graph_measures": graph_measures,
     "head_roles": head_roles,
+    "dispersion": dispersion,
     "basis_overlap": lambda runs, controls: [basis_overlap(runs)],
 }
 """Instruments with a drawing of their own; the others are drawn as `any_measure` does."""
@@ -112,7 +116,9 @@ __all__ = [
     "causal_tests",
     "circuit",
     "circuit_entry",
+    "components",
     "composition_scores",
+    "dispersion",
     "distributions_by_layer",
     "draw",
     "edited",
@@ -147,6 +153,7 @@ __all__ = [
     "probe_map",
     "probe_runs",
     "probe_use",
+    "progress_measures",
     "projection_bars",
     "projection_map",
     "residual_difference",

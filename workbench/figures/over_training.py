@@ -35,8 +35,7 @@ def over_training(
     """
     figure = go.Figure()
     steps = list(next(iter(lines.values())).coords["step"])
-    gaps = np.diff(steps)
-    log = len(gaps) > 1 and gaps.max() / gaps.min() >= SPREAD
+    log = spread_out(steps)
     x = steps_drawn(steps, log)
     few = not in_order and len(lines) <= len(PALETTE)
     colours = PALETTE[: len(lines)] if few else colours_in_order(len(lines))
@@ -53,6 +52,12 @@ def over_training(
     else:
         figure.update_yaxes(rangemode="tozero", title=first.units)
     return step_axis(figure, steps[-1], log)
+
+
+def spread_out(steps: Sequence[int]) -> bool:
+    """Whether the gaps between checkpoints are so uneven that the axis is to be logarithmic."""
+    gaps = np.diff(steps)
+    return len(gaps) > 1 and bool(gaps.max() / gaps.min() >= SPREAD)
 
 
 def steps_drawn(steps: Sequence[int], log: bool) -> list[int]:

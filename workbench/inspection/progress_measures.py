@@ -8,7 +8,8 @@ away: it rises once the answers that were learned by heart give way to the metho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from workbench.runs import Run
 from workbench.tasks.modular_addition import ModularAddition
 
 CURVES = ("train loss", "test loss", "restricted loss", "excluded loss", "train accuracy", "test accuracy")
+GROKKED = 0.9  # test accuracy
 
 
 def sum_waves(logits: Float[Tensor, "a b answer"], frequencies: Sequence[int]) -> Float[Tensor, "a b answer"]:
@@ -68,7 +70,9 @@ def losses(logits: Float[Tensor, "a b answer"], trained: Tensor, frequencies: Se
 
 
 @torch.no_grad()
-def progress_measures(run: Run, *, frequencies: Sequence[int] | None = None) -> Measurement:
+def progress_measures(
+    run: Run, *, frequencies: Sequence[int] | None = None, progress: Callable[[float], None] | None = None
+) -> Measurement:
     """Losses and accuracies over all p² questions at every checkpoint: dims `curve` (`CURVES`), `step`.
 
     Answers are among the p numbers. The training side is all that the run may train on.
@@ -76,6 +80,7 @@ def progress_measures(run: Run, *, frequencies: Sequence[int] | None = None) -> 
     Args:
         run: a run of modular addition with checkpoints.
         frequencies: the key frequencies; by default those that the embedding names at the run's end.
+        progress: is told the share that is done.
 
     Raises:
         ValueError: if the run's task is another, it kept no checkpoints, or its embedding names no frequency.
@@ -89,15 +94,18 @@ def progress_measures(run: Run, *, frequencies: Sequence[int] | None = None) -> 
     if not named:
         raise ValueError("the embedding names no key frequency at the run's end: it has not grokked; give frequencies")
     trained = ~task.is_test(task.every().tokens).view(task.p, task.p)
-    values = [losses(all_logits(run.model(step), task), trained, named) for step in steps[:-1]]
-    values.append(losses(all_logits(run.model(), task), trained, named))
+    values = []
+    for number, step in enumerate([*steps[:-1], None], 1):
+        values.append(losses(all_logits(run.model(step), task), trained, named))
+        if progress is not None:
+            progress(number / len(steps))
     return Measurement(
         name="Progress measures",
         values=np.array([[at[curve] for at in values] for curve in CURVES]),
         dims=("curve", "step"),
         coords={"curve": CURVES, "step": steps},
         units="nats or share",
-        settings={"model": run.name, "frequencies": named},
+        settings={"model": run.name, "frequencies": named, "p": task.p},
         caption=f"Over all {task.p**2:,} questions; the key frequencies are {', '.join(map(str, named))}. Restricted: "
         "their waves in a + b alone; excluded: all but these, on questions trained on. They do not say how waves are "
         "made.",
@@ -116,3 +124,65 @@ def first_step(curve: Sequence[float], steps: Sequence[int], above: float) -> in
     below = [i for i, value in enumerate(curve) if not value > above]
     start = below[-1] + 1 if below else 0
     return None if start == len(steps) else int(steps[start])
+
+
+def other_frequencies(measured: Measurement) -> list[int]:
+    """As many frequencies that are not the key ones, spread evenly over those there are: the control.
+
+    Args:
+        measured: `progress_measures(…)`.
+    """
+    key, p = measured.settings["frequencies"], measured.settings["p"]
+    others = [k for k in range(1, p // 2 + 1) if k not in key]
+    n = min(len(key), len(others))
+    return [others[(2 * i + 1) * len(others) // (2 * n)] for i in range(n)]
+
+
+@dataclass(frozen=True)
+class HalfWay:
+    """When the excluded loss and the test accuracy are half way to where they are once the model has grokked.
+
+    Attributes:
+        start: the step with the least excluded loss before `end`.
+        end: the first step at which test accuracy is `GROKKED`.
+        rise: of the excluded loss between the two, in nats.
+        excluded: the first step from `start` on at which that loss is half way to its value at `end`; None if it is
+            least at `end`, so that it does not rise.
+        accuracy: the same of test accuracy.
+    """
+
+    start: int
+    end: int
+    rise: float
+    excluded: int | None
+    accuracy: int
+
+
+def half_way(measured: Measurement) -> HalfWay | None:
+    """When excluded loss and test accuracy are half way; None where test accuracy never is `GROKKED`, or always was.
+
+    Args:
+        measured: `progress_measures(…)`.
+    """
+    steps = [int(step) for step in measured.coords["step"]]
+    right, excluded = (measured.select(curve=curve).values for curve in ("test accuracy", "excluded loss"))
+    if not (right >= GROKKED).any() or right[0] >= GROKKED:
+        return None
+    end = int((right >= GROKKED).argmax())
+    start = int(excluded[: end + 1].argmin())
+    rise = float(excluded[end] - excluded[start])
+    first = _half_way_between(excluded, start, end) if rise > 0 else None
+    begin = start if right[start] < right[end] else 0
+    return HalfWay(
+        steps[start],
+        steps[end],
+        rise,
+        None if first is None else steps[first],
+        steps[_half_way_between(right, begin, end)],
+    )
+
+
+def _half_way_between(curve: np.ndarray, start: int, end: int) -> int:
+    """The first index from `start` on at which a curve is half way from its value there to that at `end`."""
+    gone = (curve[start : end + 1] - curve[start]) / (curve[end] - curve[start])
+    return start + int((gone >= 0.5).argmax())

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.inspection.progress_measures import GROKKED, HalfWay
 from workbench.measurement import Measurement
+from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import at_point
 from workbench.report.verdicts_by_place import at as at_place
 from workbench.report.verdicts_by_place import quantity
@@ -102,3 +104,76 @@ def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int
         return None
     shares = "; ".join(f"hop {hop}: {share:.0%}" for hop, share in sorted(reached.items()))
     return f"From {steps.coords['query'][query]} this much arrives at the true ancestor: {shares}."
+
+
+def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
+    """Which of excluded loss and test accuracy is half way first, as far as the checkpoints tell.
+
+    Args:
+        measured: `progress_measures(…)`.
+        found: `half_way(measured)`.
+    """
+    steps, right = list(measured.coords["step"]), measured.select(curve="test accuracy").values
+    if found is None and right[0] >= GROKKED:
+        return f"Test accuracy is {right[0]:.0%} at the first checkpoint already, so no order can be told."
+    if found is None:
+        return f"Test accuracy never reaches {GROKKED:.0%} (at most {right.max():.0%}), so no order can be told."
+    if found.excluded is None:
+        return f"The excluded loss does not rise up to step {found.end:,}, where test accuracy first is {GROKKED:.0%}."
+    apart = steps.index(found.accuracy) - steps.index(found.excluded)
+    order = "at the same checkpoint"
+    if apart:
+        plural = "s" if abs(apart) > 1 else ""
+        order = f"the loss {abs(apart)} checkpoint{plural} {'earlier' if apart > 0 else 'later'}"
+    return (
+        f"Between step {found.start:,} (least excluded loss) and step {found.end:,} (test accuracy first at "
+        f"{GROKKED:.0%}), the excluded loss is half way up its {found.rise:.2f} nats at step {found.excluded:,} and "
+        f"test accuracy half way at step {found.accuracy:,}: {order}."
+    )
+
+
+def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[str, Measurement]]) -> str | None:
+    """How even rows are with few keys and with many, on average over a run's heads, beside its controls.
+
+    Args:
+        runs: name -> `dispersion.measure(…)` averaged over examples.
+        controls: name -> control -> the same of that control.
+
+    Returns None where no run has rows of two numbers of keys.
+    """
+    said = []
+    for name, m in runs.items():
+        if ends := _ends(m):
+            beside = [
+                f"{in_words(control)} {at}" for control, one in controls.get(name, {}).items() if (at := _ends(one))
+            ]
+            said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
+    return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None
+
+
+def _ends(m: Measurement) -> str:
+    """`60% at 2–3 keys, 81% at 32–63 keys`; empty where rows have one number of keys only."""
+    by_keys = np.moveaxis(m.values, m.dims.index("keys"), 0).reshape(len(m.coords["keys"]), -1)
+    means = [float(np.nanmean(row)) for row in by_keys if not np.isnan(row).all()]
+    labels = [label for label, row in zip(m.coords["keys"], by_keys, strict=True) if not np.isnan(row).all()]
+    return f"{means[0]:.0%} at {labels[0]} keys, {means[-1]:.0%} at {labels[-1]} keys" if len(means) > 1 else ""
+
+
+def told_apart(between: Measurement) -> str | None:
+    """How much of the residual's variance lies between a label's classes, beside shuffled labels.
+
+    Args:
+        between: of `components(…)`: dims `within`, `labels`.
+
+    Returns None where there is no variance.
+    """
+    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
+    if np.isnan(own.values) or shuffled.high is None:
+        return None
+    label, most = between.settings["label"], float(shuffled.high)
+    text = f"{float(own.values):.1%} of the variance lies between classes of {label}"
+    if not own.values > most:
+        return f"{text}, no more than with shuffled labels (at most {most:.1%})."
+    best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
+    share = float(between.select(within=best, labels="true").values)
+    return f"{text}, with shuffled labels at most {most:.1%}; most of all along component {best} ({share:.1%})."

@@ -1,0 +1,56 @@
+"""Principal components of the residual at one point, coloured by a label of the task's truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from workbench import figures
+from workbench.app.config_in_words import plain
+from workbench.app.fields.widgets import choose
+from workbench.app.panels import code
+from workbench.app.panels.held_out import SEED, n_each
+from workbench.app.panels.measuring import awaited
+from workbench.app.panels.panel import panel
+from workbench.app.state import Opened
+from workbench.inspection.components import components as measured
+from workbench.inspection.components import label_names
+from workbench.instruments.residual.components import Components
+from workbench.instruments.residual.per_sequence import residual_points
+from workbench.measurement.places import point_name
+from workbench.report.verdicts import told_apart
+
+K = 6
+
+
+def components(opened: Opened) -> None:
+    """Fields for the point, the label and the two components; nothing where the truth has no label."""
+    subject = opened.subject
+    if not (known := label_names(subject.task)):
+        return
+    with panel("Principal components by a truth label", "residual-components", folded=True) as p:
+        if not p.open:
+            return
+        row = st.container(horizontal=True, vertical_alignment="bottom")
+        points = residual_points(subject)
+        label = choose("Label of the task's truth", known, "components_label", known[0], str, row)
+        point = choose("Point", points, "components_point", points[-1], point_name, row)
+        k = min(K, subject.encoder.shape[-1])
+        x = choose("Across", range(1, k + 1), "components_x", 1, str, row)
+        y = choose("Up", range(1, k + 1), "components_y", min(2, k), str, row)
+        how: dict[str, Any] = {"label": label, "n": n_each(subject.task), "seed": SEED, "point": point, "k": k}
+        how["step"] = opened.step
+        key = ("components", *opened.key, label, point)
+        job = awaited(key, lambda job: measured(opened.run, **how), f"the principal components by {label}")
+        if job is None:
+            return
+        if error := job.future.exception():
+            st.info(plain(f"There are no components by {label} here: {error}"))
+            return
+        found: Components = job.future.result()
+        result = code.assign("found", measured, code.run(opened), **how, computed_by=lambda run, **_: found)
+        numbers = {"scores": result.scores, "explained": result.explained, "between": result.between}
+        verdict = told_apart(found.between)
+        says = f"{found.scores.caption} Shuffled: the same labels dealt out to other rows, 20 times."
+        p.show(code.call(figures.components, result, x, y), numbers, says, verdict=verdict)

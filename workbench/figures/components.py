@@ -1,0 +1,63 @@
+"""Principal components of residuals as points, coloured by a label of the task's truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.style import PALETTE, SEQUENCE, SYMBOLS, framed
+from workbench.instruments.residual.components import SHUFFLED, TRUE, Components
+from workbench.measurement.places import point_name
+
+MOST_DRAWN = 2000  # rows, evenly spaced; the numbers are of all
+MOST_TICKS = 8  # of the scale, in words
+
+
+def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
+    """Rows on two principal components: few classes in colours of their own, more of them on a scale of numbers.
+
+    Args:
+        found: `inspection.components.components(…)`.
+        x, y: the components, from 1.
+    """
+    m, classes = found.scores, np.array(found.scores.settings["class"])
+    assert m.labels is not None, "every row has a class"
+    drawn = np.linspace(0, len(classes) - 1, min(len(classes), MOST_DRAWN)).round().astype(int)
+    across, up, words = m.select(component=x).values[drawn], m.select(component=y).values[drawn], m.labels[0][drawn]
+    label, figure = str(m.settings["label"]), go.Figure()
+    each: dict[str, Any] = {"mode": "markers", "hovertemplate": f"{label} %{{text}}<extra></extra>"}
+    known = np.unique(classes)
+    if len(known) <= len(PALETTE):
+        for number, one in enumerate(known):
+            of_class = classes[drawn] == one
+            name = str(m.labels[0][int((classes == one).argmax())])
+            marker = {"color": PALETTE[number], "symbol": SYMBOLS[number], "size": 6, "opacity": 0.7}
+            figure.add_scatter(
+                x=across[of_class], y=up[of_class], text=words[of_class], name=f"{label} {name}", marker=marker, **each
+            )
+    else:
+        ticks = known[np.linspace(0, len(known) - 1, min(len(known), MOST_TICKS)).round().astype(int)]
+        names = [str(m.labels[0][int((classes == one).argmax())]) for one in ticks]
+        bar = {
+            "tickvals": ticks,
+            "ticktext": names,
+            "title": {"text": label, "side": "right"},
+            "thickness": 12,
+            "outlinewidth": 0,
+        }
+        marker = {"color": classes[drawn], "colorscale": SEQUENCE, "colorbar": bar, "size": 6, "opacity": 0.7}
+        figure.add_scatter(x=across, y=up, text=words, marker=marker, **each)
+    some = f", {len(drawn):,} of them drawn" if len(drawn) < len(classes) else ""
+    said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; {_between(found)}"
+    framed(figure, f"Principal components by {label}", said, height=520, legend=len(known) <= len(PALETTE))
+    for update, axis in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
+        update(title=f"component {axis} ({found.explained.select(component=axis).values:.1%} of variance)")
+    return figure
+
+
+def _between(found: Components) -> str:
+    """How much of all variance lies between the classes, and how much where labels are shuffled."""
+    own, shuffled = (float(found.between.select(within="all", labels=labels).values) for labels in (TRUE, SHUFFLED))
+    return f"between classes {own:.1%} of variance, shuffled labels {shuffled:.1%}"
