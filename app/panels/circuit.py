@@ -60,7 +60,7 @@ class Found:
     no_control: str
 
 
-def measure(asked: Asked, say: Callable[[str], object] = str) -> Found:
+def measure(asked: Asked, say: Callable[[str], None] = lambda words: None) -> Found:
     """Find the circuit, with a copy of the model that no page sets hooks in; `say` is told how far it is, in words."""
     opened, draws = asked.opened, workbench.generator(SEED)
     given: dict[str, Any] = {"kind": asked.kind, "later": asked.later, "metric": asked.metric, "name": opened.name}
