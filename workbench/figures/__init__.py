@@ -64,6 +64,7 @@ FIGURES: dict[str, Draw] = {
     "unexplained": layers.unexplained,
     "logit_lens": layers.lenses,
     "tuned_lens": layers.lenses,
+    "jacobian_lens": layers.lenses,
     "lens_agreement": layers.agreement,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
     "gold_mass": lambda runs, controls: [],  # its bars are those of attention_graph
