@@ -42,6 +42,7 @@ from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_b
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.runs_and_controls import Controls, Runs
+from workbench.figures.swap import swap
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.training_film import training_film
@@ -156,6 +157,7 @@ __all__ = [
     "side_by_side",
     "singular_vectors",
     "spectrum",
+    "swap",
     "thumbnail",
     "timeline",
     "token_circuit",

@@ -100,17 +100,14 @@ def mean_jacobians(
     batches = list(zip(tokens.split(size), counted.split(size), strict=True))
     total = torch.zeros(())
     for done, batch in enumerate(batches):
-
-        def tell(share: float, done: int = done) -> None:
-            if progress is not None:
-                progress((done + share) / len(batches))
-
-        total = total + _summed(model, *batch, points, tell)
+        total = total + _summed(model, *batch, points)
+        if progress is not None:
+            progress((done + 1) / len(batches))
     return total / len(tokens)
 
 
 def _summed(
-    model: AnyHooked | AnyModel, tokens: Tensor, counted: Tensor, points: Sequence[str], tell: Callable[[float], None]
+    model: AnyHooked | AnyModel, tokens: Tensor, counted: Tensor, points: Sequence[str]
 ) -> Float[Tensor, "point d_model d_model"]:
     """The sum over sequences of each one's own J, at all points but the last."""
     seen: dict[str, Tensor] = {}
@@ -132,7 +129,6 @@ def _summed(
         towards.zero_()[..., i] = counted.to(end)
         slopes = torch.autograd.grad(end, sources, towards, retain_graph=i + 1 < d_model)
         rows[i] = torch.stack([torch.einsum("bp,bpd->d", share, slope.to(share)) for slope in slopes])
-        tell((i + 1) / d_model)
     return rows.transpose(0, 1)
 
 
