@@ -12,6 +12,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.widgets import choose, first_drawn
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code
+from workbench.app.panels.lenses import through_a_lens
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
@@ -89,4 +90,5 @@ def not_explained(look: Look) -> None:
 
 look = current()
 maps(look)
+through_a_lens(look)
 not_explained(look)

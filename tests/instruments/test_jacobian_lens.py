@@ -174,13 +174,13 @@ def test_a_planted_linear_end_is_decoded_exactly() -> None:
         assert torch.allclose(decoded, there @ M.T @ model.unembedding.weight.T, atol=1e-5)
         assert torch.allclose(decoded, found[LOGITS], atol=1e-5)
     kl = jacobian_lens.measure(found, lens=lens).mean()
-    assert kl.select(lens="jacobian", point="blocks.0.hook_resid_post").values == pytest.approx(0, abs=1e-9)
+    assert kl.select(lens="Jacobian", point="blocks.0.hook_resid_post").values == pytest.approx(0, abs=1e-9)
     assert kl.select(lens="logit", point="blocks.0.hook_resid_post").values > 1e-6
     agree = lens_agreement.measure(found, lens=lens).mean()
     assert agree.select(against="final", point="blocks.0.hook_resid_post").values == 1
-    assert agree.settings["lens"] == "jacobian"
+    assert agree.settings["lens"] == "Jacobian"
     table = logit_lens.lens_tokens(found, 0, lens=lens)
-    assert table.settings["lens"] == "jacobian" and table.labels is not None
+    assert table.settings["lens"] == "Jacobian" and table.labels is not None
     assert (table.labels[2] == table.labels[-1]).all()
 
 
@@ -214,10 +214,10 @@ def test_the_seed_decides_the_lens_and_a_saved_one_is_the_same(tmp_path: Path) -
 
 def test_every_lens_is_listed_once_and_is_made_as_it_says() -> None:
     model = random_model()
-    assert list(LENSES) == ["logit", "tuned", "jacobian"]
+    assert list(LENSES) == ["logit", "tuned", "Jacobian"]
     found, subject = seen(model, 4), Subject.of(model, TASK, "model")
-    lens = LENSES["jacobian"].fit(model, subject, 0)["lens"]
-    assert logit_lens.lens_tokens(found, 0, lens=lens).settings["lens"] == "jacobian"
+    lens = LENSES["Jacobian"].fit(model, subject, 0)["lens"]
+    assert logit_lens.lens_tokens(found, 0, lens=lens).settings["lens"] == "Jacobian"
     assert not hasattr(LENSES["logit"], "fit")
 
 

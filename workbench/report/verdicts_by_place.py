@@ -282,6 +282,25 @@ def tops(table: Measurement, point: str, position: int) -> str | None:
     return f"On top {at_point(point)}: {', '.join(said)}."
 
 
+def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
+    """At how many answers each point already names the token that the model says, and goes on to name it.
+
+    Args:
+        table: `logit_lens.lens_tokens(…)`: dims `point`, `position`, the tokens in its labels.
+        asked: the positions of the answers; of none there is nothing to say.
+    """
+    assert table.labels is not None
+    there = [position for position in asked if position < len(table.coords["position"])]
+    if not there:
+        return None
+    same = table.labels[:, there] == table.labels[-1, there]
+    stays = np.logical_and.accumulate(same[::-1])[::-1].sum(-1)
+    first = int(np.argmax(stays * 2 >= len(there)))
+    point = table.coords["point"][first]
+    many = f"{stays[first]} of {len(there)} answers are" if len(there) > 1 else "the answer is"
+    return f"As the model says {'them' if len(there) > 1 else 'it'}, {many} on top {at_point(point)} and ever after."
+
+
 def answered(right: Sequence[bool | None]) -> str | None:
     """How many answers to one input are right.
 

@@ -51,7 +51,7 @@ why_not = logit_lens.why_not
 class JacobianLens(AffineLens):
     """A Jacobian lens: x ↦ x Jᵀ from points of the residual to its end; `weight` is Jᵀ − 1, and `bias` is 0."""
 
-    NAME, KIND = "jacobian", "Jacobian lens"
+    NAME, KIND = "Jacobian", "Jacobian lens"
 
     @classmethod
     def of(
@@ -169,6 +169,11 @@ def fit_lens(
     return JacobianLens.of(points, jacobians, settings)
 
 
+def operations(model: AnyModel, task: Task, n: int = SEQUENCES) -> float:
+    """About how many multiplications a lens of n sequences takes: two for each weight, token and dimension."""
+    return 2.0 * n * task.n_ctx * model.config.d_model * model.config.n_parameters
+
+
 def fit(model: AnyModel, subject: Subject, seed: int) -> dict[str, Any]:
     """The settings of `measure` that must be there first: a lens for this model, at the layers that are looked at."""
     *_, end = from_embedding(Subject.of(model, subject.task, ""))
@@ -191,7 +196,7 @@ def measure(capture: Capture, *, lens: JacobianLens, points: Sequence[str] | Non
     """
     caption = (
         "KL(final ‖ lens) at scored positions, the residual decoded as it is (logit) and after the mean Jacobian of "
-        f"the later layers over {lens.settings.get('n', '?')} other sequences (jacobian). It is their linear part, on "
+        f"the later layers over {lens.settings.get('n', '?')} other sequences (Jacobian). It is their linear part, on "
         "average: what they make of one residual it does not show, and the output may be nearer to the logit lens."
     )
     return beside_logit_lens(capture, lens, points, "Jacobian lens", caption)
