@@ -85,7 +85,9 @@ def test_the_sorter_holds_the_minimum_only_after_its_first_attention_and_random_
     assert float(embedding.values) == pytest.approx(untouched, rel=1e-4) and str(embedding.labels) == "2"
     assert found.select(run="random", **{"from": after, "into": after}).values < 0.9 * own.values
     drawn = figures.swap(found)
-    assert "the source says 8 at position 5; the target, untouched, 2 at position 5" in drawn.layout.title.subtitle.text
+    assert (
+        "the source says 8 at 5:⊥; the target, untouched, 2 at 5:⊥; put in at 5:⊥" in drawn.layout.title.subtitle.text
+    )
     assert drawn.data[0].text[1][1] == "8"
 
 

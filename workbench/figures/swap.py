@@ -37,11 +37,13 @@ def swap(m: Measurement) -> go.Figure:
         "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
     )
     settings = m.settings
+    source, target, read = (
+        f"{settings[f'{place}_position']}:{settings[f'{place}_token']}" for place in ("source", "target", "read")
+    )
     said = (
-        f"{settings['model']}: the source says {settings['answer']} at position {settings['source_position']}; the "
-        f"target, untouched, {untouched.labels.flat[0]} at position {settings['read_position']}<br>probability of the "
-        f"source's answer: untouched {untouched.values.flat[0]:.2f}; by random sequences' residuals at most "
-        f"{random.values.max():.2f}"
+        f"{settings['model']}: the source says {settings['answer']} at {source}; the target, untouched, "
+        f"{untouched.labels.flat[0]} at {read}; put in at {target}<br>probability of the source's answer: untouched "
+        f"{untouched.values.flat[0]:.2f}; by random sequences' residuals at most {random.values.max():.2f}"
     )
     framed(figure, "The source's residual in the target", said, height=270 + 34 * len(points), legend=False)
     figure.update_layout(margin={"t": 120})

@@ -92,7 +92,8 @@ def swap(
     put_in = torch.cat([own, _residuals(model, other, places.source, points)[0]], dim=1)
     after = [_into(model, target, point, places, put_in) for point in points]
     untouched = _answers(model, target[None], [], places.read)
-    return _measured(subject, points, after, untouched, answer, (places, len(other), seed))
+    there = subject.task.words(torch.stack([source[places.source], target[places.target], target[places.read]]))
+    return _measured(subject, points, after, untouched, answer, (places, there, {"n_random": len(other), "seed": seed}))
 
 
 def _check(subject: Subject, source: Tensor, target: Tensor, places: Places, points: Sequence[str]) -> None:
@@ -117,13 +118,17 @@ def _measured(
     after: Sequence[Float[Tensor, "from row class"]],
     untouched: Float[Tensor, "one class"],
     answer: int,
-    drawn: tuple[Places, int, int],
+    about: tuple[Places, Sequence[str], dict[str, int]],
 ) -> Measurement:
-    """The measurement of the logits after each swap; the first row is the source's, the others are random ones."""
+    """The measurement of the logits after each swap; the first row is the source's, the others are random ones.
+
+    `about` is where: the positions, the tokens there, and how many random sequences were drawn by which seed.
+    """
     likely = torch.stack([logits.softmax(-1)[..., answer].double() for logits in after], dim=1)  # [from, into, row]
     here = untouched.softmax(-1)[0, answer].double().expand(likely.shape[:2])
     words = np.array([named(logits[:, 0], subject.task.words) for logits in after], dtype=object).T
-    places, n, seed = drawn
+    places, tokens, drawn = about
+    at = dict(zip(("source", "target", "read"), tokens, strict=True))
     return Measurement(
         name="The source's answer in the target",
         values=torch.stack([likely[..., 0], likely[..., 1:].mean(-1), here]).cpu().numpy(),
@@ -133,14 +138,14 @@ def _measured(
         settings={
             "model": subject.name,
             "answer": subject.task.words(torch.tensor([answer]))[0],
-            **{f"{name}_position": getattr(places, name) for name in ("source", "target", "read")},
-            "n_random": n,
-            "seed": seed,
+            **{f"{name}_position": getattr(places, name) for name in at},
+            **{f"{name}_token": token for name, token in at.items()},
+            **drawn,
         },
         labels=_words(words, named(untouched, subject.task.words)[0]),
         caption="The probability that the target's run gives to the source's own answer once it holds the source's "
-        f"residual. Random: the mean of {n} other sequences' residuals, put there in the same way; some of these "
-        "sequences may have the same answer. That a layer can take it up does not show that the model does so by "
+        f"residual. Random: the mean of {drawn['n_random']} other sequences' residuals, put there in the same way; "
+        "some of these sequences may have the same answer. That a layer can take it up does not show that the model does so by "
         "itself.",
     )
 

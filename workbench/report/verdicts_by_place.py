@@ -283,7 +283,7 @@ def tops(table: Measurement, point: str, position: int) -> str | None:
 
 
 def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
-    """At how many answers each point already names the token that the model says, and goes on to name it.
+    """From which point on half of the answers or more are the token that the model says, and stay it.
 
     Args:
         table: `logit_lens.lens_tokens(…)`: dims `point`, `position`, the tokens in its labels.
@@ -297,8 +297,26 @@ def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
     stays = np.logical_and.accumulate(same[::-1])[::-1].sum(-1)
     first = int(np.argmax(stays * 2 >= len(there)))
     point = table.coords["point"][first]
-    many = f"{stays[first]} of {len(there)} answers are" if len(there) > 1 else "the answer is"
-    return f"As the model says {'them' if len(there) > 1 else 'it'}, {many} on top {at_point(point)} and ever after."
+    many = f" at {stays[first]} of {len(there)} answers" if len(there) > 1 else ""
+    return f"The token that the model answers is on top {at_point(point)}, and stays there{many}."
+
+
+def swapped(m: Measurement) -> str:
+    """How many swaps make the target give the source's answer, beside the target untouched.
+
+    Args:
+        m: `interventions.swap(…)`.
+    """
+    answer, own = m.settings["answer"], m.select(run="swapped")
+    assert own.labels is not None
+    gives = np.argwhere(own.labels == answer)
+    here = float(m.select(run="untouched").values.flat[0])
+    if not len(gives):
+        return f"No swap makes the target say {answer}, the source's answer (untouched: {here:.0%})."
+    source, into = gives[0]
+    first = f"is taken {at_point(m.coords['from'][source])} and put in {at_point(m.coords['into'][into])}"
+    says = f"{len(gives)} of {own.values.size} swaps make the target say {answer}, the source's answer"
+    return f"{says} (untouched: {here:.0%}). In the first it {first}."
 
 
 def answered(right: Sequence[bool | None]) -> str | None:

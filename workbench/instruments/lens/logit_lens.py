@@ -151,6 +151,6 @@ def lens_tokens(capture: Capture, example: int, *, lens: AffineLens | None = Non
         units="probability",
         settings={"model": subject.name, "example": example, "lens": name_of(lens)},
         labels=np.array(subject.task.words(tokens.long().flatten())).reshape(tokens.shape),
-        caption="The token that each residual decodes to, and its probability; the last row is the model's output. "
+        caption="The token that each residual decodes to, and its probability; the last point is the model's output. "
         "Unscored positions were not trained to say anything.",
     )
