@@ -144,9 +144,9 @@ def _measured(
         },
         labels=_words(words, named(untouched, subject.task.words)[0]),
         caption="The probability that the target's run gives to the source's own answer once it holds the source's "
-        f"residual. Random: the mean of {drawn['n_random']} other sequences' residuals, put there in the same way; some "
-        "of these sequences may have the same answer. That a layer can take it up does not show that the model does so "
-        "by itself.",
+        f"residual. Random: the mean of {drawn['n_random']} other sequences' residuals, put there in the same way; "
+        "some of these sequences may have the same answer. That a layer can take it up does not show that the model "
+        "does so by itself.",
     )
 
 
