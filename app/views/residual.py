@@ -13,7 +13,9 @@ from workbench.app.fields.widgets import choose, first_drawn
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code
 from workbench.app.panels.components import components
+from workbench.app.panels.lenses import through_a_lens
 from workbench.app.panels.panel import panel
+from workbench.app.panels.swaps import swapped
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection, unexplained
@@ -90,5 +92,7 @@ def not_explained(look: Look) -> None:
 
 look = current()
 maps(look)
+through_a_lens(look)
+swapped(look)
 not_explained(look)
 components(look.opened)

@@ -39,10 +39,12 @@ def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(e
         "Residual on both bases",
         "Tokens behind the cell",
         "Over the layers at this position",
+        "Through a lens",
+        "This input's residual in another run",
         "What each basis leaves out",
         "Principal components by a truth label",
     ]
-    assert check_code(explorer) == 4
+    assert check_code(explorer) == 6
 
 
 def test_a_typed_input_is_shown_and_a_wrong_one_is_explained_under_its_field(explorer: AppTest) -> None:

@@ -236,12 +236,13 @@ def decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer
     return answers.read(torch.stack([row[len(row) - answers.n_new :].cpu() for row in written]))
 
 
-@torch.no_grad()
 def visit(
     model: AnyHooked | AnyModel,
     tokens: Int[Tensor, "batch pos"],
     names: Iterable[str],
     see: Callable[[str, Tensor], None],
+    *,
+    gradients: bool = False,
 ) -> None:
     """Run one batch and hand over each named activation when it is computed; the forward pass stops after the last.
 
@@ -253,17 +254,19 @@ def visit(
         tokens: its input.
         names: TransformerLens hook names.
         see: called with a name and its activation, once for each name, in the order of the forward pass.
+        gradients: whether later activations can be differentiated by earlier ones.
 
     Raises:
         ValueError: if a name is not one of the model's hook points.
     """
     names = set(names)
-    if isinstance(model, Decoder):
-        _visit_decoder(model, tokens, names, see)
-    elif isinstance(model, OwnModel):
-        _visit_hooked(model.hooked(), tokens, names, see)
-    elif names:
-        _visit_hooked(model, tokens, names, see)
+    with torch.set_grad_enabled(gradients):
+        if isinstance(model, Decoder):
+            _visit_decoder(model, tokens, names, see)
+        elif isinstance(model, OwnModel):
+            _visit_hooked(model.hooked(), tokens, names, see)
+        elif names:
+            _visit_hooked(model, tokens, names, see)
 
 
 def _visit_decoder(model: Decoder, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]) -> None:

@@ -45,6 +45,7 @@ from workbench.figures.probes import probe_by_layer, probe_card, probe_learning,
 from workbench.figures.progress_measures import progress_measures
 from workbench.figures.projection import lens_map, projection_bars, projection_map
 from workbench.figures.runs_and_controls import Controls, Runs
+from workbench.figures.swap import swap
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.training_film import training_film
@@ -67,6 +68,7 @@ FIGURES: dict[str, Draw] = {
     "unexplained": layers.unexplained,
     "logit_lens": layers.lenses,
     "tuned_lens": layers.lenses,
+    "jacobian_lens": layers.lenses,
     "lens_agreement": layers.agreement,
     "attention_graph": lambda runs, controls: [gold_mass(m) for m in runs.values()],
     "gold_mass": lambda runs, controls: [],  # its bars are those of attention_graph
@@ -162,6 +164,7 @@ __all__ = [
     "side_by_side",
     "singular_vectors",
     "spectrum",
+    "swap",
     "thumbnail",
     "timeline",
     "token_circuit",

@@ -27,7 +27,8 @@ from workbench.instruments.attention import (
     rollout,
     strongest_paths,
 )
-from workbench.instruments.lens import lens_agreement, lens_difference, logit_lens, tuned_lens
+from workbench.instruments.lens import LENSES, jacobian_lens, lens_agreement, lens_difference, logit_lens, tuned_lens
+from workbench.instruments.lens.jacobian_lens import JacobianLens
 from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
 from workbench.instruments.residual import (
     alpha_req,
@@ -127,6 +128,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "logit_lens": logit_lens,
     "lens_agreement": lens_agreement,
     "tuned_lens": tuned_lens,
+    "jacobian_lens": jacobian_lens,
     "attention_graph": attention_graph,
     "gold_mass": gold_mass,
     "attention_hops": attention_hops,
@@ -148,9 +150,11 @@ SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime
 
 __all__ = [
     "INSTRUMENTS",
+    "LENSES",
     "SETS",
     "WEIGHTS",
     "Instrument",
+    "JacobianLens",
     "SetInstrument",
     "TunedLens",
     "WeightInstrument",
@@ -173,6 +177,7 @@ __all__ = [
     "graph_measures",
     "head_roles",
     "infonce",
+    "jacobian_lens",
     "lens_agreement",
     "lens_difference",
     "lidar",

@@ -8,7 +8,8 @@ On one input, with what becomes of its answers:
 
 Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead` and `RemoveWrite` (`ablation`), `Patch` and
 `Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
-a rate: it shows that something *can* matter.
+a rate: it shows that something *can* matter. `swap` puts one input's residual into another run, at
+every pair of layers (Patchscopes).
 
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
 `cut_edges` (`edges`), of `SpanEdit` and `ReadBy` (`batch_edits`), and of `outcomes`, which counts what becomes of the
@@ -37,6 +38,7 @@ from workbench.interventions.sampling import (
     token_mask,
     two_other_tokens,
 )
+from workbench.interventions.swap import Places, swap
 from workbench.interventions.try_edit import Edited, try_edit
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Head",
     "Hooks",
     "Patch",
+    "Places",
     "Question",
     "ReadBy",
     "RemoveHead",
@@ -77,6 +80,7 @@ __all__ = [
     "put_rows",
     "read_by",
     "single_position",
+    "swap",
     "token_mask",
     "try_edit",
     "two_other_tokens",

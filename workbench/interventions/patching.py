@@ -24,32 +24,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Patch:
-    """A position gets the activation that a position of another input has at the same hook point.
+    """A position gets the activation that a position of another input has, at the same hook point or another one.
 
     Attributes:
         point: one of `points(subject)`.
         other: the other input, in the task's own words, as `task.parse` takes it.
         position: where; None for every position, of an input of the same length.
         other_position: of the other input; by default the same.
+        other_point: of the other input; by default the same. `swap` tries all pairs of points.
     """
 
     point: str
     other: str
     position: int | None = None
     other_position: int | None = None
+    other_point: str | None = None
 
     def in_words(self, task: Task) -> str:
+        where = point_in_words(self.point)
+        if self.other_point not in (None, self.point):
+            where = f"{where}, from {point_in_words(str(self.other_point))}"
         if self.position is None:
-            return f"every position holds what it holds in another input ({point_in_words(self.point)})"
+            return f"every position holds what it holds in another input ({where})"
         source = self.position if self.other_position is None else self.other_position
         what = f"position {self.position} holds what position {source} of another input holds"
-        return f"{what} ({point_in_words(self.point)})"
+        return f"{what} ({where})"
 
     def places(self, n_pos: int) -> Sequence[int]:
         return span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        check_point(self.point, points(seen.subject))
+        source = self.other_point or self.point
+        for point in (self.point, source):
+            check_point(point, points(seen.subject))
         n_pos, other = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
         n_other = other.shape[1]
         places = list(self.places(n_pos))
@@ -64,7 +71,7 @@ class Patch:
                 sources = list(span(self.position if self.other_position is None else self.other_position, n_other))
             except ValueError as error:
                 raise ValueError(f"of the other input: {error}") from None
-        values = activation(model, other, self.point)[0, sources]
+        values = activation(model, other, source)[0, sources]
         example = torch.zeros(len(places), dtype=torch.long)
         return [(self.point, partial(put_rows, example=example, position=torch.tensor(places), values=values))]
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench.inspection import Inspected, Settings, inspect_model
+from workbench.instruments import INSTRUMENTS
 from workbench.report import Report, check, check_measured, write_report
 from workbench.runs import CONFIG
 from workbench.tasks.text_file import read_parts
 from workbench.util.files import check_can_make, parse_json, read_text
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
-
-FITTED = ("tuned_lens",)  # measures that need something trained first, on other sequences
 
 
 def inspect_text(
@@ -66,8 +65,8 @@ def _one(source: str, name: str, text: Path, size: tuple[int, int | None], optio
 
     n, length = size
     model = load_model(source, progress=options["progress"])
-    fitted = n if set(FITTED) & set(options["only"]) else 0
-    sequences = file_sequences(model, text, length=length, n=n, training=fitted)
+    fits = any(hasattr(INSTRUMENTS.get(name), "fit") for name in options["only"])  # on other sequences, first
+    sequences = file_sequences(model, text, length=length, n=n, training=n if fits else 0)
     return inspect_model(model, sequences, n=n, name=name, causal=False, **options)
 
 

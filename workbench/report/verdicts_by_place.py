@@ -290,6 +290,43 @@ def tops(table: Measurement, point: str, position: int) -> str | None:
     return f"On top {at_point(point)}: {', '.join(said)}."
 
 
+def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
+    """From which point on half of the answers or more are the token that the model says, and stay it.
+
+    Args:
+        table: `logit_lens.lens_tokens(…)`: dims `point`, `position`, the tokens in its labels.
+        asked: the positions of the answers; of none there is nothing to say.
+    """
+    assert table.labels is not None
+    there = [position for position in asked if position < len(table.coords["position"])]
+    if not there:
+        return None
+    same = table.labels[:, there] == table.labels[-1, there]
+    stays = np.logical_and.accumulate(same[::-1])[::-1].sum(-1)
+    first = int(np.argmax(stays * 2 >= len(there)))
+    point = table.coords["point"][first]
+    many = f" at {stays[first]} of {len(there)} answers" if len(there) > 1 else ""
+    return f"The token that the model answers is on top {at_point(point)}, and stays there{many}."
+
+
+def swapped(m: Measurement) -> str:
+    """How many swaps make the target give the source's answer, beside the target untouched.
+
+    Args:
+        m: `interventions.swap(…)`.
+    """
+    answer, own = m.settings["answer"], m.select(run="swapped")
+    assert own.labels is not None
+    gives = np.argwhere(own.labels == answer)
+    here = float(m.select(run="untouched").values.flat[0])
+    if not len(gives):
+        return f"No swap makes the target say {answer}, the source's answer (untouched: {here:.0%})."
+    source, into = gives[0]
+    first = f"is taken {at_point(m.coords['from'][source])} and put in {at_point(m.coords['into'][into])}"
+    says = f"{len(gives)} of {own.values.size} swaps make the target say {answer}, the source's answer"
+    return f"{says} (untouched: {here:.0%}). In the first it {first}."
+
+
 def answered(right: Sequence[bool | None]) -> str | None:
     """How many answers to one input are right.
 

@@ -14,7 +14,8 @@ import torch
 
 from workbench.capture import Capture
 from workbench.instruments.lens import logit_lens
-from workbench.instruments.lens.logit_lens import Translate, as_it_is, decode
+from workbench.instruments.lens.affine import AffineLens
+from workbench.instruments.lens.logit_lens import name_of, through
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.tasks import correct
@@ -28,7 +29,7 @@ why_not = logit_lens.why_not
 
 
 @torch.no_grad()
-def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequence[str] | None = None) -> Measurement:
+def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequence[str] | None = None) -> Measurement:
     """Share of scored positions at which the lens is right: dims `against`, `point` (hook name), `example`.
 
     `final`: the lens's top token is that of the model's output. `target`: the lens is right by the task's measure,
@@ -36,7 +37,7 @@ def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequen
 
     Args:
         capture: with the activations of `needs`.
-        translate: `TunedLens.translate` for a tuned lens; by default the logit lens.
+        lens: a tuned or a Jacobian lens; by default the logit lens.
         points: hook names of residuals, by default those of `needs`.
     """
     subject, batch = capture.subject, capture.batch
@@ -46,8 +47,8 @@ def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequen
     for p, point in enumerate(points):
         for i in range(len(batch)):  # a sequence at a time: a whole vocabulary for each position takes room
             one = slice(i, i + 1)
-            lens, final = decode(subject, translate(point, capture[point][one])).cpu(), capture.logits[one].cpu()
-            for a, right in enumerate((agreement(lens, final) * mask[one], correct(lens, batch[one]))):
+            decoded, final = through(subject, lens, point, capture[point][one]).cpu(), capture.logits[one].cpu()
+            for a, right in enumerate((agreement(decoded, final) * mask[one], correct(decoded, batch[one]))):
                 values[a, p, i] = (right.double().sum(-1) / mask[one].sum(-1)).item()
     return Measurement(
         name="Agreement of the lens",
@@ -55,7 +56,7 @@ def measure(capture: Capture, *, translate: Translate = as_it_is, points: Sequen
         dims=("against", "point", "example"),
         coords={"against": AGAINST, "point": points, "example": range(len(batch))},
         units="share",
-        settings={"model": subject.name, "lens": "logit" if translate is as_it_is else "tuned"},
+        settings={"model": subject.name, "lens": name_of(lens)},
         caption="Share of scored positions at which the token decoded from the residual is the model's final one, and "
         "the target. It does not say how sure the lens is.",
     )

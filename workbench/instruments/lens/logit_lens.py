@@ -9,7 +9,7 @@ untrained model, whose layers change next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,14 +17,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject
+from workbench.instruments.lens.affine import AffineLens
 from workbench.instruments.residual.projection import from_embedding, sequence
 from workbench.instruments.rows import by_rows
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
-
-Translate = Callable[[str, Tensor], Tensor]
-"""From a hook name and the residual there to the residual at the end: the identity for the logit lens."""
 
 
 def needs(subject: Subject) -> list[str]:
@@ -43,9 +41,16 @@ def decode(subject: Subject, residual: Float[Tensor, "*batch d_model"]) -> Float
     return torch.nn.functional.linear(normed, subject.decoder.to(normed), subject.unembed_bias)
 
 
-def as_it_is(point: str, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-    """The logit lens's translation: none."""
-    return residual
+def through(
+    subject: Subject, lens: AffineLens | None, point: str, residual: Float[Tensor, "*batch d_model"]
+) -> Float[Tensor, "*batch token"]:
+    """The logits that a residual decodes to through a lens; None is the logit lens, which decodes it as it is."""
+    return decode(subject, residual if lens is None else lens.translate(point, residual))
+
+
+def name_of(lens: AffineLens | None) -> str:
+    """A lens's name in `LENSES`."""
+    return "logit" if lens is None else lens.NAME
 
 
 def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch token"]) -> Float[Tensor, "*batch"]:
@@ -55,13 +60,13 @@ def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch
 
 
 @torch.no_grad()
-def divergences(capture: Capture, points: Sequence[str], translate: Translate = as_it_is) -> np.ndarray:
+def divergences(capture: Capture, points: Sequence[str], lens: AffineLens | None = None) -> np.ndarray:
     """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
     subject, mask, final, rows = capture.subject, capture.batch.loss_mask.cpu(), capture.logits, []
     for point in points:
 
         def nats(x: Tensor, logits: Tensor, point: str = point) -> Tensor:
-            return divergence(logits.double(), decode(subject, translate(point, x)).double())
+            return divergence(logits.double(), through(subject, lens, point, x).double())
 
         each = by_rows(nats, capture[point], final, width=final.shape[-1]).cpu()
         rows.append(each.where(mask, torch.nan).nanmean(-1))
@@ -88,8 +93,32 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
     )
 
 
+def beside_logit_lens(
+    capture: Capture, lens: AffineLens, points: Sequence[str] | None, name: str, caption: str
+) -> Measurement:
+    """KL from the output to what each point decodes to, by this and another lens: dims `lens`, `point`, `example`.
+
+    Args:
+        capture: with the activations of `needs`.
+        lens: the other.
+        points: hook names of residuals, by default those of `needs`.
+        name, caption: of the measurement.
+    """
+    points = from_embedding(capture.subject) if points is None else list(points)
+    values = np.stack([divergences(capture, points), divergences(capture, points, lens)])
+    return Measurement(
+        name=name,
+        values=values,
+        dims=("lens", "point", "example"),
+        coords={"lens": ("logit", lens.NAME), "point": points, "example": range(values.shape[2])},
+        units="nats",
+        settings={"model": capture.subject.name, "training": dict(lens.settings)},
+        caption=caption,
+    )
+
+
 @torch.no_grad()
-def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_is) -> Measurement:
+def lens_tokens(capture: Capture, example: int, *, lens: AffineLens | None = None) -> Measurement:
     """The top token and its probability at every point and position of one example: dims `point`, `position`.
 
     `values` are probabilities, `labels` the words; positions are labelled `position:word`. The last row is the model's
@@ -98,7 +127,7 @@ def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_
     Args:
         capture: with the activations of `needs`.
         example: which.
-        translate: `TunedLens.translate` for a tuned lens; by default the logit lens.
+        lens: a tuned or a Jacobian lens; by default the logit lens.
 
     Raises:
         ValueError: if there is no such example.
@@ -109,7 +138,7 @@ def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_
     for point in points:
 
         def best(x: Tensor, point: str = point) -> Tensor:
-            top = decode(subject, translate(point, x)).double().softmax(-1).max(-1)
+            top = through(subject, lens, point, x).double().softmax(-1).max(-1)
             return torch.stack([top.values, top.indices.double()], dim=-1)
 
         each.append(by_rows(best, capture[point][example, : len(words)], width=len(subject.decoder)))
@@ -120,12 +149,8 @@ def lens_tokens(capture: Capture, example: int, *, translate: Translate = as_it_
         dims=("point", "position"),
         coords={"point": points, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
         units="probability",
-        settings={
-            "model": subject.name,
-            "example": example,
-            "lens": "logit" if translate is as_it_is else "tuned",
-        },
+        settings={"model": subject.name, "example": example, "lens": name_of(lens)},
         labels=np.array(subject.task.words(tokens.long().flatten())).reshape(tokens.shape),
-        caption="The token that each residual decodes to, and its probability; the last row is the model's output. "
+        caption="The token that each residual decodes to, and its probability; the last point is the model's output. "
         "Unscored positions were not trained to say anything.",
     )

@@ -10,32 +10,26 @@ measured on the other.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject, visit
 from workbench.instruments.lens import logit_lens
-from workbench.instruments.lens.logit_lens import decode, divergence, divergences
+from workbench.instruments.lens.affine import AffineLens
+from workbench.instruments.lens.logit_lens import beside_logit_lens, decode, divergence
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Task
-from workbench.util.files import load_tensors, save_tensors
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator
 
 CONTROLS = ("untrained",)
 ON_REQUEST = True  # it trains a lens first
-LENSES = ("logit", "tuned")
-KIND = "tuned lens"
 MOST_STEPS, FIRST, STILL = 6400, 100, 0.01
 """The most steps of training, those before the loss is first tried, and by how much a doubling may lower it still."""
 TRIED, NOTHING, LEAST_VARIANCE = 256, 1e-3, 1e-3
@@ -45,48 +39,10 @@ needs = logit_lens.needs
 why_not = logit_lens.why_not
 
 
-@dataclass(frozen=True)
-class TunedLens:
-    """Translators from points of the residual to its end.
+class TunedLens(AffineLens):
+    """A tuned lens: affine translators from points of the residual to its end."""
 
-    Attributes:
-        points: hook names, one a translator; other points are left as they are.
-        weight: `[point, d_model, d_model]`, what is added to the identity.
-        bias: `[point, d_model]`.
-        settings: how it was trained.
-    """
-
-    points: tuple[str, ...]
-    weight: Float[Tensor, "point d_model d_model"]
-    bias: Float[Tensor, "point d_model"]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def translate(self, point: str, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """The residual at a point as it would be at the end, in the residual's precision.
-
-        Raises:
-            ValueError: if the lens was trained on a residual of another width.
-        """
-        if residual.shape[-1] != self.bias.shape[-1]:
-            raise ValueError(f"this lens is for a d_model of {self.bias.shape[-1]}, not {residual.shape[-1]}")
-        if point not in self.points:
-            return residual
-        i = self.points.index(point)
-        weight, bias = self.weight[i].to(residual), self.bias[i].to(residual)
-        return residual + residual @ weight + bias
-
-    def save(self, path: str | Path) -> None:
-        """Write the lens as a safetensors file, with a checksum; the file is either whole or not there."""
-        words = {"kind": KIND, "points": json.dumps(self.points), "settings": json.dumps(dict(self.settings))}
-        save_tensors(Path(path), {"weight": self.weight.cpu(), "bias": self.bias.cpu()}, words)
-
-    @classmethod
-    def load(cls, path: str | Path) -> TunedLens:
-        """Read a lens that `save` wrote. Raises ValueError, in one line, if the file is no lens or is damaged."""
-        tensors, words = load_tensors(Path(path))
-        if words.get("kind") != KIND:
-            raise ValueError(f"{path} is no tuned lens")
-        return cls(tuple(json.loads(words["points"])), **tensors, settings=json.loads(words["settings"]))
+    NAME, KIND = "tuned", "tuned lens"
 
 
 def train_lens(
@@ -265,18 +221,10 @@ def measure(capture: Capture, *, lens: TunedLens, points: Sequence[str] | None =
     Raises:
         ValueError: if the lens was trained on a residual of another width.
     """
-    points = from_embedding(capture.subject) if points is None else list(points)
-    training = dict(lens.settings)
-    done = "until its loss stood still" if training.get("converged") else "and its loss was still falling"
-    values = np.stack([divergences(capture, points), divergences(capture, points, lens.translate)])
-    return Measurement(
-        name="Tuned lens",
-        values=values,
-        dims=("lens", "point", "example"),
-        coords={"lens": LENSES, "point": points, "example": range(values.shape[2])},
-        units="nats",
-        settings={"model": capture.subject.name, "training": training},
-        caption="KL(final ‖ lens) at scored positions, the residual decoded as it is (logit) and after an affine "
-        f"translator trained on other sequences (tuned; {training.get('steps', '?')} steps, {done}). What a translator "
-        "can read the model need not read.",
+    done = "until its loss stood still" if lens.settings.get("converged") else "and its loss was still falling"
+    caption = (
+        "KL(final ‖ lens) at scored positions, the residual decoded as it is (logit) and after an affine translator "
+        f"trained on other sequences (tuned; {lens.settings.get('steps', '?')} steps, {done}). What a translator can "
+        "read the model need not read."
     )
+    return beside_logit_lens(capture, lens, points, "Tuned lens", caption)

@@ -1,0 +1,51 @@
+"""Swaps of the residual between two inputs, at every pair of layers, as a map."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from workbench.figures.style import PALE, framed
+from workbench.measurement import Measurement
+from workbench.measurement.places import point_name
+
+
+def swap(m: Measurement) -> go.Figure:
+    """The probability of the source's answer after each swap, with the target's answer in every cell.
+
+    Args:
+        m: `interventions.swap(...)`.
+    """
+    own, random, untouched = (m.select(run=run) for run in ("swapped", "random", "untouched"))
+    assert own.labels is not None and untouched.labels is not None
+    points = [point_name(point) for point in m.coords["from"]]
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=own.values,
+        x=points,
+        y=points,
+        text=own.labels,
+        customdata=random.values,
+        texttemplate="%{text}" if len(points) <= 16 else None,
+        colorscale=PALE,
+        zmin=0,
+        zmax=1,
+        xgap=1,
+        ygap=1,
+        colorbar={"title": {"text": "probability of the source's answer", "side": "right"}, "thickness": 12}
+        | {"outlinewidth": 0},
+        hovertemplate="from %{y}, into %{x}: says %{text}<br>source's answer: %{z:.3f}; "
+        "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
+    )
+    settings = m.settings
+    source, target, read = (
+        f"{settings[f'{place}_position']}:{settings[f'{place}_token']}" for place in ("source", "target", "read")
+    )
+    said = (
+        f"{settings['model']}: the source says {settings['answer']} at {source}; the target, untouched, "
+        f"{untouched.labels.flat[0]} at {read}; put in at {target}<br>probability of the source's answer: untouched "
+        f"{untouched.values.flat[0]:.2f}; by random sequences' residuals at most {random.values.max():.2f}"
+    )
+    framed(figure, "The source's residual in the target", said, height=270 + 34 * len(points), legend=False)
+    figure.update_layout(margin={"t": 120})
+    figure.update_xaxes(title="put into the target", type="category", showgrid=False, tickangle=-45)
+    return figure.update_yaxes(title="taken from the source", type="category", showgrid=False, automargin=True)
