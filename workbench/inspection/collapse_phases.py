@@ -113,16 +113,11 @@ def rank_over_training(
             f"the rank of {n} vector is not worth measuring; take many more sequences than the model's width"
         )
     check_checkpoints(run)
-    task, steps = run.task(), [*checkpoints(run), run.step()]
+    steps = [*checkpoints(run), run.step()]
+    point = point or residual_points(Subject.of(run.model(), run.task(), run.name))[-1]
     values = np.empty((len(MEASURES), DRAWS, len(steps)))
     for at, step in enumerate([*steps[:-1], None]):
-        model = run.model(step)
-        subject = Subject.of(model, task, run.name_at(step))
-        name = residual_points(subject)[-1] if point is None else point
-        for draw in range(DRAWS):
-            stream = over_sequences(_Rows, model, subject, _drawn(task, n, seed, draw), points=[name])[name]
-            rows = torch.cat(stream.parts)
-            values[:, draw, at] = rankme(rows), float(alpha_req(rows[None])[0])
+        values[:, :, at] = _at_step(run, step, point, n, seed)
         if progress is not None:
             progress((at + 1) / len(steps))
     return Measurement(
@@ -131,10 +126,23 @@ def rank_over_training(
         dims=("measure", "draw", "step"),
         coords={"measure": MEASURES, "draw": range(DRAWS), "step": steps},
         units="directions or exponent",
-        settings={"model": run.name, "n": n, "seed": seed, "point": name},
+        settings={"model": run.name, "n": n, "seed": seed, "point": point},
         caption=f"RankMe and α-ReQ of {n:,} vectors, one a sequence, where the answer is asked for, in {DRAWS} draws. "
         "They do not say which directions these are.",
     )
+
+
+def _at_step(run: Run, step: int | None, point: str, n: int, seed: int) -> Float[np.ndarray, "measure draw"]:
+    """Both measures of every draw at one checkpoint."""
+    task, model = run.task(), run.model(step)
+    subject = Subject.of(model, task, run.name_at(step))
+    values = np.empty((len(MEASURES), DRAWS))
+    for draw in range(DRAWS):
+        rows = torch.cat(
+            over_sequences(_Rows, model, subject, _drawn(task, n, seed, draw), points=[point])[point].parts
+        )
+        values[:, draw] = rankme(rows), float(alpha_req(rows[None])[0])
+    return values
 
 
 def phases(measured: Measurement) -> Phases:
