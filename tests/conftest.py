@@ -25,7 +25,7 @@ import torch
 from workbench.util import plugins
 
 SECONDS = Path(__file__).with_name("seconds.json")
-SLOW = 1.5  # seconds
+SLOW = 1.0  # seconds
 TOO_SLOW = 5.0  # seconds
 KEPT = 0.5  # what takes less is not written down
 UNKNOWN = 60.0  # seconds of a slow test that was not measured yet

@@ -35,7 +35,7 @@ def watch(look: Look, head: Head, kept: Sequence[int]) -> None:
         if not p.open:
             return
         every = [*(step for step in kept if step < run.step()), run.step()]
-        steps, place = film_steps(every), st.empty()
+        steps = film_steps(every)
         figure = code.call(
             figures.training_film,
             code.run(look.opened),
@@ -45,10 +45,9 @@ def watch(look: Look, head: Head, kept: Sequence[int]) -> None:
             head=head[1],
             start=max(0, len(projection.sequence(look.seen, 0)) - WIDEST),
             computed_by=lambda run, batch, steps, **how: _film(
-                str(run.path), tuple(map(run.version_at, steps)), look.key[-1], tuple(steps), how, run, batch, place
+                str(run.path), tuple(map(run.version_at, steps)), look.key[-1], tuple(steps), how, run, batch
             ),
         )
-        place.empty()
         at = len(steps) - 1 if now is None else max((i for i, step in enumerate(steps) if step <= now), default=0)
         left_out = f" {len(steps)} of {len(every)} checkpoints are drawn." if len(every) > len(steps) else ""
         says = (
@@ -69,9 +68,12 @@ def _film(
     how: dict[str, Any],
     _run: Run,
     _batch: Batch,
-    _place: Any,
 ) -> Drawing:
-    def tell(share: float) -> None:
-        _place.progress(share, f"Drawn {round(share * len(steps))} of {len(steps)} checkpoints")
+    place = st.empty()  # made in here: what comes out of the cache is shown again with it, and may hold nothing else
 
-    return figures.training_film(_run, _batch, steps, progress=tell, **how)
+    def tell(share: float) -> None:
+        place.progress(share, f"Drawn {round(share * len(steps))} of {len(steps)} checkpoints")
+
+    film = figures.training_film(_run, _batch, steps, progress=tell, **how)
+    place.empty()
+    return film

@@ -49,7 +49,7 @@ def test_every_run_shows_its_panels_or_says_why_not(explorer: AppTest, run: str)
     trained, kept = run not in ("sorter", "turned", "chaser"), run in KEPT
     assert ("Learning curves" in titles(explorer)) == trained
     if kept:
-        assert not explorer.info and len(drawings(explorer)) == 1
+        assert not explorer.info and len(drawings(explorer)) == 2  # the checkpoint chosen, and all of them
         assert {"Accuracy", "Mass on true edges", "Matrix entropy by layer"} <= set(titles(explorer))
     else:
         (info,) = explorer.info
@@ -69,7 +69,7 @@ def test_the_chosen_checkpoint_drives_every_panel(explorer: AppTest, run_root: P
     assert {marked(one) for one in charts(explorer) if one["layout"].get("shapes")} == {step}
     assert drawings(explorer) != at_the_end
     if run == "chain-chacal":  # the lines of each panel measure anew: of sorting's many that takes long
-        assert check_code(explorer) == len(charts(explorer)) + 1
+        assert check_code(explorer) == len(charts(explorer)) + len(drawings(explorer))
 
 
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
