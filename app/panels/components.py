@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.held_out import SEED, n_each
@@ -42,13 +41,14 @@ def components(opened: Opened) -> None:
         how: dict[str, Any] = {"label": label, "n": n_each(subject.task), "seed": SEED, "point": point, "k": k}
         how["step"] = opened.step
         key = ("components", *opened.key, label, point)
-        job = awaited(key, lambda job: measured(opened.run, **how), f"the principal components by {label}")
-        if job is None:
+        found: Components | None = awaited(
+            key,
+            lambda job: measured(opened.run, **how),
+            f"the principal components by {label}",
+            f"There are no components by {label} here",
+        )
+        if found is None:
             return
-        if error := job.future.exception():
-            st.info(plain(f"There are no components by {label} here: {error}"))
-            return
-        found: Components = job.future.result()
         result = code.assign("found", measured, code.run(opened), **how, computed_by=lambda run, **_: found)
         numbers = {"scores": result.scores, "explained": result.explained, "between": result.between}
         verdict = told_apart(found.between)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from workbench import figures
-from workbench.app.config_in_words import plain
 from workbench.app.panels import code
 from workbench.app.panels.background import Job
 from workbench.app.panels.measuring import awaited
@@ -44,13 +41,12 @@ def grokking(opened: Opened, step: int) -> None:
             return found, control
 
         key = ("progress measures", str(opened.run.path), opened.run.version)
-        job = awaited(key, measure, "the losses of all questions at every checkpoint")
-        if job is None:
+        both = awaited(
+            key, measure, "the losses of all questions at every checkpoint", "Progress measures cannot be told here"
+        )
+        if both is None:
             return
-        if error := job.future.exception():
-            st.info(plain(f"Progress measures cannot be told here: {error}"))
-            return
-        found, control = job.future.result()
+        found, control = both
         run = code.run(opened)
         own = code.assign("measured", progress_measures, run, computed_by=lambda run: found)
         others = code.call(other_frequencies, own)

@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.panels import code
@@ -61,12 +60,13 @@ def _made(look: Look, name: str) -> dict[str, Symbol] | None:
         )
         return None
     key = ("lens", name, *opened.key)
-    job = awaited(key, lambda job: fit(opened.model, opened.subject, SEED), f"what the {name} lens needs")
-    if job is None:
+    made: dict[str, Any] | None = awaited(
+        key,
+        lambda job: fit(opened.model, opened.subject, SEED),
+        f"what the {name} lens needs",
+        f"There is no {name} lens of this model",
+    )
+    if made is None:
         return None
-    if error := job.future.exception():
-        st.info(plain(f"There is no {name} lens of this model: {error}"))
-        return None
-    made: dict[str, Any] = job.future.result()
     given = (code.model(opened), code.seen(look).subject, SEED)
     return {"lens": code.named("lens", code.call(fit, *given, computed_by=lambda *_: made)["lens"])}

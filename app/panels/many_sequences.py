@@ -34,13 +34,14 @@ def many_sequences(opened: Opened) -> None:
         how: dict[str, Any] = {"n": int(size), "seed": SEED, "only": [name], "step": opened.step}
         key = ("geometry", *opened.key, name, size)
         what = f"{NAMES[name]} on {int(size):,} sequences"
-        job = awaited(key, lambda job: geometry(opened.run, **how, progress=job.tell), what)
-        if job is None:
+        found: Geometry | None = awaited(
+            key,
+            lambda job: geometry(opened.run, **how, progress=job.tell),
+            what,
+            f"{NAMES[name]} cannot be measured here",
+        )
+        if found is None:
             return
-        if error := job.future.exception():
-            st.info(plain(f"{NAMES[name]} cannot be measured here: {error}"))
-            return
-        found: Geometry = job.future.result()
         if name in found.left_out:
             st.info(plain(found.left_out[name]))
             return

@@ -8,21 +8,31 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import config_in_words as words
+from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.panels.background import Job
 
 EVERY = 1.0  # seconds between two looks at what is being measured
 
 
-def awaited(key: Hashable, measure: Callable[[Job], Any], what: str) -> Job | None:
-    """What was asked for under this key, when it is done; until then None, and the page says what is being measured.
+def awaited(key: Hashable, measure: Callable[[Job], Any], what: str, none: str) -> Any:
+    """What was measured under this key; until it is, None, and the page says what is being measured.
+
+    Where it cannot be measured it is None too, and the page says why.
 
     Args:
         key: of the measurement.
         measure: makes it, and may tell the job how far it is.
         what: in words, as in `Measuring on held-out sequences`.
+        none: what there is not where it cannot be measured, in words, before the reason.
     """
-    return in_parts(key, lambda job: iter([measure(job)]), lambda so_far: what, lambda so_far: None)
+    job = in_parts(key, lambda job: iter([measure(job)]), lambda so_far: what, lambda so_far: None)
+    if job is None:
+        return None
+    if error := job.future.exception():
+        st.info(plain(f"{none}: {error}"))
+        return None
+    return job.future.result()
 
 
 def in_parts(

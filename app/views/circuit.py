@@ -163,13 +163,12 @@ def page(look: Look) -> None:
         st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")
         return
     asked = fields_of(look)
-    job = awaited(asked.key, lambda job: measure(asked, job.say), "which edges carry the answer")
-    if job is None:
+    found: Found | None = awaited(
+        asked.key, lambda job: measure(asked, job.say), "which edges carry the answer", "No circuit can be found here"
+    )
+    if found is None:
         return
-    if error := job.future.exception():
-        st.info(plain(f"No circuit can be found here: {error}"))
-        return
-    drawn(asked, job.future.result())
+    drawn(asked, found)
 
 
 page(current())
