@@ -21,6 +21,7 @@ export default function (component) {
     holder.insertAdjacentHTML("beforeend", data.svg)
     holder.drawn = data.svg
     wire(holder, data.more?.clicks ?? true)
+    if (data.more?.grid) walkGrid(holder, holder.querySelector("svg"), data.more.grid)
     hopByHop(parentElement, holder, holder.querySelector("svg"), data.more)
     if (focused) {
       holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
@@ -144,5 +145,47 @@ function choose(holder, svg, at, wait = 0) {
   } else {
     const [query, key] = at.dataset.edge.split(",").map(Number)
     holder.send("edge", { query, key })
+  }
+}
+
+// A map (figures.token_circuit), whose cells are pixels of a picture: where the pointer or the arrow keys are, they say
+// what the cell holds; a click or Enter chooses it.
+function walkGrid(holder, svg, words) {
+  const grid = svg.querySelector("[data-grid]"), tip = holder.querySelector(".tip")
+  const [rows, columns] = grid.dataset.grid.split(",").map(Number)
+  const wide = grid.width.baseVal.value / columns, tall = grid.height.baseVal.value / rows
+  const frame = svg.querySelector("[data-at]")
+  const within = (place, n) => Math.max(0, Math.min(n - 1, Math.floor(place)))
+  const says = ([row, column]) => {
+    const value = words.values?.[row][column]
+    return `${words.rows[row]} → ${words.columns[column]}${value === undefined ? "" : `: ${value} ${words.units}`}`
+  }
+  const stand = (at, wait) => {
+    frame.dataset.at = at.join(",")
+    const side = frame.width.baseVal.value
+    frame.setAttribute("x", grid.x.baseVal.value + (at[1] + 0.5) * wide - side / 2)
+    frame.setAttribute("y", grid.y.baseVal.value + (at[0] + 0.5) * tall - side / 2)
+    frame.setAttribute("stroke-opacity", 1)
+    clearTimeout(holder.waiting)
+    holder.waiting = setTimeout(() => holder.send("cell", { point: String(at[0]), position: at[1] }), wait)
+  }
+  const under = (event) => {
+    const box = grid.getBoundingClientRect()
+    return [within((event.clientY - box.top) / box.height * rows, rows), within((event.clientX - box.left) / box.width * columns, columns)]
+  }
+  grid.onpointermove = (event) => {
+    event.stopPropagation()
+    showTip(tip, says(under(event)), event.clientX + 14, event.clientY + 18)
+  }
+  grid.onclick = (event) => stand(under(event), 0)
+  svg.onkeydown = (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
+    if (!step) return
+    event.preventDefault()
+    const from = frame.dataset.at.split(",").map(Number)
+    const to = [within(from[0] + step[0], rows), within(from[1] + step[1], columns)]
+    stand(to, WAIT)
+    const box = frame.getBoundingClientRect()
+    showTip(tip, says(to), box.right + 8, box.bottom + 4)
   }
 }

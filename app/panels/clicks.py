@@ -2,7 +2,8 @@
 
 On the canvas a click on a cell moves the cell in focus (`panels.cell.move`), a click on a token draws its edges alone
 (`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.cut_by_click`). In a
-circuit a click on an edge cuts it, or takes it in (`views/circuit.py`).
+circuit a click on an edge cuts it, or takes it in (`views/circuit.py`). In a map of the weights a click on a cell shows
+how it comes about (`views/weights.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def clickable(
     Args:
         drawing: what to show.
         key: of the element.
-        cell: called with the hook name and the position of a cell that is clicked or reached by the arrow keys.
+        cell: called with the hook name and the position of a cell that is clicked or reached by the arrow keys; in a
+            map with the row, as a word, and the column.
         token: called with the position of a token that is clicked, None on Escape.
         edge: called with the query and the key of an edge of attention that is clicked.
         name: called with the name of anything else that is clicked, such as an edge of a circuit.

@@ -18,6 +18,7 @@ from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
+from workbench.app.panels.collapse import collapse
 from workbench.app.panels.grokking import grokking
 from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
@@ -64,6 +65,7 @@ def training(look: Look) -> None:
         picture(look, end)
         watch(look, end.head or (look.opened.subject.n_layers - 1, 0), kept)
         measures(look, end, kept)
+        collapse(look.opened, chosen_step(look))
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import streamlit as st
-import torch
 
 from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields.heads import choose_head
+from workbench.app.fields.values import belongs_to_run, put
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
+from workbench.app.panels.cell import drawing_and_cell
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
+from workbench.measurement import Measurement
+from workbench.report.verdict_of_token_circuit import largest_of_rows
 
 CIRCUITS = {
     "QK": "QK: which key a query scores",
@@ -24,6 +28,7 @@ CIRCUITS = {
     "pattern": "pattern: the QK circuit after softmax",
     "mixing": "what the layer makes of the pattern",
 }
+belongs_to_run("entry_from", "entry_to")
 SAYS = "What the head does on an input can differ, and an untrained model has such maps too."
 
 
@@ -42,11 +47,13 @@ def subject(look: Look) -> code.Symbol:
 
 @url.fragment
 def circuits(look: Look) -> None:
-    with panel("Between tokens", "weights-circuit") as p:
+    drawing, inspector = drawing_and_cell()
+    with drawing, panel("Between tokens", "weights-circuit") as p:
         row = st.container(horizontal=True, vertical_alignment="bottom")
         with row.container(width=190):
             layer, head = choose_head(look)
         kind = choose("Circuit", list(CIRCUITS), "circuit_kind", "QK", CIRCUITS.__getitem__, row, width=330)
+        shown: Any = "OV" if kind == "OV" else "QK"
         facts = subject(look)
         try:
             if kind in ("QK", "OV"):
@@ -57,10 +64,37 @@ def circuits(look: Look) -> None:
         except ValueError as error:
             st.info(plain(str(error)))
             return
-        p.show(code.call(figures.token_circuit, m), {"circuit": m}, f"{code.value_of(m).caption} {SAYS}")
-    shown: Any = "OV" if kind == "OV" else "QK"
+        with inspector:
+            cell = entry(look, (layer, head), shown, code.value_of(m))
+        figure = code.call(figures.token_circuit, m, chosen=cell)
+        says = f"{code.value_of(m).caption} Click a cell, or move with the arrow keys, to see how it comes about. {SAYS}"
+        p.show(figure, {"circuit": m}, says, verdict=largest_of_rows(code.value_of(m)), cell=to_entry)
     directions(look, (layer, head), shown)
-    entry(look, (layer, head), shown)
+
+
+def to_entry(row: str, column: int) -> None:
+    """Show how a cell comes about, from a click on it."""
+    if row.isdecimal():
+        put("entry_from", int(row))
+        put("entry_to", column)
+
+
+def entry(look: Look, head: tuple[int, int], kind: str, m: Measurement) -> tuple[int, int]:
+    """The panel of one entry of the circuit, by its directions: at first that of the strongest cell of `m`.
+
+    Returns its row and column.
+    """
+    names = ("Query", "Key") if kind == "QK" else ("Token read", "Logit of")
+    with panel("One entry, by its directions", "weights-entry") as p:
+        row = st.container(horizontal=True, vertical_alignment="bottom")
+        words, strongest = m.coords, np.unravel_index(np.abs(m.values).argmax(), m.values.shape)
+        start, end = (
+            choose(name, range(len(words[dim])), f"entry_{dim}", int(at), words[dim].__getitem__, row, width=150)
+            for name, dim, at in zip(names, ("from", "to"), strongest, strict=True)
+        )
+        e = code.assign("entry", token_circuits.path, subject(look), *head, kind, start=start, end=end)
+        p.show(code.call(figures.circuit_entry, e), {"entry": e}, code.value_of(e).caption)
+    return start, end
 
 
 def directions(look: Look, head: tuple[int, int], kind: str) -> None:
@@ -70,20 +104,6 @@ def directions(look: Look, head: tuple[int, int], kind: str) -> None:
             return
         m = code.assign("vectors", token_circuits.singular_vectors, subject(look), *head, kind)
         p.show(code.call(figures.singular_vectors, m), {"singular-vectors": m}, code.value_of(m).caption)
-
-
-def entry(look: Look, head: tuple[int, int], kind: str) -> None:
-    """One entry of the circuit that is shown, by its directions."""
-    with panel("One entry, by its directions", "weights-entry", folded=True) as p:
-        if not p.open:
-            return
-        words = look.opened.subject.task.words(torch.arange(len(look.opened.subject.encoder)))
-        row = st.container(horizontal=True, vertical_alignment="bottom")
-        names = ("Query", "Key") if kind == "QK" else ("Token read", "Logit of")
-        start = choose(names[0], range(len(words)), "entry_from", 0, words.__getitem__, row, width=150)
-        end = choose(names[1], range(len(words)), "entry_to", 0, words.__getitem__, row, width=150)
-        m = code.assign("entry", token_circuits.path, subject(look), *head, kind, start=start, end=end)
-        p.show(code.call(figures.circuit_entry, m), {"entry": m}, code.value_of(m).caption)
 
 
 @url.fragment

@@ -259,6 +259,29 @@ def test_an_edge_of_a_circuit_is_cut_by_a_click_and_by_the_keyboard_and_brought_
     expect(line).to_contain_text("Taken in input → m0", timeout=20_000)
 
 
+def test_a_cell_of_a_heads_weights_shows_how_it_comes_about_by_a_click_and_by_the_arrow_keys(
+    browser: Any, address: str
+) -> None:
+    page = open_page(browser, f"{address}/weights?run=sorter")
+    grid = page.locator("[data-grid]")
+    rows, columns = map(int, str(grid.get_attribute("data-grid")).split(","))
+    box = grid.bounding_box()
+    assert box is not None
+    place = {"x": 2.5 * box["width"] / columns, "y": 1.5 * box["height"] / rows}
+    grid.hover(position=place)  # type: ignore[arg-type]
+    words, value = str(page.locator(".tip").first.text_content()).removesuffix(" score").split(": ")
+    assert words == "1 → 2"
+    grid.click(position=place)  # type: ignore[arg-type]
+    settle(page)
+    expect(page.locator(".st-key-panel-weights-entry")).to_contain_text(f"{words}: {float(value):.2f}"[:-1])
+    assert "entry_from=1" in page.url and "entry_to=2" in page.url
+    page.locator("svg[aria-label^='QK circuit']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    assert page.locator("[data-at]").get_attribute("data-at") == "2,3" and "entry_to=3" in page.url
+
+
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/hops?run=chain-chacal&show-hops-gamma=true")
     expect(page.locator(".annotation-text", has_text="γ = 0.9").first).to_be_visible(timeout=60_000)

@@ -16,6 +16,7 @@ from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.sidebar import right
 from workbench.inspection import over_training
+from workbench.inspection.collapse_phases import rank_over_training
 from workbench.inspection.progress_measures import progress_measures
 from workbench.runs import load_run
 from workbench.training import train
@@ -192,3 +193,21 @@ def test_progress_measures_are_of_modular_addition_with_their_control(explorer: 
         assert any("never reaches 90%" in text.value for text in explorer.markdown)
     finally:
         shutil.rmtree(path)
+
+
+def test_phases_of_collapse_are_found_or_not_with_the_rank_at_every_checkpoint(
+    explorer: AppTest, run_root: Path
+) -> None:
+    run = load_run(run_root / "chain-chacal")
+    key = ("rank over training", str(run.path), run.version)
+    page(explorer, "training", run="chain-chacal")
+    assert any("the rank at every checkpoint" in caption.value for caption in explorer.caption)
+    ranks = rank_over_training(run, n=256, seed=0)
+    background._jobs.clear()
+    background.ask(key, lambda: ranks).future.result(60)
+    explorer.run()
+    assert not explorer.exception
+    drawn = chart(explorer, "Rank over training")
+    assert values(drawn["data"][0]) == pytest.approx(ranks.select(measure="RankMe", draw=0).values.tolist())
+    said = [text.value for text in explorer.markdown if "phases" in text.value]
+    assert any("hree phases" in text for text in said)

@@ -139,20 +139,21 @@ def every_page(table: Table, browser: Any, address: str, server: int) -> None:
 
 
 HEAD = """async (name) => {
-  const titles = () => [...document.querySelectorAll('.gtitle')].map((title) => title.textContent)
+  const maps = () => [...document.querySelectorAll('*')].map((host) => host.shadowRoot).filter(Boolean)
+  const titles = () => maps().map((root) => root.querySelector('svg[aria-label]')?.getAttribute('aria-label') ?? '')
   const option = [...document.querySelectorAll('[role=option]')].find((one) => one.textContent === name)
   const start = performance.now(), number = /layer (\\d+), head (\\d+)/.exec(name)[0]
   option.click()
-  const done = () => titles()[0]?.includes(number)
+  const done = () => titles().filter((title) => title.includes(number)).length === 2
   while (!done() && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
   return performance.now() - start
 }"""
 
 
 def another_head(table: Table, browser: Any, address: str) -> None:
-    """On the page Weights, from a click on another head to its figure."""
+    """On the page Weights, from a click on another head to its map and the bars of its strongest entry."""
     page = open_page(browser, f"{address}/weights?run=demo")
-    page.wait_for_selector(".gtitle")
+    page.wait_for_selector("[data-grid]")
     settle(page)
     taken = []
     for i in range(1, INPUTS + 4):

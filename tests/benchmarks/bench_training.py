@@ -27,7 +27,7 @@ from workbench.training.data import training_batches
 from workbench.training.hint_mixing import Batches
 from workbench.util.seeds import generator
 
-STEPS, ROUNDS, BLOCK = 240, 9, 24
+STEPS, ROUNDS, BLOCK, TURN = 240, 9, 24, 2
 SEEDS, STACK_STEPS, STACK_ROUNDS = 8, 60, 5
 TOO_LATE = 10**6  # steps: never
 
@@ -98,18 +98,18 @@ def loop_table() -> Table:
 
 
 def step_table() -> Table:
-    """The demo's training step beside the same model's with standard attention, a block of steps each in turns."""
+    """The demo's training step beside the same model's with standard attention, two steps each in turns."""
     table = Table("step", "a training step of", "standard", "ChaCAL", "ChaCAL / standard")
     presets = {"standard": "chain-standard", "ChaCAL": "chain-chacal"}
     steps = {name: bare(preset) for name, preset in presets.items()}
 
-    def block(name: str) -> None:
-        for _ in range(BLOCK):
+    def turn(name: str) -> None:
+        for _ in range(TURN):
             next(steps[name])
 
-    taken = rounds({name: partial(block, name) for name in presets}, STEPS // BLOCK)
+    taken = rounds({name: partial(turn, name) for name in presets}, STEPS // TURN)
     slower = ratios(taken, "ChaCAL", "standard")
-    each = {name: milliseconds([total / BLOCK for total in of_all]) for name, of_all in taken.items()}
+    each = {name: milliseconds([total / TURN for total in of_all]) for name, of_all in taken.items()}
     table.add("the demo", each["standard"], each["ChaCAL"], spread(slower))
     table.ask("the demo's step, ChaCAL / standard", statistics.median(slower), most=1.15)
     return table

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+from base64 import b64decode
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.figures.test_canvas import unpacked
 from workbench import figures
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
 from workbench.models import Decoder, DecoderConfig
+from workbench.report.verdict_of_token_circuit import largest_of_rows
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
@@ -17,14 +23,48 @@ MODEL = Decoder(DecoderConfig(n_layers=2, d_model=24, n_heads=2, d_vocab=12, n_c
 SUBJECT = Subject.of(MODEL, TASK, "model")
 
 
+def drawn_pixels(drawing: figures.Drawing) -> np.ndarray:
+    """What the picture of a map shows: its opacity, negative where it has the colour of negative entries."""
+    href = ET.fromstring(drawing.svg()).find(".//{http://www.w3.org/2000/svg}image").attrib["href"]  # type: ignore[union-attr]
+    rgba = unpacked(b64decode(href.split(",")[1])).astype(float)
+    red_first = rgba[..., 0] > rgba[..., 2]
+    return np.where(red_first, -1, 1) * rgba[..., 3] / 255
+
+
 def test_a_circuit_is_a_signed_map_and_what_is_read_a_map_from_zero() -> None:
     circuit = token_circuits.circuit(SUBJECT, 1, 0, "OV")
-    drawn = figures.token_circuit(circuit)
-    assert np.array(drawn.data[0].z) == pytest.approx(circuit.values) and drawn.data[0].zmin == -drawn.data[0].zmax
-    assert (drawn.layout.yaxis.title.text, drawn.layout.xaxis.title.text) == ("token read", "logit of")
+    drawing = figures.token_circuit(circuit, chosen=(3, 7))
+    assert drawn_pixels(drawing) == pytest.approx(circuit.values / np.abs(circuit.values).max(), abs=0.003)
+    assert np.array(drawing.data["grid"]["values"]) == pytest.approx(circuit.values, rel=1e-3)
+    assert "token read" in drawing.body and "logit of" in drawing.body and 'data-at="3,7"' in drawing.body
     reads = token_circuits.reads(SUBJECT, 1, 0).select(matrix="mixing")
-    assert figures.token_circuit(reads).data[0].zmin == 0
-    assert figures.token_circuit(reads).layout.yaxis.title.text == "query"
+    assert (drawn_pixels(figures.token_circuit(reads)) >= 0).all()
+    assert "query" in figures.token_circuit(reads).body
+    with pytest.raises(ValueError, match="12 rows"):
+        figures.token_circuit(circuit, chosen=(12, 0))
+
+
+def test_of_a_large_vocabulary_the_picture_keeps_the_largest_entries() -> None:
+    circuit = token_circuits.circuit(SUBJECT, 1, 0, "OV")
+    values = np.full((1100, 1000), 0.1)
+    values[1099, 500] = -2.0
+    words = [f"token{i:06d} " * 3 for i in range(1100)]
+    large = replace(circuit, values=values, coords={"from": words, "to": words[:1000]})
+    drawing = figures.token_circuit(large)
+    shown = drawn_pixels(drawing)
+    assert max(shown.shape) <= 520 and shown.min() == -1 and (shown == -1).sum() == 1
+    assert shown[-1].argmin() == 500 // 3 and "values" not in drawing.data["grid"]
+    assert drawing.width < 900 and len(drawing.body) < 60_000
+
+
+def test_a_square_of_few_tokens_says_at_which_step_its_largest_entries_stand() -> None:
+    circuit = token_circuits.circuit(SUBJECT, 1, 0, "QK")
+    shifted = replace(circuit, values=np.eye(12, k=2) + 1e-3 * circuit.values)
+    said = largest_of_rows(shifted)
+    assert said is not None and said.startswith("10 of 12 rows have their largest entry at the token 2 after it")
+    assert "itself" in str(largest_of_rows(replace(circuit, values=np.eye(12))))
+    mixed = np.eye(12)[np.random.default_rng(0).permutation(12)]
+    assert "no one step" in str(largest_of_rows(replace(circuit, values=mixed)))
 
 
 def test_the_table_has_the_strongest_directions_with_their_tokens() -> None:
@@ -38,9 +78,11 @@ def test_the_table_has_the_strongest_directions_with_their_tokens() -> None:
 
 def test_bars_sum_to_the_entry_that_is_said_and_composition_names_its_heads() -> None:
     entry = token_circuits.path(SUBJECT, 0, 1, "OV", start=2, end=5)
-    drawn = figures.circuit_entry(entry)
-    assert sum(drawn.data[0].y) == pytest.approx(entry.settings["entry"])
-    assert f"2 → 5: {entry.settings['entry']:.3f} logit" in drawn.layout.title.subtitle.text
+    drawing = figures.circuit_entry(entry)
+    tips = [rect.attrib["data-tip"] for rect in ET.fromstring(drawing.svg()).iter() if "data-tip" in rect.attrib]
+    assert len(tips) == 12
+    assert sum(float(tip.split(": ")[1].split()[0]) for tip in tips) == pytest.approx(entry.settings["entry"], abs=1e-3)
+    assert f"2 → 5: {entry.settings['entry']:.3f} logit" in drawing.subtitle
     scores = composition.measure(SUBJECT)
     (heat,) = figures.composition_scores(scores, "V").data
     assert list(heat.x) == list(heat.y) == ["0.0", "0.1", "1.0", "1.1"]

@@ -162,6 +162,27 @@ def test_one_large_feature_does_not_drown_the_others_in_float32(shape: tuple[int
     assert torch.allclose(single.double(), double, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(64, 2, 5), (5, 3, 40)])
+@pytest.mark.parametrize(("dtype", "mean"), [(torch.float32, 300.0), (torch.float64, 1e6)])
+def test_a_large_mean_changes_neither_value_nor_gradient(
+    shape: tuple[int, int, int], dtype: torch.dtype, mean: float
+) -> None:
+    x = torch.randn(shape, dtype=dtype, generator=generator(3))
+    x = (x + mean * torch.randn(shape[-1], generator=generator(4)).to(dtype)).requires_grad_()
+    mask = torch.ones(shape[:2], dtype=torch.bool)
+    mask[0, 0] = mask[2, 1] = False
+    for given in (None, mask):
+        loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5, mask=given)
+        centred = x.detach().double()
+        counts = torch.ones(shape[:2], dtype=torch.bool) if given is None else given
+        centred = centred - (centred * counts[..., None]).sum(0) / counts.sum(0)[:, None]
+        centred.requires_grad_()
+        expected = seq_vcr(centred, variance_weight=1.0, covariance_weight=0.5, mask=given)
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+        found, due = torch.autograd.grad(loss, x)[0].double(), torch.autograd.grad(expected, centred)[0]
+        assert (found - due).abs().max() < 1e-4 * due.abs().max()
+
+
 @pytest.mark.parametrize(
     ("x", "kwargs", "message"),
     [

@@ -14,7 +14,7 @@ from workbench.cli.parser import Commands, Parser, add_command
 if TYPE_CHECKING:
     from workbench.report import Report
 
-RUNS_ALONE = ("timeline", "circuit", "conditions")
+RUNS_ALONE = ("timeline", "circuit", "geometry", "conditions")
 TEXT_ALONE = ("length", "layers")
 
 
@@ -28,7 +28,7 @@ def add(commands: Commands, name: str) -> None:
         "measure Hugging Face models instead, each a folder or a name on the hub, on a text. Settings of instruments "
         "and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm false …; "
         "`workbench list instruments` shows them.",
-        usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] [--circuit] "
+        usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] [--circuit] [--geometry] "
         "[--conditions CONDITION …] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         takes_fields=True,
     )
@@ -45,6 +45,9 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument(
         "--circuit", action="store_true", help="which edges carry the answer, too, on pairs that differ in one thing"
+    )
+    parser.add_argument(
+        "--geometry", action="store_true", help="RankMe, LiDAR, DiME and InfoNCE of all --n sequences together, too"
     )
     parser.add_argument(
         "--conditions",
@@ -97,7 +100,7 @@ def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
     folders, passed_over = run_folders(options.runs)
     warn(passed_over)
     conditions = None if options.conditions is None else parse_conditions(options.conditions)
-    more = {"timeline": options.timeline, "circuit": options.circuit}
+    more = {name: getattr(options, name) for name in ("timeline", "circuit", "geometry")}
     return inspect(folders, conditions=conditions, **more, **shared)
 
 

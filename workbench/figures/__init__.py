@@ -44,14 +44,16 @@ from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_b
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.progress_measures import progress_measures
 from workbench.figures.projection import lens_map, projection_bars, projection_map
+from workbench.figures.rank_over_training import rank_over_training
 from workbench.figures.runs_and_controls import Controls, Runs
 from workbench.figures.swap import swap
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
+from workbench.figures.token_circuit import token_circuit
 from workbench.figures.training_film import training_film
 from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
-from workbench.figures.weights import circuit_entry, composition_scores, singular_vectors, token_circuit
+from workbench.figures.weights import circuit_entry, composition_scores, singular_vectors
 
 Draw = Callable[[Runs, Controls], list[go.Figure]]
 """From the measurements of runs, averaged over examples, and those of their controls to figures."""
@@ -158,6 +160,7 @@ __all__ = [
     "progress_measures",
     "projection_bars",
     "projection_map",
+    "rank_over_training",
     "residual_difference",
     "residual_maps",
     "shade_steps",

@@ -137,16 +137,21 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
 def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
     """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were.
 
+    A measurement of many sequences together, whose settings say so, is no mean over them.
+
     Args:
         runs: what is drawn.
         each: what each value is of, such as a `length`; the sequences drawn are those of all of them.
     """
     dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
     counts = {
-        "sequences": _span([m for m in runs.values() if "seeds" not in m.settings]),
+        "sequences": _span([m for m in runs.values() if not {"seeds", "groups", "together"} & {*m.settings}]),
         f"seeds{dotted}": _span([m for m in runs.values() if "seeds" in m.settings]),
+        "groups of pairs": _span([m for m in runs.values() if "groups" in m.settings and "seeds" not in m.settings]),
     }
     parts = [f"{span} {what}" for what, span in counts.items() if span]
+    if together := _span([m for m in runs.values() if "together" in m.settings and "seeds" not in m.settings]):
+        return f"of {together} sequences together"
     if not parts:
         return "single values"
     if parts == ["1 sequences"]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,8 @@ from torch.nn.functional import adaptive_max_pool2d
 
 from workbench.capture import Capture
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY
+from workbench.figures.pixels import pixels
+from workbench.figures.style import GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 
@@ -90,9 +88,8 @@ def _head(
         parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
     frame = {"stroke_width": 4} if marked else _frame(score)
     frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
-    picture = element("image", **box, href=_picture(weight), style="image-rendering: pixelated")
     return [
-        picture,
+        pixels(_shares(weight), **box),
         element("rect", **box, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"),
         *parts,
     ]
@@ -109,25 +106,9 @@ def _frame(score: float | None) -> dict[str, Any]:
     return {"stroke": GREEN, "stroke_width": 1 + 3 * score, "stroke_opacity": 0.25 + 0.75 * score}
 
 
-def _picture(weight: Tensor) -> str:
-    """A pattern as the address of a PNG picture: the more weight, the more of the colour."""
+def _shares(weight: Tensor) -> np.ndarray:
+    """What is drawn of a pattern: its weights over the largest, stretched so that what is spread out is seen too."""
     if max(weight.shape) > PIXELS:
         weight = adaptive_max_pool2d(weight.float()[None], PIXELS)[0]
     shares = np.nan_to_num(weight.cpu().double().numpy())
-    shares = (shares / (shares.max() or 1.0)).clip(0, 1) ** 0.6  # so that what is spread out is seen too
-    colour = [int(BLUE[i : i + 2], 16) for i in (1, 3, 5)]
-    rgba = np.empty((*shares.shape, 4), dtype=np.uint8)
-    rgba[..., :3], rgba[..., 3] = colour, np.rint(255 * shares)
-    return f"data:image/png;base64,{b64encode(_png(rgba)).decode()}"
-
-
-def _png(rgba: np.ndarray) -> bytes:
-    """The bytes of a PNG file of `[row, column, 4]`."""
-    rows = b"".join(b"\0" + row.tobytes() for row in rgba)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", rgba.shape[1], rgba.shape[0], 8, 6, 0, 0, 0)
-    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    return (shares / (shares.max() or 1.0)).clip(0, 1) ** 0.6

@@ -1,44 +1,17 @@
-"""Heads in the weights alone: circuits between tokens, their singular vectors, and which heads compose."""
+"""Heads in the weights alone: their circuits' singular vectors and single entries, and which heads compose."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import BLUE, DIVERGING, SHADES, VERMILLION, framed, thinned
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.style import BLUE, GREY, SHADES, VERMILLION, framed
 from workbench.measurement import Measurement
 
-MOST_TICKS = 40
-
-
-def token_circuit(m: Measurement) -> go.Figure:
-    """One head's circuit as a map: rows are the tokens it starts from, columns those it leads to.
-
-    Args:
-        m: dims `from`, `to`: `token_circuits.circuit`, or a matrix of `token_circuits.reads`.
-    """
-    rows, columns = (list(map(str, m.coords[dim])) for dim in ("from", "to"))
-    signed = bool((m.values < 0).any())
-    most = float(np.abs(m.values).max()) or 1.0
-    figure = go.Figure(
-        go.Heatmap(
-            z=m.values,
-            customdata=[[f"{row} → {column}" for column in columns] for row in rows],
-            hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
-            colorscale=DIVERGING if signed else SHADES,
-            zmin=-most if signed else 0.0,
-            zmax=most,
-            colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
-        )
-    )
-    query, key = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
-    framed(figure, f"{m.name}, {_place(m)}", f"{m.settings['model']}: bare tokens, no input", height=560, legend=False)
-    figure.update_xaxes(title=key, showgrid=False, constrain="domain", **thinned(columns, MOST_TICKS))
-    figure.update_yaxes(title=query, showgrid=False, autorange="reversed", **thinned(rows, MOST_TICKS))
-    return figure
-
+WIDE, TALL, TOP, MARGIN = 440, 200, 10, 52  # pixels of the bars of an entry, and left of them
+MOST_NUMBERS = 16
 
 def _place(m: Measurement) -> str:
     return f"layer {m.settings['layer']}, head {m.settings['head']}"
@@ -72,19 +45,28 @@ def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
     return figure.update_layout(margin={"l": 0, "r": 0})
 
 
-def circuit_entry(m: Measurement) -> go.Figure:
+def circuit_entry(m: Measurement) -> Drawing:
     """What each singular direction gives to one entry of a circuit, as bars.
 
     Args:
         m: dim `direction` (`token_circuits.path`).
     """
-    colours = [BLUE if value >= 0 else VERMILLION for value in m.values]
-    hover = "direction %{x}: %{y:.3f}<extra></extra>"
-    figure = go.Figure(go.Bar(x=list(m.coords["direction"]), y=m.values, marker_color=colours, hovertemplate=hover))
+    low, high = min(0.0, float(m.values.min())), max(0.0, float(m.values.max()))
+    scale, across = TALL / ((high - low) or 1.0), (WIDE - MARGIN) / len(m.values)
+    zero, parts = TOP + high * scale, []
+    for i, value in enumerate(m.values.tolist()):
+        top = zero - max(value, 0.0) * scale
+        bar: dict[str, Any] = {"x": MARGIN + across * (i + 0.1), "y": top, "width": across * 0.8}
+        colour, tip = BLUE if value >= 0 else VERMILLION, f"direction {i}: {value:.4g} {m.units}"
+        parts.append(element("rect", **bar, height=max(abs(value) * scale, 0.5), fill=colour, data_tip=tip))
+    for i in range(0, len(m.values), -(-len(m.values) // MOST_NUMBERS)):
+        parts.append(text(str(i), MARGIN + across * (i + 0.5), TOP + TALL + 14, 11, class_="quiet"))
+    for value in {high, 0.0, low}:
+        parts.append(text(f"{value:.3g}", MARGIN - 6, zero - value * scale, 11, text_anchor="end", class_="quiet"))
+    parts.append(element("line", x1=MARGIN, x2=WIDE, y1=zero, y2=zero, stroke=GREY))
+    parts.append(text("singular direction, strongest first", (MARGIN + WIDE) / 2, TOP + TALL + 32))
     said = f"{m.settings['from']} → {m.settings['to']}: {m.settings['entry']:.3f} {m.units}, the sum of the bars"
-    framed(figure, f"{m.name}, {_place(m)}", said, height=330, legend=False)
-    figure.update_xaxes(title="singular direction, strongest first", dtick=max(1, len(m.values) // 16), showgrid=False)
-    return figure.update_yaxes(title=m.units)
+    return Drawing(f"{m.name}, {_place(m)}", said, "".join(parts), WIDE + 4, TOP + TALL + 44)
 
 
 def composition_scores(m: Measurement, kind: str) -> go.Figure:

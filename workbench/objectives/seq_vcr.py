@@ -67,7 +67,7 @@ def seq_vcr(
             raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
         weights = Weights(variance_weight, covariance_weight, eta)
         function = _TransformedTerms if transformed() else _Terms
-        terms, _ = function.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
+        terms, *_ = function.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
 
@@ -90,42 +90,55 @@ class Weights(NamedTuple):
     eta: float
 
 
-def _terms(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Tensor]:
-    """The term of each position, and its Gram matrix; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
+class Parts(NamedTuple):
+    """What the value is made of, and its gradient again.
+
+    Attributes:
+        gram: `[pos, feature, feature]`, the centred vectors' XᵀX without its diagonal, or `[pos, n, n]`, their XXᵀ.
+        diagonal: `[pos, feature]`, the diagonal of their XᵀX.
+        mean: `[pos, feature]`, what is still to be subtracted from x to centre it.
+    """
+
+    gram: Tensor
+    diagonal: Tensor
+    mean: Tensor
+
+
+def _terms(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Parts]:
+    """The term of each position, and its parts; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
     less_one = _less_one(x, kept)
-    diagonal, squares, gram = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
-    hinge = (1 - (diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+    squares, parts = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
+    hinge = (1 - (parts.diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
     covariance = squares / less_one**2
-    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), gram
+    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), parts
 
 
-def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> Tensor:
+def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> Tensor:
     """The gradient for the centred vectors, written out by hand and computed part by part, as the value is.
 
     Autograd would keep every part. It already sums to zero, so that centring has no further derivative.
     """
-    less_one = _less_one(x, kept)[:, None, None]
-    scale = grad[:, None, None] / x.shape[-1]
+    *of_value, weights = given
+    parts = Parts(*of_value)
+    less_one = _less_one(x, kept)[:, None]
+    scale = grad[:, None] / x.shape[-1]
     push = scale * 4 * weights.covariance / less_one**2
+    deviation = (parts.diagonal / less_one + weights.eta).sqrt()
+    pull = torch.where(deviation < 1, scale * weights.variance / (deviation * less_one), 0.0)
     result = torch.empty_like(x)
-
-    def pull(diagonal: Tensor, part: slice = slice(None)) -> Tensor:
-        deviation = (diagonal / less_one[part] + weights.eta).sqrt()
-        return torch.where(deviation < 1, scale[part] * weights.variance / (deviation * less_one[part]), 0.0)
-
     if _is_tall(x):
-        for part in _slices(len(x), x[0].numel(), TALL):
-            centred = _centre(x[part], None if kept is None else kept[part])
-            coupled = (centred @ gram[part]).mul_(push[part])
-            diagonal = centred.square().sum(1, keepdim=True)
-            result[part] = coupled.addcmul_(centred, pull(diagonal, part), value=-1)
+        for some in _slices(len(x), x[0].numel(), TALL):
+            centred = _less_mean(x[some], parts.mean[some], None if kept is None else kept[some])
+            coupled = (centred @ parts.gram[some]).mul_(push[some, :, None])
+            result[some] = coupled.addcmul_(centred, pull[some, None], value=-1)
         return result
-    coupling = gram * push
+    # XXᵀ is of centred vectors, so that it takes no notice of the mean; what is taken off for each feature does.
+    coupling, off = parts.gram * push[..., None], (push * parts.diagonal + pull)[:, None]
+    of_mean = off * parts.mean[:, None]
     for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
-        centred = _centre(x[..., columns].double(), kept)
-        diagonal = centred.square().sum(1, keepdim=True)
-        coupled = (coupling @ centred).addcmul_(centred, push * diagonal + pull(diagonal), value=-1)
-        result[..., columns] = coupled
+        vectors, back = _kept(x[..., columns], kept).double(), of_mean[..., columns]
+        back = back.expand_as(vectors) if kept is None else back * kept[..., None]
+        result[..., columns] = torch.baddbmm(back, coupling, vectors).addcmul_(vectors, off[..., columns], value=-1)
     return result
 
 
@@ -133,16 +146,16 @@ class _Terms(torch.autograd.Function):
     """`_terms` with its derivative."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor]:
-        terms, gram = _terms(x, kept, weights)
+    def forward(ctx: Any, x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, ...]:
+        terms, parts = _terms(x, kept, weights)
         ctx.weights = weights
-        ctx.mark_non_differentiable(gram)
+        ctx.mark_non_differentiable(*parts)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, kept, gram)
-        return terms, gram
+        ctx.save_for_backward(x, kept, *parts)
+        return terms, *parts
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
         if grad is None:
             return None, None, None
         again = torch.is_grad_enabled()  # a second derivative was asked for
@@ -154,17 +167,18 @@ class _TransformedTerms(torch.autograd.Function):
     """`_Terms` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
 
     @staticmethod
-    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor]:
-        return _terms(x, kept, weights)
+    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, ...]:
+        terms, parts = _terms(x, kept, weights)
+        return terms, *parts
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, kept, ctx.weights = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(x, kept, output[1])
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(x, kept, *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None]:
         return _Gradient.apply(grad, *ctx.saved_tensors, ctx.weights)[0], None, None
 
     @staticmethod
@@ -176,8 +190,8 @@ class _Gradient(torch.autograd.Function):
     """The backward pass as a Function, so that vmap can batch it and a second derivative raises an error."""
 
     @staticmethod
-    def forward(grad: Tensor, x: Tensor, kept: Tensor | None, gram: Tensor, weights: Weights) -> tuple[Tensor]:
-        return (_gradient(grad, x, kept, gram, weights),)
+    def forward(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> tuple[Tensor]:
+        return (_gradient(grad, x, kept, *given),)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -197,33 +211,48 @@ def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
     return x.shape[2] <= 2 * x.shape[1]
 
 
-def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos feature feature"]]:
-    """The diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk², and XᵀX without its diagonal; some positions at a time."""
-    parts = []
-    for part in _slices(len(x), x[0].numel(), TALL):
-        centred = _centre(x[part], None if kept is None else kept[part])
+def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Parts]:
+    """Σ_{j≠k} (XᵀX)_jk² of the centred vectors, and the parts, of which the Gram matrix is XᵀX; some positions at a
+    time.
+    """
+    found = []
+    for some in _slices(len(x), x[0].numel(), TALL):
+        own = None if kept is None else kept[some]
+        mean = _mean(x[some], own)
+        centred = _less_mean(x[some], mean, own)
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
         gram.diagonal(dim1=1, dim2=2).zero_()
-        parts.append((diagonal, gram.square().sum((1, 2)), gram))
-    diagonal, squares, gram = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
-    return diagonal, squares, gram
+        found.append((gram.square().sum((1, 2)), gram, diagonal, mean))
+    squares, *parts = (torch.cat(pieces) for pieces in zip(*found, strict=True))
+    return squares, Parts(*parts)
 
 
-def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor, Float[Tensor, "pos n n"]]:
-    """The diagonal of XᵀX, Σ_{j≠k} (XᵀX)_jk², and XXᵀ; some features at a time, in float64.
+def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Parts]:
+    """The same, where the Gram matrix is XXᵀ; some features at a time, in float64.
 
     Here the diagonal has to be subtracted from the total, ‖XXᵀ‖² = ‖XᵀX‖². In float32 one large feature would leave
-    nothing but rounding of the rest.
+    nothing but rounding of the rest. Both are centred afterwards, for which float64 has room if x is in float32.
     """
+    before: Tensor | float = 0.0
+    if x.dtype == torch.float64:
+        before = _mean(x, kept)
+        x = _less_mean(x, before, kept)
     gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
-    diagonals = []
+    total, square = (gram.new_empty(len(x), x.shape[2]) for _ in range(2))
     for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
-        centred = _centre(x[..., columns].double(), kept)
-        gram.baddbmm_(centred, centred.mT)
-        diagonals.append(centred.square().sum(1))
-    diagonal = torch.cat(diagonals, dim=-1)
-    return diagonal, gram.square().sum((1, 2)) - diagonal.square().sum(-1), gram
+        vectors = _kept(x[..., columns], kept).double()
+        gram.baddbmm_(vectors, vectors.mT)
+        torch.sum(vectors, 1, out=total[:, columns])
+        torch.sum(vectors.square_(), 1, out=square[:, columns])
+    ones = gram.new_ones(gram.shape[:2]) if kept is None else kept.to(gram.dtype)
+    n = ones.sum(1, keepdim=True).clamp(min=1)
+    rows = (gram @ ones[..., None])[..., 0] / n
+    rows -= ones * (rows * ones).sum(1, keepdim=True) / (2 * n)
+    gram -= rows[:, :, None] * ones[:, None] + ones[:, :, None] * rows[:, None]
+    mean = total / n
+    diagonal = (square - total * mean).clamp(min=0)
+    return gram.square().sum((1, 2)) - diagonal.square().sum(-1), Parts(gram, diagonal, mean + before)
 
 
 TALL, WIDE = 1 << 18, 1 << 16  # entries of x that are processed at a time: those in float64 shall stay in the cache
@@ -235,13 +264,21 @@ def _slices(n: int, numbers_each: int, held: int) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def _centre(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos n feature"]:
-    """The vectors minus the mean of those that count; zero where they do not count."""
-    if kept is None:
-        return x - x.mean(1, keepdim=True)
-    x = x.masked_fill(~kept.unsqueeze(-1), 0.0)
-    mean = x.sum(1, keepdim=True) / kept.sum(1).clamp(min=1)[:, None, None]
-    return (x - mean).masked_fill_(~kept.unsqueeze(-1), 0.0)
+def _kept(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos n feature"]:
+    """The vectors, zero where they do not count."""
+    return x if kept is None else x.masked_fill(~kept.unsqueeze(-1), 0.0)
+
+
+def _mean(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos feature"]:
+    """The mean of the vectors that count."""
+    return x.mean(1) if kept is None else _kept(x, kept).sum(1) / kept.sum(1).clamp(min=1)[:, None]
+
+
+def _less_mean(
+    x: Float[Tensor, "pos n feature"], mean: Float[Tensor, "pos feature"], kept: Bool[Tensor, "pos n"] | None
+) -> Float[Tensor, "pos n feature"]:
+    """The vectors minus their mean; zero where they do not count."""
+    return _kept(x - mean[:, None], kept)
 
 
 def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -20,6 +20,7 @@ from workbench.report.claims import Column, claim_lines
 from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.findings import findings
+from workbench.report.geometry import RunGeometry, geometry_section, run_geometry
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
@@ -34,6 +35,17 @@ __all__ = ["FORMATS", "Report", "inspect", "write"]
 COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
 
 
+class Asked(NamedTuple):
+    """What a report has beside the measurements where it was asked for, a list with one entry for each run."""
+
+    timelines: list[Timeline]
+    circuits: list[RunCircuit]
+    geometries: list[RunGeometry]
+
+
+NOTHING_ASKED = Asked([], [], [])
+
+
 @dataclass(frozen=True)
 class Report:
     """The results of `inspect` and the files that it wrote.
@@ -44,6 +56,7 @@ class Report:
         html: the page's file.
         timelines: every run over training, if that was wanted.
         circuits: the circuit of every run, if that was wanted.
+        geometries: the geometry of many sequences together of every run, if that was wanted.
         differences: two runs on the same sequences, compared example by example (see `compare_runs.compare`).
         over_seeds: every later group of seeds compared with the first.
         figures: the files of single figures, if any were wanted.
@@ -54,6 +67,7 @@ class Report:
     html: Path
     timelines: list[Timeline]
     circuits: list[RunCircuit]
+    geometries: list[RunGeometry]
     differences: pd.DataFrame | None
     over_seeds: list[OverSeeds]
     figures: list[Path]
@@ -69,6 +83,7 @@ def inspect(
     settings: Settings | None = None,
     timeline: bool = False,
     circuit: bool = False,
+    geometry: bool = False,
     conditions: Sequence[Mapping[str, Any]] | None = None,
     export: Sequence[str] = (),
     width: str | None = None,
@@ -87,6 +102,8 @@ def inspect(
         only: instruments and mechanisms to measure; by default all that apply.
         settings: those of instruments that are not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
         timeline: measure every checkpoint too, and draw everything over training.
+        circuit: find which edges carry the answer, too.
+        geometry: measure RankMe, LiDAR, DiME and InfoNCE of n sequences together, too.
         conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
             default all of `task.conditions`.
         export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
@@ -110,9 +127,11 @@ def inspect(
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
     circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
+    geometries = [run_geometry(run, n, seed) for run in inspected] if geometry else []
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
-    return write_report(folder, inspected, (timelines, circuits), (export, width), how_made)
+    asked = Asked(timelines, circuits, geometries)
+    return write_report(folder, inspected, asked, (export, width), how_made)
 
 
 def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
@@ -129,7 +148,7 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
     check_can_make(folder / "data")
-    return write_report(folder, list(inspected), ([], []), ((), None), "sequences as given to the inspection")
+    return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -162,17 +181,19 @@ def check_measured(inspected: Sequence[Inspected]) -> None:
 def write_report(
     folder: Path,
     inspected: list[Inspected],
-    more: tuple[list[Timeline], list[RunCircuit]],
+    asked: Asked,
     export: tuple[Sequence[str], str | None],
     how_made: str,
 ) -> Report:
     """Numbers, page and figures written to a folder; the summary for the terminal."""
-    timelines, circuits = more
-    drawn = [*sections(inspected), *map(circuit_section, circuits), *map(timeline_section, timelines)]
+    drawn = [*sections(inspected), *map(circuit_section, asked.circuits), *map(timeline_section, asked.timelines)]
+    drawn += [geometry_section(asked.geometries)] if asked.geometries else []
     differences, groups = in_pairs(inspected), over_seeds(inspected)
-    folders = _write_numbers(folder / "data", inspected, timelines)
-    for one in circuits:
+    folders = _write_numbers(folder / "data", inspected, asked.timelines)
+    for one in asked.circuits:
         one.save(folder / "data" / folders[one.name] / "circuit")
+    for of_run in asked.geometries:
+        of_run.save(folder / "data" / folders[of_run.name] / "geometry")
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     table = rows(columns)
@@ -191,7 +212,7 @@ def write_report(
     write_atomically(html, text.encode())
     files = write_figures(folder / "figures", drawn, *export)
     summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
-    return Report(inspected, summary, html, timelines, circuits, differences, groups, files)
+    return Report(inspected, summary, html, *asked, differences, groups, files)
 
 
 def _summary(

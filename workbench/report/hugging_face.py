@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
-from workbench.report import Report, check, check_measured, write_report
+from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
 from workbench.runs import CONFIG
 from workbench.tasks.text_file import read_parts
 from workbench.util.files import check_can_make, parse_json, read_text
@@ -55,7 +55,7 @@ def inspect_text(
     inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
     check_measured(inspected)
     cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
-    return write_report(folder, inspected, ([], []), (export, width), f"{cut}, {n} at most, seed {seed}")
+    return write_report(folder, inspected, NOTHING_ASKED, (export, width), f"{cut}, {n} at most, seed {seed}")
 
 
 def _one(source: str, name: str, text: Path, size: tuple[int, int | None], options: dict[str, Any]) -> Inspected:

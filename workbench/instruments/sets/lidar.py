@@ -71,6 +71,11 @@ class LidarStream:
         self._counts = self._counts + n
 
     @property
+    def n(self) -> int:
+        """How many rows there were."""
+        return int(self._counts.sum())
+
+    @property
     def answers(self) -> int:
         """How many answers came at least twice."""
         return int((self._counts >= 2).sum())
@@ -131,7 +136,9 @@ def measure(
             "epsilon": EPSILON,
             **where_settings(where),
             "answers": first.answers,
+            "together": True,
         },
+        n=np.array([stream.n for stream in streams.values()]),
         caption=f"Effective number of directions in which {first.answers:,} answers lie apart, in units of the spread "
         "among questions with one answer; before the final norm. It does not say that the model reads them.",
     )

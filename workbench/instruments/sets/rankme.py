@@ -99,7 +99,7 @@ def measure(
         dims=("layer",),
         coords={"layer": list(streams)},
         units="directions",
-        settings={"model": subject.name, "at": at, "epsilon": EPSILON},
+        settings={"model": subject.name, "at": at, "epsilon": EPSILON, "together": True},
         n=np.array(n),
         caption=f"Effective number of directions of {n[0]:,} vectors, one a sequence, where the answer is asked for; "
         "before the final norm. It does not say which, or whether they tell answers apart.",

@@ -106,7 +106,7 @@ def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype
 def default_block(n_pos: int) -> int:
     """Rows in a block: small enough that a triangle's wasted half is little, large enough for the matrix products."""
     longest = {64: 64, 256: 32, 512: 48, 1024: 64}  # measured on a CPU
-    return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 128))
+    return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 96))
 
 
 def extend_blocks(

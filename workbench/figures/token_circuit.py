@@ -1,0 +1,128 @@
+"""One head's circuit between tokens as a map whose cells can be chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.pixels import pixels
+from workbench.figures.style import BLUE, VERMILLION, thinned
+from workbench.measurement import Measurement
+
+SIDE, LARGEST_CELL = 520, 26  # pixels: of the map at most, and of a cell
+ROOM, SIZE = 13, 11  # pixels that a token's name takes across, and of its letters
+LONGEST = 12  # letters of a name
+SCALE = 12  # pixels: how wide the scale of colours is
+MOST_VALUES = 256**2  # of larger maps, hovering names the tokens alone
+
+
+def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> Drawing:
+    """One head's circuit as a map: rows are the tokens it starts from, columns those it leads to.
+
+    Args:
+        m: dims `from`, `to`: `token_circuits.circuit`, or a matrix of `token_circuits.reads`.
+        chosen: the row and the column of the cell that is framed.
+
+    Raises:
+        ValueError: if there is no such cell.
+    """
+    rows, columns = (list(map(str, m.coords[dim])) for dim in ("from", "to"))
+    if chosen is not None and not (0 <= chosen[0] < len(rows) and 0 <= chosen[1] < len(columns)):
+        raise ValueError(f"there is no cell {chosen}; the map has {len(rows)} rows and {len(columns)} columns")
+    cell = min(LARGEST_CELL, SIDE / max(len(rows), len(columns)))
+    box = {"width": cell * len(columns), "height": cell * len(rows)}
+    names = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
+    left = 24 + 7 * max(map(len, map(_short, rows)))
+    box |= {"x": left, "y": 4}
+    most = float(np.nanmax(np.abs(m.values))) or 1.0
+    below = box["y"] + box["height"]
+    down = 7 * max(map(len, map(_short, columns))) + 8
+    parts = [
+        pixels(_pooled(m.values / most), **box),
+        element("rect", **box, fill_opacity=0, stroke="#808080", data_grid=f"{len(rows)},{len(columns)}"),
+        *_names(rows, cell, box, down=True),
+        *_names(columns, cell, box, down=False),
+        text(names[0], 10, box["y"] + box["height"] / 2, transform=f"rotate(-90 10 {box['y'] + box['height'] / 2})"),
+        text(names[1], left + box["width"] / 2, below + down + 10),
+        *_scale(m, most, box),
+        _frame(chosen, cell, box),
+    ]
+    place = f"layer {m.settings['layer']}, head {m.settings['head']}"
+    grid: dict[str, Any] = {"rows": rows, "columns": columns, "units": m.units}
+    if m.values.size <= MOST_VALUES:
+        grid["values"] = [[float(f"{value:.4g}") for value in row] for row in m.values.tolist()]
+    return Drawing(
+        f"{m.name}, {place}",
+        f"{m.settings['model']}: bare tokens, no input",
+        "".join(parts),
+        int(left + box["width"] + 90),
+        int(max(below + down + 22, 150)),
+        {"grid": grid},
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _pooled(values: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
+    """With more entries than pixels: the entry of the largest size in each square of them."""
+    step = -(-max(values.shape) // SIDE)
+    if step == 1:
+        return values
+    padded = np.pad(values, [(0, -n % step) for n in values.shape])
+    squares = padded.reshape(padded.shape[0] // step, step, -1, step).swapaxes(1, 2)
+    squares = squares.reshape(*squares.shape[:2], step**2)
+    largest = np.abs(squares).argmax(-1)
+    return np.take_along_axis(squares, largest[..., None], -1)[..., 0]
+
+
+def _names(names: list[str], cell: float, box: dict[str, float], *, down: bool) -> list[str]:
+    """As many of the tokens' names as there is room for, beside the rows or below the columns."""
+    drawn = []
+    ticks = thinned(names, max(1, int(cell * len(names) / ROOM)))
+    for i, name in zip(ticks["tickvals"], ticks["ticktext"], strict=True):
+        middle = (i + 0.5) * cell
+        if down:
+            drawn.append(text(_short(name), box["x"] - 5, box["y"] + middle, SIZE, text_anchor="end"))
+            continue
+        x, y = box["x"] + middle, box["y"] + box["height"] + 6
+        drawn.append(text(_short(name), x, y, SIZE, text_anchor="end", transform=f"rotate(-90 {x:.1f} {y:.1f})"))
+    return drawn
+
+
+def _scale(m: Measurement, most: float, box: dict[str, float]) -> list[str]:
+    """What the colours stand for."""
+    x, tall = box["x"] + box["width"] + 16, min(box["height"], 160)
+    signed = bool((m.values < 0).any())
+    colours = f'<stop offset="0" stop-color="{BLUE}"/>'
+    if signed:
+        colours += f'<stop offset="0.5" stop-color="{BLUE}" stop-opacity="0"/>'
+        colours += f'<stop offset="0.5" stop-color="{VERMILLION}" stop-opacity="0"/>'
+        colours += f'<stop offset="1" stop-color="{VERMILLION}"/>'
+    else:
+        colours += f'<stop offset="1" stop-color="{BLUE}" stop-opacity="0"/>'
+    name = "scale-signed" if signed else "scale"
+    ends = {0.0: most, 0.5: 0.0, 1.0: -most} if signed else {0.0: most, 1.0: 0.0}
+    bar = {"x": x, "y": box["y"], "width": SCALE, "height": tall, "fill": f"url(#{name})", "stroke": "#808080"}
+    return [
+        element("defs", element("linearGradient", colours, id=name, x1=0, y1=0, x2=0, y2=1)),
+        element("rect", **bar, stroke_width=0.5),
+        *(
+            text(f"{value:.3g}", x + SCALE + 5, box["y"] + share * tall, SIZE, text_anchor="start", class_="quiet")
+            for share, value in ends.items()
+        ),
+        text(m.units, x, box["y"] + tall + 16, SIZE, text_anchor="start", class_="quiet"),
+    ]
+
+
+def _frame(chosen: tuple[int, int] | None, cell: float, box: dict[str, float]) -> str:
+    """The frame of the chosen cell, which a page's script moves; not seen if there is none."""
+    row, column = chosen or (0, 0)
+    side = max(cell, 5.0)
+    at = {"x": box["x"] + (column + 0.5) * cell - side / 2, "y": box["y"] + (row + 0.5) * cell - side / 2}
+    seen = {"stroke_width": 2, "stroke_opacity": 0 if chosen is None else 1, "fill_opacity": 0, "class_": "chosen"}
+    return element("rect", **at, width=side, height=side, **seen, data_at=f"{row},{column}", pointer_events="none")
