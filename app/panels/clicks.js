@@ -22,7 +22,7 @@ export default function (component) {
     holder.drawn = data.svg
     wire(holder, data.more?.clicks ?? true)
     if (data.more?.grid) walkGrid(holder, holder.querySelector("svg"), data.more.grid)
-    hopByHop(parentElement, holder, holder.querySelector("svg"), data.more)
+    hopByHop(parentElement, holder, holder.querySelector("svg"), data.more?.grid ? null : data.more)
     if (focused) {
       holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
       if (holder.at) standOn(holder, holder.querySelector("svg"), holder.at)
