@@ -270,16 +270,16 @@ def test_a_cell_of_a_heads_weights_shows_how_it_comes_about_by_a_click_and_by_th
     place = {"x": 2.5 * box["width"] / columns, "y": 1.5 * box["height"] / rows}
     grid.hover(position=place)  # type: ignore[arg-type]
     words, value = str(page.locator(".tip").first.text_content()).removesuffix(" score").split(": ")
-    assert words == "1 → 2"
+    assert words == "2 → 3"  # row 1 and column 2 of symbols from 1
     grid.click(position=place)  # type: ignore[arg-type]
     settle(page)
     expect(page.locator(".st-key-panel-weights-entry")).to_contain_text(f"{words}: {float(value):.2f}"[:-1])
-    assert "entry_from=1" in page.url and "entry_to=2" in page.url
+    assert "entry_from=2" in page.url and "entry_to=3" in page.url
     page.locator("svg[aria-label^='QK circuit']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     settle(page)
-    assert page.locator("[data-at]").get_attribute("data-at") == "2,3" and "entry_to=3" in page.url
+    assert page.locator("[data-at]").get_attribute("data-at") == "2,3" and "entry_to=4" in page.url
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:
