@@ -2,9 +2,10 @@
 
 Their keys are the names of the edit's own fields (`workbench.interventions`) behind `edit_`: `edit_kind` (a key of
 `KINDS`), `edit_layer` and `edit_head` (a number or `every`), `edit_query`, `edit_key` and `edit_position` (a position
-or `every`), `edit_other_position` (a position, or None for the same), `edit_point` (a hook name), `edit_by`,
+or `every`), `edit_to` (a position), `edit_other_position` (a position, or None for the same), `edit_point` (a hook name), `edit_by`,
 `edit_other` (text), `edit_first` and `edit_second` (words), `edit_basis`. A callback may set them before the panel is
-made: `fill` for a suggested edit, `from_click` for a click on an edge of attention. Another input starts them anew.
+made: `fill` for a suggested edit, `from_click` and `from_drag` for an edge of attention that is clicked or dragged to
+another key. Another input starts them anew.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from workbench.app.fields.values import belongs_to_run, put, start_anew
 from workbench.app.fields.widgets import choose
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
-from workbench.interventions import CutEdge, Edit, Exchange, Head, Patch, RemoveHead, RemoveWrite
+from workbench.interventions import CutEdge, Edit, Exchange, Head, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.ablation import INSTEAD
 from workbench.mechanisms import suggestions
 
 EVERY = "every"
 OF_AN_EDIT = belongs_to_run(
-    *("edit_layer", "edit_head", "edit_by", "edit_query", "edit_key", "edit_point", "edit_position"),
+    *("edit_layer", "edit_head", "edit_by", "edit_query", "edit_key", "edit_to", "edit_point", "edit_position"),
     *("edit_other", "edit_other_position", "edit_first", "edit_second", "edit_basis", "edit_start"),
 )
 belongs_to_run("edit_kind")
@@ -46,6 +47,11 @@ def choose_edit(look: Look) -> tuple[Edit, Head]:
 def from_click(layer: int | None, head: int | None, query: int, key: int) -> None:
     """For a click on an edge of attention: the edit is to cut it. None stands for every layer, or every head."""
     _set("cut", layer=layer, head=head, query=query, key=key)
+
+
+def from_drag(edit: MoveEdge) -> None:
+    """For an edge of attention that was dragged to another key: the edit is to move it."""
+    _set("move", layer=edit.layer, head=edit.head, query=edit.query, key=edit.key, to=edit.to)
 
 
 def fill(look: Look, edit: Edit) -> None:
@@ -69,8 +75,11 @@ def _set(kind: str, **values: Any) -> None:
 
 
 def move(look: Look, edit: Edit, position: int | None) -> None:
-    """For a click on a token: make the edit there; a cut goes to the edge that the token reads most."""
+    """For a click on a token: make the edit there; a cut goes to the edge that the token reads most, a move to it."""
     if position is None:
+        return
+    if isinstance(edit, MoveEdge):
+        put("edit_to", min(position, edit.query))
         return
     if not isinstance(edit, CutEdge):
         put("edit_position", position)
@@ -128,6 +137,22 @@ def _cut_edge(look: Look) -> tuple[Edit, Head]:
     return CutEdge(query, key, layer, head), chosen
 
 
+def _move_edge(look: Look) -> tuple[Edit, Head]:
+    places = st.columns(5, width=860)
+    layer, head, chosen = _layer_and_head(look, True, places)
+    cut = _default(look, CutEdge, chosen)
+    positions = range(len(projection.sequence(look.seen, 0)))
+    query = _number("Query: what reads", positions, "edit_query", cut.query or 0, False, places[2])
+    assert query is not None
+    keys = range(query + 1)
+    key = _number("Not this key", keys, "edit_key", min(query, cut.key or 0), False, places[3])
+    assert key is not None
+    other = 0 if key else min(1, query)
+    to = _number("but this one", keys, "edit_to", other, False, places[4])
+    assert to is not None
+    return MoveEdge(query, key, to, layer, head), chosen
+
+
 def _remove_head(look: Look) -> tuple[Edit, Head]:
     places = st.columns(4, width=760)
     chosen = _layer_and_head(look, False, places)[2]
@@ -182,6 +207,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "cut": Kind("cut an edge", CutEdge, _cut_edge),
+    "move": Kind("move an edge", MoveEdge, _move_edge),
     "head": Kind("remove a head", RemoveHead, _remove_head),
     "write": Kind("remove an attention or MLP output", RemoveWrite, _remove_write),
     "patch": Kind("patch from another input", Patch, _patch),

@@ -65,6 +65,7 @@ function wire(holder, clicks) {
     node.onpointerenter = () => light(svg, node.dataset.node)
     node.onpointerleave = () => light(svg, null)
   }
+  dragEdges(holder, svg, clicks)
   svg.onclick = (event) => {
     const at = event.target.closest("[data-cell],[data-token],[data-edge],[data-name]")
     if (at && clicks) choose(holder, svg, at)
@@ -188,4 +189,51 @@ function walkGrid(holder, svg, words) {
     const box = frame.getBoundingClientRect()
     showTip(tip, says(to), box.right + 8, box.bottom + 4)
   }
+}
+
+const FAR = 6  // pixels that an edge is moved before it is dragged and not clicked
+
+// An edge of attention that is dragged to a token, or to a cell above or below it, is moved to that key.
+function dragEdges(holder, svg, clicks) {
+  let edge = null, from = null, line = null
+  const inDrawing = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse())
+  const under = (event) => {
+    const at = svg.getRootNode().elementsFromPoint(event.clientX, event.clientY)
+      .map((one) => one.closest("[data-token],[data-cell]")).find((one) => one && svg.contains(one))
+    return at && Number(at.dataset.token ?? at.dataset.cell.split(",")[1])
+  }
+  const end = () => {
+    line?.remove()
+    svg.classList.remove("dragging")
+    for (const old of svg.querySelectorAll(".target")) old.classList.remove("target")
+    edge = line = null
+  }
+  svg.onpointerdown = (event) => {
+    edge = clicks && event.button === 0 ? event.target.closest("[data-edge]") : null
+    from = [event.clientX, event.clientY]
+    if (edge) event.preventDefault() // no text is selected
+  }
+  svg.addEventListener("pointermove", (event) => {
+    if (!edge || (!line && Math.hypot(event.clientX - from[0], event.clientY - from[1]) < FAR)) return
+    const [query, key] = edge.dataset.edge.split(",").map(Number)
+    if (!line) {
+      line = document.createElementNS("http://www.w3.org/2000/svg", "path")
+      line.setAttribute("class", "drag")
+      svg.append(line)
+      svg.classList.add("dragging")
+    }
+    const start = svg.querySelector(`[data-token="${query}"]`).getBBox(), to = inDrawing(event), at = under(event)
+    line.setAttribute("d", `M${start.x + start.width / 2} ${start.y + start.height}L${to.x} ${to.y}`)
+    for (const old of svg.querySelectorAll(".target")) old.classList.remove("target")
+    if (at !== undefined && at <= query && at !== key) svg.querySelector(`[data-token="${at}"]`)?.classList.add("target")
+  })
+  svg.onpointerup = (event) => {
+    if (!edge || !line) return end()
+    const [query, key] = edge.dataset.edge.split(",").map(Number), to = under(event)
+    svg.addEventListener("click", (click) => click.stopImmediatePropagation(), { capture: true, once: true })
+    setTimeout(() => svg.dispatchEvent(new Event("click")), 0) // takes that listener away where no click follows
+    end()
+    if (to !== undefined && to <= query && to !== key) holder.send("move", { query, key, to })
+  }
+  svg.onpointercancel = end
 }

@@ -1,7 +1,8 @@
 """Clicks on a drawing: its cells, tokens and edges, and the arrow keys, each lead to a callback of the page.
 
 On the canvas a click on a cell moves the cell in focus (`panels.cell.move`), a click on a token draws its edges alone
-(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.cut_by_click`). In a
+(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.cut_by_click`), where
+an edge that is dragged to another key is moved. In a
 circuit a click on an edge cuts it, or takes it in (`views/circuit.py`). In a map of the weights a click on a cell shows
 how it comes about (`views/weights.py`).
 """
@@ -35,6 +36,7 @@ def clickable(
     cell: Callable[[str, int], None] | None = None,
     token: Callable[[int | None], None] | None = None,
     edge: Callable[[int, int], None] | None = None,
+    move: Callable[[int, int, int], None] | None = None,
     name: Callable[[str], None] | None = None,
 ) -> None:
     """Show a drawing that can be clicked.
@@ -48,6 +50,7 @@ def clickable(
             map with the row, as a word, and the column.
         token: called with the position of a token that is clicked, None on Escape.
         edge: called with the query and the key of an edge of attention that is clicked.
+        move: called with the query and the key of an edge that is dragged, and with the position it is dropped on.
         name: called with the name of anything else that is clicked, such as an edge of a circuit.
     """
     _component()(
@@ -56,6 +59,7 @@ def clickable(
         on_cell_change=lambda: _call(cell, _sent(key, "cell"), point=str, position=int),
         on_token_change=lambda: _call(token, _sent(key, "token"), position=int | None),
         on_edge_change=lambda: _call(edge, _sent(key, "edge"), query=int, key=int),
+        on_move_change=lambda: _call(move, _sent(key, "move"), query=int, key=int, to=int),
         on_name_change=lambda: _call(name, _sent(key, "name"), name=str),
     )
 

@@ -21,7 +21,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
-from workbench.interventions import CutEdge, Edit, Edited, Head
+from workbench.interventions import CutEdge, Edit, Edited, Head, MoveEdge
 
 SAYS = (
     "The model runs once more with the edit made inside it; everything after the edit is computed anew. Purple frame: "
@@ -54,8 +54,8 @@ def try_an_edit(look: Look) -> None:
         )
 
 
-TITLE = "Try an edit: cut an edge, remove a head, or swap what is held, on this input"
-CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked last
+TITLE = "Try an edit: cut or move an edge, remove a head, or swap what is held, on this input"
+CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked or dragged last
 
 
 def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
@@ -64,8 +64,19 @@ def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> Non
     st.session_state[CLICKED] = (look.key, CutEdge(query, key, layer, head))
 
 
+def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: int) -> None:
+    """For an edge of attention that was dragged to another key: move it, in the panel and in the line below."""
+    edit = MoveEdge(query, key, to, layer, head)
+    try:
+        edit.places(len(projection.sequence(look.seen, 0)))
+    except ValueError:  # a browser may send anything
+        return
+    edits.from_drag(edit)
+    st.session_state[CLICKED] = (look.key, edit)
+
+
 def answer_to_click(look: Look, place: Any) -> None:
-    """One line that says what the cut of the clicked edge does; nothing where none of this input was clicked.
+    """One line that says what the clicked edge's cut, or the dragged one's move, does; nothing where there is none.
 
     Args:
         look: the run and the input.
@@ -78,10 +89,17 @@ def answer_to_click(look: Look, place: Any) -> None:
     tried: Edited = code.value_of(_tried(look, edit))
     with place.container(key="clicked"):
         says, undo, details = st.columns([7, 1, 1.1], vertical_alignment="center")
-        cut = f"Cut {edit.query} → {edit.key} (layer {edit.layer}, head {edit.head})"
-        says.markdown(f":material/content_cut: **{cut}**: {plain(tried.verdict())}.")
+        says.markdown(f"{_done(edit)}: {plain(tried.verdict())}.")
         undo.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
         details.button("Details", key="clicked-details", on_click=put, args=("show-edit", True))
+
+
+def _done(edit: CutEdge | MoveEdge) -> str:
+    """What was done to an edge, with its sign."""
+    where = f"(layer {edit.layer}, head {edit.head})"
+    if isinstance(edit, MoveEdge):
+        return f":material/move_down: **Moved {edit.query} → {edit.key} to {edit.to} {where}**"
+    return f":material/content_cut: **Cut {edit.query} → {edit.key} {where}**"
 
 
 def _undo() -> None:

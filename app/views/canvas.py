@@ -17,7 +17,7 @@ from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
 from workbench.app.panels.clicks import clickable
-from workbench.app.panels.edit import answer_to_click, cut_by_click, try_an_edit
+from workbench.app.panels.edit import answer_to_click, cut_by_click, move_by_drag, try_an_edit
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
@@ -27,9 +27,10 @@ from workbench.report.verdicts_by_place import answered
 
 SAYS = (
     "Hover a token to see what it reads (below) and its true ancestors (above); click a cell, a token, or an edge, "
-    "which is then cut; arrow keys move the cell. A cell shows the top token of the residual there (encoder: rows of "
-    "W_E; decoder: columns of W_U after the final norm), darker where its inner product is larger, underlined where it "
-    "is right. None of this shows that the model uses it. Answers are computed with the true tokens before them."
+    "which is then cut; drag an edge to another key to move it; arrow keys move the cell. A cell shows the top token "
+    "of the residual there (encoder: rows of W_E; decoder: columns of W_U after the final norm), darker where its "
+    "inner product is larger, underlined where it is right. None of this shows that the model uses it. Answers are "
+    "computed with the true tokens before them."
 )
 
 
@@ -60,6 +61,7 @@ def draw(look: Look, cell: cells.Cell) -> None:
             cell=cells.move,
             token=lambda position: canvases.focus_on(position, settings["query"]),
             edge=lambda query, key: cut_by_click(look, layer, head, query, key),
+            move=lambda query, key, to: move_by_drag(look, layer, head, query, key, to),
         )
         answer_to_click(look, answer)
 

@@ -67,7 +67,9 @@ def circuits(look: Look) -> None:
         with inspector:
             cell = entry(look, (layer, head), shown, code.value_of(m))
         figure = code.call(figures.token_circuit, m, chosen=cell)
-        says = f"{code.value_of(m).caption} Click a cell, or move with the arrow keys, to see how it comes about. {SAYS}"
+        says = (
+            f"{code.value_of(m).caption} Click a cell, or move with the arrow keys, to see how it comes about. {SAYS}"
+        )
         p.show(figure, {"circuit": m}, says, verdict=largest_of_rows(code.value_of(m)), cell=to_entry)
     directions(look, (layer, head), shown)
 

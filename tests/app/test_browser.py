@@ -220,6 +220,29 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     expect(line).to_have_count(0)
 
 
+def test_an_edge_that_is_dragged_to_another_key_is_moved_there(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/canvas?run=chaser")
+    edge = page.locator('[data-edge^="9,"]:not(.truth)').first
+    key = int(str(edge.get_attribute("data-edge")).split(",")[1])
+    to = 0 if key else 1
+    edge.scroll_into_view_if_needed()
+    token = page.locator(f'[data-token="{to}"]').bounding_box()
+    assert token is not None
+    half = "(e) => { const at = e.getPointAtLength(e.getTotalLength() / 2), m = e.getScreenCTM(); "
+    x, y = edge.evaluate(half + "return [m.a * at.x + m.e, m.d * at.y + m.f] }")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y - 20, steps=3)
+    page.mouse.move(token["x"] + token["width"] / 2, token["y"] + token["height"] / 2, steps=5)
+    expect(page.locator(f'[data-token="{to}"].target')).to_have_count(1)
+    page.mouse.up()
+    done = page.locator(".st-key-clicked")
+    expect(done).to_contain_text(f"Moved 9 → {key} to {to} (layer 0, head 0)", timeout=20_000)
+    expect(page.locator(".drag")).to_have_count(0)
+    done.get_by_role("button", name="Details").click()
+    expect(page.get_by_text(f"position 9 reads position {to} in place of {key}")).to_be_visible(timeout=20_000)
+
+
 def test_an_edge_of_a_circuit_is_cut_by_a_click_and_by_the_keyboard_and_brought_back(
     browser: Any, address: str
 ) -> None:

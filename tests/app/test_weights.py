@@ -17,7 +17,10 @@ from workbench.runs import load_run
 def test_every_panel_shows_the_chosen_head_and_its_code_makes_it(explorer: AppTest, run_root: object) -> None:
     page(explorer, "weights", run="sorter", head="1.0")
     assert panels(explorer)[:3] == ["Between tokens", "One entry, by its directions", "Its singular vectors"]
-    assert sorted(drawing_titles(explorer)) == ["Entry of the QK circuit, layer 1, head 0", "QK circuit, layer 1, head 0"]
+    assert sorted(drawing_titles(explorer)) == [
+        "Entry of the QK circuit, layer 1, head 0",
+        "QK circuit, layer 1, head 0",
+    ]
     assert check_code(explorer) == len(charts(explorer)) + 2 >= 4
 
 

@@ -15,6 +15,7 @@ from workbench.interventions import (
     Edit,
     Edited,
     Exchange,
+    MoveEdge,
     Patch,
     RemoveHead,
     RemoveWrite,
@@ -87,6 +88,32 @@ def test_an_edge_early_on_the_chains_costs_only_answers_that_rest_on_it(chased: 
         assert query in changed and changed <= resting and len(resting) > 1
 
 
+def test_an_edge_moved_to_another_key_changes_the_answer_that_rests_on_it_alone(chased: Any) -> None:
+    _, seen = chased
+    tokens, roots = seen.batch.tokens[0].tolist(), seen.batch.targets[0].tolist()
+    for query in range(12, 16):
+        to = next(one for one in range(12) if roots[one] != roots[query])
+        tried = try_edit(*chased, MoveEdge(query, tokens[query], to, layer=0, head=0))
+        assert np.flatnonzero(tried.changed).tolist() == [query] and not tried.right[1, query]
+
+
+def test_a_moved_edge_keeps_the_sum_of_its_row_and_touches_nothing_else(untrained: Any) -> None:
+    model, seen = untrained
+    for layer, head in ((0, 1), (None, 0), (1, None)):
+        hooks = MoveEdge(9, 3, 5, layer, head).hooks(model, seen)
+        assert [name for name, _ in hooks] == [
+            f"blocks.{at}.attn.hook_pattern" for at in ([0, 1] if layer is None else [layer])
+        ]
+        for name, move in hooks:
+            before = seen[name]
+            after = move(before, None)
+            expected = before.clone()
+            for one in [0, 1] if head is None else [head]:
+                expected[0, one, 9, 5] += expected[0, one, 9, 3]
+                expected[0, one, 9, 3] = 0
+            assert torch.equal(after, expected) and torch.allclose(after.sum(-1), before.sum(-1))
+
+
 def test_a_cut_edge_is_that_of_cut_edges_in_every_place_that_is_not_named(untrained: Any) -> None:
     model, seen = untrained
     for layer, head in ((0, 1), (None, 0), (1, None), (None, None)):
@@ -149,6 +176,7 @@ def test_a_removed_write_is_an_mlp_that_says_nothing(untrained: Any) -> None:
     "edit",
     [
         CutEdge(9, 3),
+        MoveEdge(9, 3, 8),
         RemoveHead(0, 1, position=9),
         RemoveWrite("blocks.0.hook_attn_out", 9),
         Exchange("blocks.0.hook_resid_mid", 3, 5, 9, "encoder"),
@@ -190,6 +218,10 @@ def test_the_sorter_begins_with_the_token_that_the_minimum_was_exchanged_for(sor
     [
         (CutEdge(3, 5), "position 3 cannot read position 5, which comes after it"),
         (CutEdge(None, None), "name a query or a key"),
+        (MoveEdge(3, 1, 5), "position 3 cannot read position 5, which comes after it"),
+        (MoveEdge(3, 1, 1), "leads there already"),
+        (MoveEdge(16, 5, 3), "no position 16"),
+        (MoveEdge(9, 3, 1, layer=2), "no layer 2; the model has 2"),
         (CutEdge(16, 5), "no position 16; the input has 16, from 0"),
         (CutEdge(3, -1), "no position -1"),
         (CutEdge(9, 3, layer=2), "no layer 2; the model has 2"),
@@ -282,6 +314,7 @@ def test_wrong_answers_that_change_are_told_from_lost_and_mended_ones(untrained:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
+        (MoveEdge(9, 3, 1, 0, 1), "position 9 reads position 1 in place of 3 (layer 0, head 1)"),
         (CutEdge(9, 3, 0, 1), "position 9 cannot read position 3 (layer 0, head 1)"),
         (CutEdge(9, None), "position 9 cannot read anything (every layer, every head)"),
         (CutEdge(None, 3, 1), "no position can read position 3 (layer 1, every head)"),

@@ -10,7 +10,7 @@ from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.residual import projection
-from workbench.interventions import CutEdge, Edited
+from workbench.interventions import CutEdge, Edited, MoveEdge
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
 MOST_ARCS = 160
@@ -20,7 +20,7 @@ FAINTEST = 0.1  # nats: where no answer moves by more, the shades say so
 def edited(tried: Edited, *, start: int = 0) -> Drawing:
     """One input's answers before and after an edit, position by position.
 
-    From top to bottom: the edges that were cut, the tokens (those in blue where something was changed), what is right,
+    From top to bottom: the edges that were cut or moved, the tokens (those in blue where something was changed), what is right,
     what the model says before and after (an answer that changed has a thick frame), and the change of the right
     answer's log-probability. At most `WIDEST` positions are drawn, from `start`.
 
@@ -39,6 +39,8 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     page.height += HEADROOM
     if isinstance(tried.edit, CutEdge):
         _cuts(page, tried.edit.edges(len(words)))
+    elif isinstance(tried.edit, MoveEdge):
+        _cuts(page, [(tried.edit.query, tried.edit.key)], (tried.edit.query, tried.edit.to))
     page.tokens()
     page.rows(_rows(tried))
     _changes(page, answers.values, tried.most)
@@ -58,13 +60,14 @@ def _rows(tried: Edited) -> list[Row]:
     return [before[1], *(replace(row, name=f"says {row.name}") for row in answers)]
 
 
-def _cuts(page: TokenPage, edges: list[tuple[int, int]]) -> None:
-    """The cut edges as dashed arcs that stand on the tokens."""
+def _cuts(page: TokenPage, edges: list[tuple[int, int]], moved: tuple[int, int] | None = None) -> None:
+    """The cut edges as dashed arcs that stand on the tokens, and as a whole one where an edge was moved to."""
     drawn = [(q, k) for q, k in edges if page.holds(q, k) and q != k][:MOST_ARCS]
-    if not drawn:
+    to = moved if moved is not None and page.holds(*moved) and moved[0] != moved[1] else None
+    if not drawn and to is None:
         return
-    base = page.height + page.high([(1, q, k) for q, k in drawn]) + 8
-    page.name("cut", base - 14, "what may no longer be read, from the key to the query")
+    base = page.height + page.high([(1, q, k) for q, k in [*drawn, *([to] if to else [])]]) + 8
+    page.name("cut" if moved is None else "moved", base - 14, "what may no longer be read, from the key to the query")
     for q, k in drawn:
         tip = f"cut: {page.at(q)} cannot read {page.at(k)}"
         style = {"stroke": VERMILLION, "stroke_width": 1.8, "stroke_dasharray": "5 3", "data_tip": tip}
@@ -73,6 +76,9 @@ def _cuts(page: TokenPage, edges: list[tuple[int, int]]) -> None:
             page.parts.append(
                 text("✕", (page.x(q) + page.x(k)) / 2, base - page.height_of(q, k), 11, style=f"fill:{VERMILLION}")
             )
+    if to is not None:
+        style = {"stroke": CHANGED, "stroke_width": 2.2, "data_tip": f"moved: {page.at(to[0])} reads {page.at(to[1])}"}
+        page.arc(*to, base, -1, class_="edge", **style)
     page.height = base + 4
 
 

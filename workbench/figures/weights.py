@@ -13,6 +13,7 @@ from workbench.measurement import Measurement
 WIDE, TALL, TOP, MARGIN = 440, 200, 10, 52  # pixels of the bars of an entry, and left of them
 MOST_NUMBERS = 16
 
+
 def _place(m: Measurement) -> str:
     return f"layer {m.settings['layer']}, head {m.settings['head']}"
 

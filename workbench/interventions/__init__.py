@@ -6,8 +6,8 @@ On one input, with what becomes of its answers:
     tried.verdict()                                                   # '1 of 28 answers changes (…); …'
     figures.edited(tried)
 
-Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead` and `RemoveWrite` (`ablation`), `Patch` and
-`Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
+Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead` and `RemoveWrite` (`ablation`), `MoveEdge`,
+`Patch` and `Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
 a rate: it shows that something *can* matter. `swap` puts one input's residual into another run, at
 every pair of layers (Patchscopes).
 
@@ -27,6 +27,7 @@ from workbench.interventions.edit import Edit, head_in_words
 from workbench.interventions.head_removal import REMOVED, can_remove_heads, costliest, fallen_without
 from workbench.interventions.heads import Head, check_head, in_layers
 from workbench.interventions.hooks import Hooks, put, put_rows
+from workbench.interventions.moved_edge import MoveEdge
 from workbench.interventions.outcomes import OUTCOMES, Question, answers, outcomes
 from workbench.interventions.patching import Exchange, Patch
 from workbench.interventions.points import point_in_words, points, writes
@@ -51,6 +52,7 @@ __all__ = [
     "Exchange",
     "Head",
     "Hooks",
+    "MoveEdge",
     "Patch",
     "Places",
     "Question",
