@@ -171,13 +171,13 @@ def test_a_large_mean_changes_neither_value_nor_gradient(
     x = (x + mean * torch.randn(shape[-1], generator=generator(4)).to(dtype)).requires_grad_()
     mask = torch.ones(shape[:2], dtype=torch.bool)
     mask[0, 0] = mask[2, 1] = False
-    for given in (None, mask):
-        loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5, mask=given)
+    for own in (None, mask):
+        loss = seq_vcr(x, variance_weight=1.0, covariance_weight=0.5, mask=own)
         centred = x.detach().double()
-        counts = torch.ones(shape[:2], dtype=torch.bool) if given is None else given
+        counts = torch.ones(shape[:2], dtype=torch.bool) if own is None else own
         centred = centred - (centred * counts[..., None]).sum(0) / counts.sum(0)[:, None]
         centred.requires_grad_()
-        expected = seq_vcr(centred, variance_weight=1.0, covariance_weight=0.5, mask=given)
+        expected = seq_vcr(centred, variance_weight=1.0, covariance_weight=0.5, mask=own)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
         found, due = torch.autograd.grad(loss, x)[0].double(), torch.autograd.grad(expected, centred)[0]
         assert (found - due).abs().max() < 1e-4 * due.abs().max()

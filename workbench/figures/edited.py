@@ -20,9 +20,9 @@ FAINTEST = 0.1  # nats: where no answer moves by more, the shades say so
 def edited(tried: Edited, *, start: int = 0) -> Drawing:
     """One input's answers before and after an edit, position by position.
 
-    From top to bottom: the edges that were cut or moved, the tokens (those in blue where something was changed), what is right,
-    what the model says before and after (an answer that changed has a thick frame), and the change of the right
-    answer's log-probability. At most `WIDEST` positions are drawn, from `start`.
+    From top to bottom: the edges that were cut or moved, the tokens (those in blue where something was changed), what
+    is right, what the model says before and after (an answer that changed has a thick frame), and the change of the
+    right answer's log-probability. At most `WIDEST` positions are drawn, from `start`.
 
     Args:
         tried: `edits.try_edit(...)`.

@@ -98,13 +98,17 @@ def _scale(m: Measurement, most: float, box: dict[str, float]) -> list[str]:
     """What the colours stand for."""
     x, tall = box["x"] + box["width"] + 16, min(box["height"], 160)
     signed = bool((m.values < 0).any())
-    colours = f'<stop offset="0" stop-color="{BLUE}"/>'
-    if signed:
-        colours += f'<stop offset="0.5" stop-color="{BLUE}" stop-opacity="0"/>'
-        colours += f'<stop offset="0.5" stop-color="{VERMILLION}" stop-opacity="0"/>'
-        colours += f'<stop offset="1" stop-color="{VERMILLION}"/>'
-    else:
-        colours += f'<stop offset="1" stop-color="{BLUE}" stop-opacity="0"/>'
+    fades = (
+        [(0.0, BLUE, 1), (0.5, BLUE, 0), (0.5, VERMILLION, 0), (1.0, VERMILLION, 1)]
+        if signed
+        else [
+            (0.0, BLUE, 1),
+            (1.0, BLUE, 0),
+        ]
+    )
+    colours = "".join(
+        element("stop", offset=at, stop_color=colour, stop_opacity=opacity) for at, colour, opacity in fades
+    )
     name = "scale-signed" if signed else "scale"
     ends = {0.0: most, 0.5: 0.0, 1.0: -most} if signed else {0.0: most, 1.0: 0.0}
     bar = {"x": x, "y": box["y"], "width": SCALE, "height": tall, "fill": f"url(#{name})", "stroke": "#808080"}

@@ -7,9 +7,9 @@ On one input, with what becomes of its answers:
     figures.edited(tried)
 
 Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead` and `RemoveWrite` (`ablation`), `MoveEdge`,
-`Patch` and `Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
-a rate: it shows that something *can* matter. `swap` puts one input's residual into another run, at
-every pair of layers (Patchscopes).
+`Patch` and `Exchange` (`patching`); `mechanisms.suggestions` has those that are worth trying on an input. One input is
+a case, not a rate: it shows that something *can* matter. `swap` puts one input's residual into another run, at every
+pair of layers (Patchscopes).
 
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
 `cut_edges` (`edges`), of `SpanEdit` and `ReadBy` (`batch_edits`), and of `outcomes`, which counts what becomes of the

@@ -1,4 +1,4 @@
-"""What a map between tokens shows, in a sentence: whether its rows have their largest entry at one and the same step."""
+"""What a map between tokens shows, in a sentence: whether its rows have their largest entry at one step."""
 
 from __future__ import annotations
 
