@@ -4,8 +4,8 @@ Their keys are the names of the edit's own fields (`workbench.interventions`) be
 `KINDS`), `edit_layer` and `edit_head` (a number or `every`), `edit_query`, `edit_key` and `edit_position` (a position
 or `every`), `edit_to` (a position), `edit_other_position` (a position, or None for the same), `edit_point` (a hook
 name), `edit_by`, `edit_other` (text), `edit_first` and `edit_second` (words), `edit_basis`. A callback may set them
-before the panel is made: `fill` for a suggested edit, `from_click` and `from_drag` for an edge of attention that is clicked or dragged to
-another key. Another input starts them anew.
+before the panel is made: `fill` for a suggested edit, `from_click` and `from_drag` for an edge of attention that is
+clicked or dragged to another key. Another input starts them anew.
 """
 
 from __future__ import annotations

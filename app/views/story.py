@@ -16,7 +16,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
-from workbench.report.story import LIMITS, TITLES, Chapter, story
+from workbench.report.story import LIMITS, TITLES, Chapter, of_many_inputs, story, with_input
 
 belongs_to_run("chapter")
 
@@ -42,8 +42,12 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
         **found.settings,
         computed_by=lambda run, **how: found.inspected,
     )
-    key = (*look.key, found.to_come)
-    told = code.assign("told", story, measured, code.seen(look), computed_by=lambda of, seen: _told(key, of, seen))
+    key = (*look.opened.key, found.to_come)
+
+    def tell(inspected: Inspected, seen: Capture) -> list[Chapter]:
+        return with_input(_of_many_inputs(key, inspected), inspected, seen)
+
+    told = code.assign("told", story, measured, code.seen(look), computed_by=tell)
     every: list[Chapter] = value_of(told)
     titles = [chapter.title for chapter in every]
     with st.container(horizontal=True, key="story"):
@@ -54,10 +58,10 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
             chapter(told, titles.index(chosen))
 
 
-# A resource, not data: figures are never changed, and another chapter is shown without drawing them all again.
+# A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.
 @st.cache_resource(show_spinner="Drawing what was found …", max_entries=24)
-def _told(key: tuple[object, ...], _inspected: Inspected, _seen: Capture) -> list[Chapter]:
-    return story(_inspected, _seen)
+def _of_many_inputs(key: tuple[object, ...], _inspected: Inspected) -> list[Chapter]:
+    return of_many_inputs(_inspected)
 
 
 def _short(chapter: Chapter) -> str:

@@ -77,8 +77,8 @@ def _cuts(page: TokenPage, edges: list[tuple[int, int]], moved: tuple[int, int] 
                 text("✕", (page.x(q) + page.x(k)) / 2, base - page.height_of(q, k), 11, style=f"fill:{VERMILLION}")
             )
     if to is not None:
-        style = {"stroke": CHANGED, "stroke_width": 2.2, "data_tip": f"moved: {page.at(to[0])} reads {page.at(to[1])}"}
-        page.arc(*to, base, -1, class_="edge", **style)
+        tip = f"moved: {page.at(to[0])} reads {page.at(to[1])}"
+        page.arc(*to, base, -1, class_="edge", stroke=CHANGED, stroke_width=2.2, data_tip=tip)
     page.height = base + 4
 
 

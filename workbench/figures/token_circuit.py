@@ -33,7 +33,7 @@ def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> D
     if chosen is not None and not (0 <= chosen[0] < len(rows) and 0 <= chosen[1] < len(columns)):
         raise ValueError(f"there is no cell {chosen}; the map has {len(rows)} rows and {len(columns)} columns")
     cell = min(LARGEST_CELL, SIDE / max(len(rows), len(columns)))
-    box = {"width": cell * len(columns), "height": cell * len(rows)}
+    box: dict[str, Any] = {"width": cell * len(columns), "height": cell * len(rows)}
     names = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
     left = 24 + 7 * max(map(len, map(_short, rows)))
     box |= {"x": left, "y": 4}
@@ -74,8 +74,8 @@ def _pooled(values: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row c
     if step == 1:
         return values
     padded = np.pad(values, [(0, -n % step) for n in values.shape])
-    squares = padded.reshape(padded.shape[0] // step, step, -1, step).swapaxes(1, 2)
-    squares = squares.reshape(*squares.shape[:2], step**2)
+    across = padded.shape[1] // step
+    squares = padded.reshape(-1, step, across, step).swapaxes(1, 2).reshape(-1, across, step**2)
     largest = np.abs(squares).argmax(-1)
     return np.take_along_axis(squares, largest[..., None], -1)[..., 0]
 
@@ -111,7 +111,14 @@ def _scale(m: Measurement, most: float, box: dict[str, float]) -> list[str]:
     )
     name = "scale-signed" if signed else "scale"
     ends = {0.0: most, 0.5: 0.0, 1.0: -most} if signed else {0.0: most, 1.0: 0.0}
-    bar = {"x": x, "y": box["y"], "width": SCALE, "height": tall, "fill": f"url(#{name})", "stroke": "#808080"}
+    bar: dict[str, Any] = {
+        "x": x,
+        "y": box["y"],
+        "width": SCALE,
+        "height": tall,
+        "fill": f"url(#{name})",
+        "stroke": "#808080",
+    }
     return [
         element("defs", element("linearGradient", colours, id=name, x1=0, y1=0, x2=0, y2=1)),
         element("rect", **bar, stroke_width=0.5),
@@ -127,6 +134,14 @@ def _frame(chosen: tuple[int, int] | None, cell: float, box: dict[str, float]) -
     """The frame of the chosen cell, which a page's script moves; not seen if there is none."""
     row, column = chosen or (0, 0)
     side = max(cell, 5.0)
-    at = {"x": box["x"] + (column + 0.5) * cell - side / 2, "y": box["y"] + (row + 0.5) * cell - side / 2}
-    seen = {"stroke_width": 2, "stroke_opacity": 0 if chosen is None else 1, "fill_opacity": 0, "class_": "chosen"}
+    at: dict[str, Any] = {
+        "x": box["x"] + (column + 0.5) * cell - side / 2,
+        "y": box["y"] + (row + 0.5) * cell - side / 2,
+    }
+    seen: dict[str, Any] = {
+        "stroke_width": 2,
+        "stroke_opacity": 0 if chosen is None else 1,
+        "fill_opacity": 0,
+        "class_": "chosen",
+    }
     return element("rect", **at, width=side, height=side, **seen, data_at=f"{row},{column}", pointer_events="none")

@@ -80,8 +80,12 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
             `entropy`).
         seen: the run on one input (`workbench.see`), which the story begins with.
     """
+    return with_input(of_many_inputs(inspected), inspected, seen)
+
+
+def of_many_inputs(inspected: Inspected) -> list[Chapter]:
+    """The chapters that no single input is in."""
     (one,) = seed_groups([inspected])
-    chapters = [*_on_one_input(inspected, seen), *_told(inspected, one)]
     table = how_sure_of_each(one)
     sure = Chapter(
         "How sure is this?",
@@ -90,7 +94,13 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
         _not_sure(inspected),
         table=None if table.empty else table,
     )
-    return [*chapters[: MOST_CHAPTERS - 1], sure]
+    return [*_told(inspected, one), sure]
+
+
+def with_input(chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None) -> list[Chapter]:
+    """Those chapters behind one input, so that a page need not make them anew for another."""
+    *told, sure = chapters
+    return [*[*_on_one_input(inspected, seen), *told][: MOST_CHAPTERS - 1], sure]
 
 
 def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapter]:
