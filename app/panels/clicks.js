@@ -1,5 +1,6 @@
 // A drawing (workbench.figures.Drawing) that answers to hovering, clicks and arrow keys. The SVG comes from this app's
 // own code, which escapes every word in it; clicks send only what the drawing's data attributes hold.
+const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }  // rows and columns
 const WAIT = 90  // ms between the last arrow key and asking for that cell
 
 export default function (component) {
@@ -71,7 +72,7 @@ function wire(holder, clicks) {
     if (at && clicks) choose(holder, svg, at)
   }
   svg.onkeydown = (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
+    const step = STEPS[event.key]
     if (event.key === "Escape" && clicks && !document.fullscreenElement) holder.send("token", { position: null })
     if ((event.key === "Enter" || event.key === " ") && clicks) {
       const name = svg.querySelector(".edge.at")?.dataset.name
@@ -150,7 +151,7 @@ function choose(holder, svg, at, wait = 0) {
 }
 
 // A map (figures.token_circuit), whose cells are pixels of a picture: where the pointer or the arrow keys are, they say
-// what the cell holds; a click or Enter chooses it.
+// what the cell holds; a click or an arrow key chooses it.
 function walkGrid(holder, svg, words) {
   const grid = svg.querySelector("[data-grid]"), tip = holder.querySelector(".tip")
   const [rows, columns] = grid.dataset.grid.split(",").map(Number)
@@ -180,7 +181,7 @@ function walkGrid(holder, svg, words) {
   }
   grid.onclick = (event) => stand(under(event), 0)
   svg.onkeydown = (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key]
+    const step = STEPS[event.key]
     if (!step) return
     event.preventDefault()
     const from = frame.dataset.at.split(",").map(Number)

@@ -54,7 +54,7 @@ def try_an_edit(look: Look) -> None:
         )
 
 
-TITLE = "Try an edit: cut or move an edge, remove a head, or swap what is held, on this input"
+TITLE = "Try an edit: cut an edge, remove a head, or swap what is held, on this input"
 CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked or dragged last
 
 

@@ -211,7 +211,7 @@ def test_the_stepper_goes_to_another_input_and_to_the_next_wrong_answer(explorer
 @pytest.mark.parametrize("run", ["chain-chacal", "sort-tempered", "multiply-seqvcr"])
 def test_the_head_at_first_is_that_of_a_report_whatever_the_input(explorer: AppTest, run_root: Path, run: str) -> None:
     opened = workbench.load_run(run_root / run)
-    head = inspect_run(opened, n=4, seed=0, only=["gold_mass"], nulls=()).head
+    head = inspect_run(opened, n=4, seed=0, only=["gold_mass"], nulls=()).needed_head
     for number in ("0", "5"):
         page(explorer, "canvas", run=run, sample=number)
         assert explorer.selectbox(key="head").value == "{}.{}".format(*head)

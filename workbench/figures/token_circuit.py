@@ -15,6 +15,7 @@ from workbench.measurement import Measurement
 SIDE, LARGEST_CELL = 520, 26  # pixels: of the map at most, and of a cell
 ROOM, SIZE = 13, 11  # pixels that a token's name takes across, and of its letters
 LONGEST = 12  # letters of a name
+EDGE = "#808080"
 SCALE = 12  # pixels: how wide the scale of colours is
 MOST_VALUES = 256**2  # of larger maps, hovering names the tokens alone
 
@@ -32,36 +33,33 @@ def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> D
     rows, columns = (list(map(str, m.coords[dim])) for dim in ("from", "to"))
     if chosen is not None and not (0 <= chosen[0] < len(rows) and 0 <= chosen[1] < len(columns)):
         raise ValueError(f"there is no cell {chosen}; the map has {len(rows)} rows and {len(columns)} columns")
-    cell = min(LARGEST_CELL, SIDE / max(len(rows), len(columns)))
-    box: dict[str, Any] = {"width": cell * len(columns), "height": cell * len(rows)}
-    names = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
     left = 24 + 7 * max(map(len, map(_short, rows)))
-    box |= {"x": left, "y": 4}
+    cell = min(LARGEST_CELL, SIDE / max(len(rows), len(columns)))
+    box: dict[str, Any] = {"x": left, "y": 4, "width": cell * len(columns), "height": cell * len(rows)}
     most = float(np.nanmax(np.abs(m.values))) or 1.0
-    below = box["y"] + box["height"]
-    down = 7 * max(map(len, map(_short, columns))) + 8
+    below = box["y"] + box["height"] + 7 * max(map(len, map(_short, columns))) + 8  # the columns' names
     parts = [
         pixels(_pooled(m.values / most), **box),
-        element("rect", **box, fill_opacity=0, stroke="#808080", data_grid=f"{len(rows)},{len(columns)}"),
+        element("rect", **box, fill_opacity=0, stroke=EDGE, data_grid=f"{len(rows)},{len(columns)}"),
         *_names(rows, cell, box, down=True),
         *_names(columns, cell, box, down=False),
-        text(names[0], 10, box["y"] + box["height"] / 2, transform=f"rotate(-90 10 {box['y'] + box['height'] / 2})"),
-        text(names[1], left + box["width"] / 2, below + down + 10),
+        *_sides(m, box, below + 10),
         *_scale(m, most, box),
         _frame(chosen, cell, box),
     ]
-    place = f"layer {m.settings['layer']}, head {m.settings['head']}"
     grid: dict[str, Any] = {"rows": rows, "columns": columns, "units": m.units}
     if m.values.size <= MOST_VALUES:
         grid["values"] = [[float(f"{value:.4g}") for value in row] for row in m.values.tolist()]
-    return Drawing(
-        f"{m.name}, {place}",
-        f"{m.settings['model']}: bare tokens, no input",
-        "".join(parts),
-        int(left + box["width"] + 90),
-        int(max(below + down + 22, 150)),
-        {"grid": grid},
-    )
+    title = f"{m.name}, layer {m.settings['layer']}, head {m.settings['head']}"
+    subtitle, width = f"{m.settings['model']}: bare tokens, no input", int(left + box["width"] + 90)
+    return Drawing(title, subtitle, "".join(parts), width, int(max(below + 22, 150)), {"grid": grid})
+
+
+def _sides(m: Measurement, box: dict[str, float], below: float) -> tuple[str, str]:
+    """What the rows are, and what the columns are."""
+    rows, columns = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
+    across, down = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    return text(rows, 10, down, transform=f"rotate(-90 10 {down})"), text(columns, across, below)
 
 
 def _short(name: str) -> str:
@@ -98,30 +96,17 @@ def _scale(m: Measurement, most: float, box: dict[str, float]) -> list[str]:
     """What the colours stand for."""
     x, tall = box["x"] + box["width"] + 16, min(box["height"], 160)
     signed = bool((m.values < 0).any())
-    fades = (
-        [(0.0, BLUE, 1), (0.5, BLUE, 0), (0.5, VERMILLION, 0), (1.0, VERMILLION, 1)]
-        if signed
-        else [
-            (0.0, BLUE, 1),
-            (1.0, BLUE, 0),
-        ]
-    )
+    fades = [(0.0, BLUE, 1), (0.5 if signed else 1.0, BLUE, 0)]
+    fades += [(0.5, VERMILLION, 0), (1.0, VERMILLION, 1)] if signed else []
     colours = "".join(
         element("stop", offset=at, stop_color=colour, stop_opacity=opacity) for at, colour, opacity in fades
     )
     name = "scale-signed" if signed else "scale"
     ends = {0.0: most, 0.5: 0.0, 1.0: -most} if signed else {0.0: most, 1.0: 0.0}
-    bar: dict[str, Any] = {
-        "x": x,
-        "y": box["y"],
-        "width": SCALE,
-        "height": tall,
-        "fill": f"url(#{name})",
-        "stroke": "#808080",
-    }
+    bar: dict[str, Any] = {"x": x, "y": box["y"], "width": SCALE, "height": tall, "fill": f"url(#{name})"}
     return [
         element("defs", element("linearGradient", colours, id=name, x1=0, y1=0, x2=0, y2=1)),
-        element("rect", **bar, stroke_width=0.5),
+        element("rect", **bar, stroke=EDGE, stroke_width=0.5),
         *(
             text(f"{value:.3g}", x + SCALE + 5, box["y"] + share * tall, SIZE, text_anchor="start", class_="quiet")
             for share, value in ends.items()
