@@ -105,10 +105,10 @@ _TEXT: dict[str, Any] = {
     "schedule": "onecycle",
 }
 _ADDITION: dict[str, Any] = {
-    "task": {"name": "modular_addition", "p": 53, "train_fraction": 0.5},
+    "task": {"name": "modular_addition", "p": 53, "train_fraction": 0.4},
     "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "activation": "relu"},
     "objectives": {"next_token": {}},
-    "steps": 1500,
+    "steps": 3000,
     "batch_size": 512,
     "learning_rate": 3e-3,
     "schedule": "constant",
@@ -116,6 +116,7 @@ _ADDITION: dict[str, Any] = {
     "weight_decay": 1.0,
     "eval_every": 50,
     "eval_training": True,
+    "stop_at": 0.99,  # once it answers, large steps throw it back now and then
     "checkpoint_every": 50,
 }
 _RECALL: dict[str, Any] = {"name": "associative_recall", "d_vocab": 32, "length": 24}
