@@ -15,11 +15,11 @@ ACCURACY = "accuracy"
 CHACAL = "standard-then-chacal"
 
 # Three items, in three of six boxes: which is where cannot be guessed, nor found by leaving out the one that is known,
-# as it can with two; and up to ten moves make chains that few layers do not follow.
+# as it can with two; and up to six moves make chains that few layers do not follow.
 SHORTER: dict[str, Any] = {
-    "task": {"n_boxes": 6, "capacity": 1, "max_operations": 10},
-    "model": {"d_mlp": 128},
-    "steps": 3000,
+    "task": {"n_boxes": 6, "capacity": 1, "max_operations": 6},
+    "model": {"d_mlp": 128, "positions": "rotary"},
+    "steps": 1600,
     "batch_size": 64,
     "learning_rate": 2e-3,
     "checkpoint_count": 6,

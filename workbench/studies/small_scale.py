@@ -25,6 +25,7 @@ BECAUSE: dict[str, str] = {
     "model.dropout": "none, as in the other models here; fresh data are never seen twice",
     "model.activation": "GELU and its approximation by tanh differ by less than 0.001",
     "model.tied": "untied, so that what is read on one basis is not read on the other for that reason alone",
+    "model.positions": "rotary, with which few steps learn how far back a clause stands",
     "model.unembed_bias": "none, as in the other models here",
     "model.attention.beta": "1 / log of the median training length, which is shorter here",
     "objectives.seq_vcr.layer": "on the logits, as the paper has it for small vocabularies",
