@@ -10,7 +10,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Opened
 from workbench.inspection.progress_measures import half_way, other_frequencies, progress_measures
 from workbench.measurement import Measurement
-from workbench.report.verdicts import half_way_in_words
+from workbench.report.verdicts import early_rise_in_words, half_way_in_words
 from workbench.tasks.modular_addition import ModularAddition
 
 SAYS = (
@@ -54,5 +54,5 @@ def grokking(opened: Opened, step: int) -> None:
             "control", progress_measures, run, frequencies=others, computed_by=lambda run, frequencies: control
         )
         figure = code.call(figures.mark_step, code.call(figures.progress_measures, own, beside), step)
-        verdict = half_way_in_words(found, half_way(found))
+        verdict = f"{early_rise_in_words(found, control)} {half_way_in_words(found, half_way(found))}"
         p.show(figure, {"progress-measures": own, "control": beside}, f"{found.caption} {SAYS}", verdict=verdict)

@@ -190,7 +190,7 @@ def test_progress_measures_are_of_modular_addition_with_their_control(explorer: 
         drawn = chart(explorer, "Progress measures")
         line = next(trace for trace in drawn["data"] if trace["name"].startswith("excluded:"))
         assert values(line) == pytest.approx(own.select(curve="excluded loss").values.tolist())
-        assert any("never reaches 90%" in text.value for text in explorer.markdown)
+        assert any("never reaches 90%" in text.value and "by heart" in text.value for text in explorer.markdown)
     finally:
         shutil.rmtree(path)
 

@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 
 from workbench import figures
-from workbench.inspection.progress_measures import CURVES, HalfWay, half_way, other_frequencies
+from workbench.inspection.progress_measures import CURVES, EarlyRise, HalfWay, early_rise, half_way, other_frequencies
 from workbench.measurement import Measurement
-from workbench.report.verdicts import half_way_in_words
+from workbench.report.verdicts import early_rise_in_words, half_way_in_words
 
 STEPS = (0, 10, 20, 30, 40)
+BY_HEART = (0.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def measured(excluded: Sequence[float], right: Sequence[float], frequencies: Sequence[int] = (2, 5)) -> Measurement:
     """Progress measures of which the excluded loss and the test accuracy are planted."""
-    rows = {curve: [0.0] * len(STEPS) for curve in CURVES} | {"excluded loss": excluded, "test accuracy": right}
+    rows = {curve: [0.0] * len(STEPS) for curve in CURVES} | {
+        "excluded loss": excluded,
+        "test accuracy": right,
+        "train accuracy": BY_HEART,
+    }
     return Measurement(
         name="Progress measures",
         values=np.array([rows[curve] for curve in CURVES], dtype=float),
@@ -73,3 +78,24 @@ def test_every_curve_is_drawn_and_the_control_of_two_dotted() -> None:
     assert list(excluded.y) == [4, 1, 2, 3, 3] and list(control.y) == [4] * 5 and control.line.dash == "dot"
     assert "control: 1, 4" in figure.layout.title.subtitle.text
     assert len(figures.progress_measures(m).data) == len(CURVES)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "right", "rise"),
+    [
+        ((9, 2, 1, 3, 0.5), (0, 0.1, 0.2, 0.4, 0.9), EarlyRise(10, 30, 2)),
+        ((9, 3, 2, 1, 5), (0, 0.1, 0.2, 0.4, 0.9), EarlyRise(10, 30, 0)),  # it rises with test accuracy, not before
+        ((9, 1, 2, 1, 5), (0, 0.1, 0.2, 0.4, 0.4), EarlyRise(10, 40, 4)),  # never half: all that was watched
+        ((9, 1, 2, 3, 4), (0, 0.1, 0.6, 0.9, 1.0), None),  # one checkpoint lies between
+    ],
+)
+def test_the_rise_before_test_accuracy_is_between_the_two_accuracies(
+    excluded: Sequence[float], right: Sequence[float], rise: EarlyRise | None
+) -> None:
+    m = measured(excluded, right)
+    assert early_rise(m) == rise
+    flat = measured([1.0] * 5, right)
+    words = (
+        "nothing is known" if rise is None else f"rises by {rise.nats:.2f} nats, that without other frequencies by 0.00"
+    )
+    assert words in early_rise_in_words(m, flat)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import workbench
 from workbench.capture import Subject
-from workbench.inspection.progress_measures import half_way, other_frequencies, progress_measures
+from workbench.inspection.progress_measures import early_rise, half_way, other_frequencies, progress_measures
 from workbench.instruments.weights import fourier
 from workbench.mechanisms import fourier_addition
 from workbench.runs import Run
@@ -26,27 +25,23 @@ def grokked(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def test_train_accuracy_comes_first_and_the_excluded_loss_rises_before_test_accuracy_does(grokked: Run) -> None:
     measured = progress_measures(grokked)
     curves = {curve: measured.select(curve=curve).values for curve in measured.coords["curve"]}
-    others = progress_measures(grokked, frequencies=other_frequencies(measured)).select(curve="excluded loss").values
+    control = progress_measures(grokked, frequencies=other_frequencies(measured))
     steps, right = measured.coords["step"], curves["test accuracy"]
     assert right[-1] > 0.98
     learned, generalised = (int((curves[f"{side} accuracy"] >= 0.9).argmax()) for side in ("train", "test"))
     assert steps[generalised] >= 4 * steps[learned]
     # While fewer than half of the held-out sums are right: the key waves are missed more and more, others are not.
     before = slice(learned, int((right >= 0.5).argmax()))
-    rise = {name: _rise(curve[before]) for name, curve in (("key", curves["excluded loss"]), ("others", others))}
-    assert rise["key"] > 0.25 and rise["others"] < 0.05, "nats"
+    rise, others = early_rise(measured), early_rise(control)
+    assert rise is not None and others is not None
+    assert (rise.start, rise.end) == (steps[learned], steps[before.stop - 1])
+    assert rise.nats > 0.25 and others.nats < 0.05
     restricted = curves["restricted loss"][before]
     assert restricted[-1] < 0.5 * restricted[0], "the method is built while test accuracy stands still"
     start = int(curves["excluded loss"][: generalised + 1].argmin())
     found = half_way(measured)
     assert found is not None and (found.start, found.end) == (steps[start], steps[generalised])
     assert found.rise == pytest.approx(curves["excluded loss"][generalised] - curves["excluded loss"][start])
-
-
-def _rise(curve: np.ndarray) -> float:
-    """From where a curve is least to where it is most after that."""
-    least = int(curve.argmin())
-    return float(curve[least:].max() - curve[least])
 
 
 @pytest.mark.slow

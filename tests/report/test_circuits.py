@@ -10,22 +10,13 @@ import pytest
 from workbench.circuits import Circuit
 from workbench.cli import main
 from workbench.report import Report, inspect
-from workbench.runs.compiled import compile_run
 from workbench.tasks import Sorting
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("runs")
-    compile_run("sorter", root / "sorter", {"q": 6, "max_length": 6})
-    compile_run("chaser", root / "chaser")
-    return root
-
-
-@pytest.fixture(scope="module")
-def report(root: Path) -> Report:
-    paths = [root / "sorter", root / "chaser"]
-    return inspect(paths, out=root / "report", n=8, only=["accuracy"], circuit=True, export=["html"])
+def report(compiled: Path) -> Report:
+    paths = [compiled / "sorter", compiled / "chaser"]
+    return inspect(paths, out=compiled / "report", n=8, only=["accuracy"], circuit=True, export=["html"])
 
 
 def test_each_run_has_a_section_with_its_drawing_figures_and_words(report: Report) -> None:
@@ -51,16 +42,16 @@ def test_its_numbers_json_graphviz_and_svg_are_beside_the_runs_own(report: Repor
         assert scores["value"].to_numpy() == pytest.approx(one.summary.scores.mean().values)
 
 
-def test_where_there_is_none_the_report_says_why(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_none_the_report_says_why(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sorting, "pair_kinds", {})
-    out = root / "without"
+    out = compiled / "without"
     given = ["--n", "8", "--only", "accuracy", "--circuit", "--quiet", "--out", str(out)]
-    assert main(["inspect", str(root / "sorter"), *given]) == 0
+    assert main(["inspect", str(compiled / "sorter"), *given]) == 0
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "No circuit can be found: sorting has no pairs" in html
     assert not (out / "data" / "sorter" / "circuit").exists()
 
 
-def test_a_report_has_no_circuits_unless_they_are_asked_for(root: Path) -> None:
-    plain = inspect([root / "sorter"], out=root / "plain", n=8, only=["accuracy"])
+def test_a_report_has_no_circuits_unless_they_are_asked_for(compiled: Path) -> None:
+    plain = inspect([compiled / "sorter"], out=compiled / "plain", n=8, only=["accuracy"])
     assert not plain.circuits and "Circuit:" not in plain.html.read_text(encoding="utf-8")

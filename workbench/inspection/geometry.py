@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from workbench.capture import Subject
 from workbench.instruments import SETS
+from workbench.instruments.sets.answers import TooFewAnswersError
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import untrained
@@ -28,17 +30,27 @@ class Geometry:
     """What `geometry` measured: dim `layer`.
 
     Attributes:
+        n: on how many sequences.
         measured: name in `SETS` -> of the run.
         controls: the same names -> control -> its measurement: `untrained`, and `shuffled answers` where answers count.
-        left_out: the name of what does not apply -> the reason.
+        left_out: the name of what does not apply, or of what so few sequences do not allow -> the reason.
     """
 
+    n: int
     measured: dict[str, Measurement]
     controls: dict[str, dict[str, Measurement]]
     left_out: dict[str, str]
 
     def __getitem__(self, name: str) -> Measurement:
         return self.measured[name]
+
+    def save(self, folder: Path) -> None:
+        """Write every measurement, and those of its controls."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, measured in self.measured.items():
+            measured.save(folder, name)
+            for control, m in self.controls[name].items():
+                m.save(folder, f"{name}.{control.replace(' ', '-')}")
 
 
 @torch.no_grad()
@@ -64,24 +76,37 @@ def geometry(
         progress: is told the share that is done.
 
     Raises:
-        ValueError: if there is no such instrument or setting, or too few sequences have the same answer.
+        ValueError: if there is no such instrument or setting.
     """
     task, settings, model = run.task(), settings or {}, run.model(step)
     subject = Subject.of(model, task, run.name_at(step))
     models = {"": (model, subject), **_untrained(model, subject, generator(seed, UNTRAINED, run.config.seed, 0))}
     asked = {name: lookup(SETS, name, "instrument of many sequences") for name in dict.fromkeys(only or SETS)}
-    result = Geometry({}, {}, {name: reason for name, one in asked.items() if (reason := one.why_not(subject))})
+    result = Geometry(n, {}, {}, {name: reason for name, one in asked.items() if (reason := one.why_not(subject))})
     asked = {name: instrument for name, instrument in asked.items() if name not in result.left_out}
     passes = sum(len(models) + instrument.NEEDS_ANSWERS for instrument in asked.values())
     drawn = _Drawn(task, n, seed, passes, progress)
     for name, instrument in asked.items():
-        how = dict(settings.get(name, {}))
-        found = {control: instrument.measure(*one, drawn.batches(), **how) for control, one in models.items()}
-        if instrument.NEEDS_ANSWERS:
-            found[SHUFFLED] = instrument.measure(model, subject, drawn.batches(), shuffled=True, **how)
-        result.measured[name] = found.pop("")
-        result.controls[name] = found
+        try:
+            found = _beside_controls(instrument, models, drawn, settings.get(name, {}))
+        except TooFewAnswersError as error:
+            result.left_out[name] = str(error)
+            continue
+        result.measured[name], result.controls[name] = found.pop(""), found
     return result
+
+
+def _beside_controls(
+    instrument: Any,
+    models: Mapping[str, tuple[AnyModel, Subject]],
+    drawn: _Drawn,
+    how: Mapping[str, Any],
+) -> dict[str, Measurement]:
+    """One measure of the run (named "") and of its controls."""
+    found = {control: instrument.measure(*one, drawn.batches(), **how) for control, one in models.items()}
+    if instrument.NEEDS_ANSWERS:
+        found[SHUFFLED] = instrument.measure(*models[""], drawn.batches(), shuffled=True, **how)
+    return found
 
 
 def _untrained(model: AnyModel, subject: Subject, draws: torch.Generator) -> dict[str, tuple[AnyModel, Subject]]:

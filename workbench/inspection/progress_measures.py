@@ -139,6 +139,42 @@ def other_frequencies(measured: Measurement) -> list[int]:
 
 
 @dataclass(frozen=True)
+class EarlyRise:
+    """How far the excluded loss rises while held-out answers are still missing.
+
+    Attributes:
+        start: the first checkpoint at which `GROKKED` of the questions trained on are right.
+        end: the last one after it before half of the held-out ones are.
+        nats: from the least excluded loss between the two to the greatest after that.
+    """
+
+    start: int
+    end: int
+    nats: float
+
+
+def early_rise(measured: Measurement) -> EarlyRise | None:
+    """The rise of the excluded loss before test accuracy rises; None if fewer than two checkpoints lie there.
+
+    Args:
+        measured: `progress_measures(…)`.
+    """
+    steps = [int(step) for step in measured.coords["step"]]
+    seen, held_out, excluded = (
+        measured.select(curve=curve).values for curve in ("train accuracy", "test accuracy", "excluded loss")
+    )
+    if not (seen >= GROKKED).any():
+        return None
+    start = int((seen >= GROKKED).argmax())
+    end = int((held_out >= 0.5).argmax()) if (held_out >= 0.5).any() else len(steps)
+    if end - start < 2:
+        return None
+    between = excluded[start:end]
+    least = int(between.argmin())
+    return EarlyRise(steps[start], steps[end - 1], float(between[least:].max() - between[least]))
+
+
+@dataclass(frozen=True)
 class HalfWay:
     """When the excluded loss and the test accuracy are half way to where they are once the model has grokked.
 

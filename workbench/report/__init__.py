@@ -12,6 +12,8 @@ import pandas as pd
 from workbench import runs
 from workbench.figures.for_paper import INCHES
 from workbench.inspection import Inspected, Settings, inspect_run, labels
+from workbench.inspection.geometry import Geometry
+from workbench.inspection.geometry import geometry as run_geometry
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
 from workbench.measurement import Measurement
@@ -20,7 +22,7 @@ from workbench.report.claims import Column, claim_lines
 from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.findings import findings
-from workbench.report.geometry import RunGeometry, geometry_section, run_geometry
+from workbench.report.geometry import geometry_section
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
@@ -36,14 +38,14 @@ COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pa
 
 
 class Asked(NamedTuple):
-    """What a report has beside the measurements where it was asked for, a list with one entry for each run."""
+    """What a report has beside the measurements where it was asked for, of each run."""
 
     timelines: list[Timeline]
     circuits: list[RunCircuit]
-    geometries: list[RunGeometry]
+    geometries: dict[str, Geometry]
 
 
-NOTHING_ASKED = Asked([], [], [])
+NOTHING_ASKED = Asked([], [], {})
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Report:
         html: the page's file.
         timelines: every run over training, if that was wanted.
         circuits: the circuit of every run, if that was wanted.
-        geometries: the geometry of many sequences together of every run, if that was wanted.
+        geometries: the geometry of many sequences together of every run by its name, if that was wanted.
         differences: two runs on the same sequences, compared example by example (see `compare_runs.compare`).
         over_seeds: every later group of seeds compared with the first.
         figures: the files of single figures, if any were wanted.
@@ -67,7 +69,7 @@ class Report:
     html: Path
     timelines: list[Timeline]
     circuits: list[RunCircuit]
-    geometries: list[RunGeometry]
+    geometries: dict[str, Geometry]
     differences: pd.DataFrame | None
     over_seeds: list[OverSeeds]
     figures: list[Path]
@@ -127,7 +129,7 @@ def inspect(
     inspected = _measure(opened, options)
     timelines = [follow(run, **options) for run in inspected] if timeline else []
     circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
-    geometries = [run_geometry(run, n, seed) for run in inspected] if geometry else []
+    geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
     asked = Asked(timelines, circuits, geometries)
@@ -192,8 +194,8 @@ def write_report(
     folders = _write_numbers(folder / "data", inspected, asked.timelines)
     for one in asked.circuits:
         one.save(folder / "data" / folders[one.name] / "circuit")
-    for of_run in asked.geometries:
-        of_run.save(folder / "data" / folders[of_run.name] / "geometry")
+    for name, of_run in asked.geometries.items():
+        of_run.save(folder / "data" / folders[name] / "geometry")
     _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     table = rows(columns)

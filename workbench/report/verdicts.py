@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from workbench.inspection.progress_measures import GROKKED, HalfWay
+from workbench.inspection.progress_measures import GROKKED, HalfWay, early_rise
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import at_point
@@ -129,6 +129,26 @@ def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
         f"Between step {found.start:,} (least excluded loss) and step {found.end:,} (test accuracy first at "
         f"{GROKKED:.0%}), the excluded loss is half way up its {found.rise:.2f} nats at step {found.excluded:,} and "
         f"test accuracy half way at step {found.accuracy:,}: {order}."
+    )
+
+
+def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
+    """How far the excluded loss rises before test accuracy does, beside that without other frequencies.
+
+    Args:
+        measured: `progress_measures(…)`.
+        control: the same of `other_frequencies(measured)`.
+    """
+    key, others = early_rise(measured), early_rise(control)
+    if key is None or others is None:
+        return (
+            "No two checkpoints lie between the first with 90% of the questions trained on right and the first with "
+            "half of the held-out ones, so nothing is known of a phase by heart."
+        )
+    return (
+        f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "
+        f"of the held-out ones, the excluded loss rises by {key.nats:.2f} nats, that without other frequencies by "
+        f"{others.nats:.2f}."
     )
 
 

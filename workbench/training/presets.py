@@ -220,7 +220,7 @@ SECONDS: dict[str, int] = {
     "lis-cot": 254,
     "text-standard": 140,
     "text-chacal": 163,
-    "addition-grok": 35,
+    "addition-grok": 45,
     "induction-standard": 37,
     "recall-standard": 77,
     "dyck-standard": 18,

@@ -16,6 +16,10 @@ from workbench.tasks.split import fingerprints
 At = Literal["first", "last"]
 
 
+class TooFewAnswersError(ValueError):
+    """Too few of the sequences have the same answer for what is to be measured."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """One answer of every sequence of a batch: where it is asked for, which it is, and a hash of the question.

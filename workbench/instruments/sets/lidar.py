@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
+from workbench.instruments.sets.answers import TooFewAnswersError
 from workbench.instruments.sets.over_sequences import over_sequences, where_settings
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
 from workbench.measurement import Measurement
@@ -88,7 +89,7 @@ class LidarStream:
         """
         twice = self._counts >= 2
         if self.answers < 2:
-            raise ValueError(
+            raise TooFewAnswersError(
                 "LiDAR tells answers apart: give sequences in which two answers or more come at least twice"
             )
         counts, means = self._counts[twice], self._means[twice]
