@@ -45,6 +45,15 @@ def test_it_is_the_same_twice_and_draws_like_other_figures_by_layer(sorter: Run)
         geometry(sorter, n=20, seed=0, only=["lida"])
 
 
+def test_a_model_that_went_astray_is_left_out_with_the_reason(sorter: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = sorter.model()
+    model.token_embedding.weight.data.fill_(float("nan"))
+    monkeypatch.setattr(type(sorter), "model", lambda run, step=None: model)
+    measured = geometry(sorter, n=64, seed=0)
+    assert not measured.measured and set(measured.left_out) == set(SETS)
+    assert all("must be finite" in reason for reason in measured.left_out.values())
+
+
 STREAMED = """
 import resource, sys, torch, workbench
 from workbench.inspection.geometry import geometry

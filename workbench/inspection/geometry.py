@@ -11,7 +11,7 @@ import torch
 
 from workbench.capture import Subject
 from workbench.instruments import SETS
-from workbench.instruments.sets.answers import TooFewAnswersError
+from workbench.instruments.sets.answers import CannotMeasureError
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import untrained
@@ -33,7 +33,7 @@ class Geometry:
         n: on how many sequences.
         measured: name in `SETS` -> of the run.
         controls: the same names -> control -> its measurement: `untrained`, and `shuffled answers` where answers count.
-        left_out: the name of what does not apply, or of what so few sequences do not allow -> the reason.
+        left_out: the name of what does not apply, or of what these sequences do not allow -> the reason.
     """
 
     n: int
@@ -89,7 +89,7 @@ def geometry(
     for name, instrument in asked.items():
         try:
             found = _beside_controls(instrument, models, drawn, settings.get(name, {}))
-        except TooFewAnswersError as error:
+        except CannotMeasureError as error:
             result.left_out[name] = str(error)
             continue
         result.measured[name], result.controls[name] = found.pop(""), found

@@ -142,8 +142,8 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
     key, others = early_rise(measured), early_rise(control)
     if key is None or others is None:
         return (
-            "No two checkpoints lie between the first with 90% of the questions trained on right and the first with "
-            "half of the held-out ones, so nothing is known of a phase by heart."
+            f"No two checkpoints lie between the first with {GROKKED:.0%} of the questions trained on right and the "
+            "first with half of the held-out ones, so nothing is known of a phase by heart."
         )
     return (
         f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "

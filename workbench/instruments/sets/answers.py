@@ -16,8 +16,8 @@ from workbench.tasks.split import fingerprints
 At = Literal["first", "last"]
 
 
-class TooFewAnswersError(ValueError):
-    """Too few of the sequences have the same answer for what is to be measured."""
+class CannotMeasureError(ValueError):
+    """These vectors do not allow what is to be measured: too few have the same answer, or they are not finite."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Asked:
         """The vectors, in float64.
 
         Raises:
-            ValueError: if they hold NaN or infinity.
+            CannotMeasureError: if they hold NaN or infinity.
         """
         rows = activation[self.example.to(activation.device), self.position.to(activation.device)].double().cpu()
         if not torch.isfinite(rows).all():
-            raise ValueError("representations must be finite; these hold NaN or infinity")
+            raise CannotMeasureError("representations must be finite; these hold NaN or infinity")
         return rows
 
     def moved(self, before: Asked | None) -> Asked:

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.answers import TooFewAnswersError
+from workbench.instruments.sets.answers import CannotMeasureError
 from workbench.instruments.sets.over_sequences import over_sequences, where_settings
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
 from workbench.measurement import Measurement
@@ -85,11 +85,11 @@ class LidarStream:
         """Σ_b and Σ_w, with δ.
 
         Raises:
-            ValueError: if fewer than two answers came twice.
+            CannotMeasureError: if fewer than two answers came twice.
         """
         twice = self._counts >= 2
         if self.answers < 2:
-            raise TooFewAnswersError(
+            raise CannotMeasureError(
                 "LiDAR tells answers apart: give sequences in which two answers or more come at least twice"
             )
         counts, means = self._counts[twice], self._means[twice]

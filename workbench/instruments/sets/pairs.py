@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.instruments.sets.answers import TooFewAnswersError
+from workbench.instruments.sets.answers import CannotMeasureError
 from workbench.measurement import Measurement
 
 MOST_WAITING = 4096  # vectors without a partner; the oldest goes where answers are more
@@ -76,11 +76,11 @@ def over_groups(
     """The mean over groups of pairs in nats, with its interval over them: dim `layer`.
 
     Raises:
-        TooFewAnswersError: if there was no full group.
+        CannotMeasureError: if there was no full group.
     """
     values = torch.tensor([values for values, _ in by_point.values()], dtype=torch.float64)
     if not values.shape[1]:
-        raise TooFewAnswersError(next(iter(by_point.values()))[1].why_none())
+        raise CannotMeasureError(next(iter(by_point.values()))[1].why_none())
     return Measurement(
         name=name,
         values=values.numpy(),
