@@ -1,11 +1,13 @@
-"""A model of 124 million parameters with random weights: memory of `workbench inspect`, and the explorer's panels.
+"""Models of GPT-2's size with random weights: memory of `workbench inspect`, and the explorer's panels.
 
-Every layer of GPT-2's shape, 50,257 tokens, sequences of 256: entropy, projections, attention graphs and lenses. The
-peak is that of the whole process, Python and its libraries with it.
+Entropy, projections, attention graphs and lenses of every layer, on sequences of 256 tokens. The peak is that of the
+whole process, Python and its libraries with it. The first model is GPT-2's shape, with 50,257 tokens, over a few
+sequences; the second has as many parameters in layers and 1,024 tokens, so that a thousand sequences take hours, not a
+day.
 
-python tests/benchmarks/bench_pretrained.py                                print the table (ten minutes)
-python tests/benchmarks/bench_pretrained.py --write                        and put it into README.md beside this file
-WORKBENCH_SEQUENCES=1000 python tests/benchmarks/bench_pretrained.py       the same over 1,000 sequences (a day)
+python tests/benchmarks/bench_pretrained.py                            print the tables (twenty minutes)
+python tests/benchmarks/bench_pretrained.py --write                    and put them into README.md beside this file
+WORKBENCH_SEQUENCES=1000 python tests/benchmarks/bench_pretrained.py   the second over 1,000 sequences (two hours)
 """
 
 from __future__ import annotations
@@ -15,26 +17,32 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpt2_sized import MEASURES, make_model, peak, write_text
+from gpt2_sized import MEASURES, WORDS, make_model, peak, write_text
 from harness import Table, main
 
-SEQUENCES = (4, int(os.environ.get("WORKBENCH_SEQUENCES", "16")))
+SEQUENCES = int(os.environ.get("WORKBENCH_SEQUENCES", "40"))
+MODELS: dict[str, tuple[dict[str, int], tuple[int, ...]]] = {  # shape, and over how many sequences
+    "GPT-2's shape": ({"vocab_size": WORDS}, (2, 6)),
+    "14 layers, 1,024 tokens": ({"vocab_size": 1024, "n_layer": 14}, (20, SEQUENCES)),
+}
 ROOM = 2 * 2**10  # MB beside the model
 
 
 def memory() -> Table:
-    table = Table("pretrained-memory", "sequences of 256 tokens", "peak", "the model", "beside it")
-    with tempfile.TemporaryDirectory() as place:
-        folder, text = Path(place) / "gpt2", Path(place) / "text.txt"
-        size = make_model(folder)
-        write_text(text, 257 * max(SEQUENCES))
-        peaks = {n: peak(folder, text, n, "--only", *MEASURES)[0] for n in SEQUENCES}
-    for n, found in peaks.items():
-        table.add(f"{n:,}", f"{found:,.0f} MB", f"{size:,.0f} MB", f"{found - size:,.0f} MB")
-    few, many = SEQUENCES
-    each = max(0.0, (peaks[many] - peaks[few]) / (many - few))
-    expected = peaks[many] + each * max(0, 1000 - many) - size
-    table.ask("MB beside the model, over 1,000 sequences (from the growth between these two)", expected, most=ROOM)
+    table = Table("pretrained-memory", "model", "parameters", "sequences", "minutes", "peak", "of it beside the model")
+    for name, (shape, lengths) in MODELS.items():
+        with tempfile.TemporaryDirectory() as place:
+            folder, text = Path(place) / "gpt2", Path(place) / "text.txt"
+            size = make_model(folder, **shape)
+            write_text(text, 257 * max(lengths), shape["vocab_size"])
+            for n in lengths:
+                start = time.monotonic()
+                found, _ = peak(folder, text, n, "--only", *MEASURES)
+                minutes = (time.monotonic() - start) / 60
+                parameters = f"{size / 4 * 1.048576:.0f} million"  # four bytes each
+                cells = (name, parameters, f"{n:,}", f"{minutes:.0f}", f"{found:,.0f} MB", f"{found - size:,.0f} MB")
+                table.add(*cells)
+                table.ask(f"{name}, {n:,} sequences: MB beside the model", found - size, most=ROOM)
     return table
 
 

@@ -29,15 +29,16 @@ def make_model(folder: Path, **shape: Any) -> float:
     shape = {"vocab_size": WORDS, "bos_token_id": None, "eos_token_id": None, **shape}
     model = GPT2LMHeadModel(GPT2Config(**shape))
     model.save_pretrained(folder)
-    made = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
+    words = {f"w{i}": i for i in range(shape["vocab_size"])}
+    made = Tokenizer(models.WordLevel(words, unk_token="w0"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=made, unk_token="w0").save_pretrained(folder)
     return sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
 
 
-def write_text(path: Path, n_words: int) -> None:
+def write_text(path: Path, n_words: int, vocabulary: int = WORDS) -> None:
     draws = random.Random(0)
-    path.write_text(" ".join(f"w{draws.randrange(WORDS)}" for _ in range(n_words)), encoding="utf-8")
+    path.write_text(" ".join(f"w{draws.randrange(vocabulary)}" for _ in range(n_words)), encoding="utf-8")
 
 
 def peak(folder: Path, text: Path, n: int, *more: str) -> tuple[float, str]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 BATCH = 64
-MEMORY = 2**29  # bytes that a batch and what is measured of it may take
+MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED = 64  # sequences of each condition that causal tests are made on
 FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
@@ -192,19 +192,16 @@ class Plan:
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""
         seen = capture(self.own.hooked, self.own.subject, batch, self.names)
-        made = {control for one in self.measures for control in one.controls}
-        changed = {
-            name: control.of_capture(seen, self.control_draws)
-            for name, control in CONTROLS.items()
-            if control.of_capture is not None and name in made
-        }
-        for one in self.measures:
-            if one.of_weights and one.batches:
-                continue
+        measures = [one for one in self.measures if not (one.of_weights and one.batches)]
+        for one in measures:
             one.batches.append(one.measure(seen))
-            for control in one.controls:
-                if control in changed:
-                    one.keep(control, one.measure(changed[control]), condition)
+        for name, control in CONTROLS.items():  # one at a time: a changed capture may be as large as the capture
+            controlled = [one for one in measures if name in one.controls]
+            if control.of_capture is not None and controlled:
+                changed = control.of_capture(seen, self.control_draws)
+                for one in controlled:
+                    one.keep(name, one.measure(changed), condition)
+                del changed
 
     def measure_other_models(self, few: Batch, condition: dict[str, Any]) -> None:
         """Measure the models with fresh weights, and make the uninformed models' causal tests, on a few sequences."""
