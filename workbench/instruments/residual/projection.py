@@ -215,7 +215,7 @@ def top_tokens(
         raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
     points = needs(subject) if points is None else list(points)
     bases = BASES if bases is None else tuple(bases)
-    cells = [_largest(capture, point, example, top, name, how, final_norm) for name in bases for point in points]
+    cells = [_largest(capture, points, example, top, name, how, final_norm) for name in bases]
     shape = (len(bases), len(points), len(words), top)
     values, ids = torch.stack(cells).view(*shape, 2).unbind(-1)
     return Measurement(
@@ -233,12 +233,16 @@ def top_tokens(
 
 
 def _largest(
-    capture: Capture, point: str, example: int, top: int, basis_name: str, how: How, final_norm: bool
-) -> Float[Tensor, "position top 2"]:
-    """The largest components of one example's residual at a point, and their tokens; computed once for a capture."""
-    key, subject = ("largest", point, example, basis_name, how, final_norm), capture.subject
-    kept = capture.computed.get(key)
-    if kept is None or kept.shape[1] < top:
+    capture: Capture, points: Sequence[str], example: int, top: int, basis_name: str, how: How, final_norm: bool
+) -> Float[Tensor, "point position top 2"]:
+    """The largest components of one example's residual at each point, and their tokens; computed once for a capture.
+
+    All points that are not yet computed go together: a large vocabulary's vectors are read once for many rows.
+    """
+    subject, kept = capture.subject, capture.computed
+    keys = {point: ("largest", point, example, basis_name, how, final_norm) for point in points}
+    missing = [point for point, key in keys.items() if key not in kept or kept[key].shape[1] < top]
+    if missing:
         n = min(max(top, SHOWN), len(subject.encoder))
         length = len(sequence(capture, example))
 
@@ -246,6 +250,7 @@ def _largest(
             best = components(subject, x, basis_name, how=how, final_norm=final_norm).topk(n)
             return torch.stack([best.values.double(), best.indices.double()], dim=-1)
 
-        kept = by_rows(largest, capture[point][example, :length], width=len(subject.encoder)).cpu()
-        capture.computed[key] = kept
-    return kept[:, :top]
+        residuals = torch.stack([capture[point][example, :length] for point in missing])
+        found = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
+        kept.update({keys[point]: each for point, each in zip(missing, found, strict=True)})
+    return torch.stack([kept[key][:, :top] for key in keys.values()])
