@@ -15,6 +15,7 @@ from workbench.app.evidence.stills import as_image
 from workbench.app.panels import background
 from workbench.inspection.examples import example
 from workbench.instruments.attention import attention_graph
+from workbench.report.found import at_a_glance, kept
 from workbench.runs import Run
 from workbench.tasks import COUNTED
 
@@ -58,18 +59,26 @@ def _card(run: Run, accuracy: float | None) -> None:
     if picture:
         st.html(as_image(picture, f"Attention of {run.name}, a picture", 'class="thumbnail"'))
     asks, attention = words.capitalised(run.task().summary), words.capitalised(words.attention(run.config))
-    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_known(run, accuracy)}")
+    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_right(run, accuracy)}")
+    if found := _known(run):
+        st.markdown(found)
 
 
-def _known(run: Run, accuracy: float | None) -> str:
-    """How right it is, and the first thing that was found of it in this session, if it was looked at."""
-    right = "not trained here" if not run.config.steps else "not evaluated yet"
-    right = right if accuracy is None else f"{accuracy:.1%} of {COUNTED[run.task().unit]} right"
+def _right(run: Run, accuracy: float | None) -> str:
+    """How right it is."""
+    if accuracy is None:
+        return "not evaluated yet" if run.config.steps else "not trained here"
+    return f"{accuracy:.1%} of {COUNTED[run.task().unit]} right"
+
+
+def _known(run: Run) -> str | None:
+    """The first thing that was found of it, in this session or before; None if it was not looked at yet."""
     job = background.job((str(run.path), run.version, None))
-    if job is None or not job.future.done() or job.future.exception():
-        return right
-    told = [statement for statement in job.future.result().statements if statement.name]
-    return f"{right}; {plain(told[0].name.lower())}: {', '.join(told[0].chips)}" if told else right
+    measured = job.future.result() if job and job.future.done() and not job.future.exception() else kept(run)
+    if measured is None:
+        return None
+    name, numbers = at_a_glance(measured.statements)
+    return f"**{plain(name)}**: {plain(numbers)}" if name else plain(numbers)
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

@@ -12,13 +12,10 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import run_of
 from workbench.inspection import Result, Sample, inspect_run
+from workbench.report.found import SEED, n_each
 from workbench.runs import Run
-from workbench.tasks import Task
 
 Settings = Mapping[str, Mapping[str, Any]]  # instrument -> its arguments
-MOST, FEWEST = 128, 8  # sequences drawn, of all the task's conditions together
-NUMBERS = 2**21  # of one head's patterns of all these sequences, so that long ones are measured in seconds
-SEED = 0
 
 
 @dataclass(frozen=True)
@@ -30,12 +27,6 @@ class HeldOut:
 
     def __getitem__(self, name: str) -> Result:
         return self.results[name]
-
-
-def n_each(task: Task) -> int:
-    """Sequences of each of the task's test conditions: fewer where they are long."""
-    total = max(FEWEST, min(MOST, NUMBERS // task.n_ctx**2))
-    return max(4, total // len(task.conditions))
 
 
 def settings_of(run: Run, only: Sequence[str], settings: Settings | None) -> dict[str, Any]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from workbench.app.config_in_words import plain
-from workbench.app.panels.held_out import SEED, n_each
+from workbench.app.panels import background
 from workbench.app.panels.measuring import in_parts
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
-from workbench.inspection import Inspected, inspect_run
-from workbench.mechanisms import MECHANISMS
-from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Chip, Statement, head_in_focus, how_it_works
-from workbench.report.seed_groups import seed_groups
+from workbench.report.found import FIRST, Found, Kept, find, has_place, keep, kept
+from workbench.report.how_it_works import Chip, Statement
 
 MOST = 3  # statements above the canvas; the story has all of them
-NUMBERS = ("overall", "accuracy", "gold_mass", "entropy")  # measured beside the claims
 
 
 class Behind(NamedTuple):
@@ -49,32 +45,22 @@ BEHIND: dict[Chip, Behind] = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was measured of a run on held-out sequences, and what can be said of it.
-
-    Attributes:
-        inspected: what was measured.
-        statements: what can be said.
-        sure: how sure one may be of it.
-        settings: how it was measured: arguments of `inspect_run`.
-        to_come: what is measured next, as in `Measuring whether …`; empty if this is all.
-    """
-
-    inspected: Inspected
-    statements: Sequence[Statement]
-    sure: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    to_come: str = ""
-
-
 def show(look: Look) -> None:
     """The statements; until all are measured, those that are, and that the others are being measured."""
     with st.container(border=True, key="panel-how"):
         st.subheader(numbered("How it works"), anchor=False)
         has_pairs = bool(look.opened.subject.task.pair_kinds)
-        if (found := measured(look.opened, lambda so_far: _say(so_far, has_pairs))) is not None:
+        if (known := already(look.opened)) is not None:
+            _say(known, has_pairs)
+        elif (found := measured(look.opened, lambda so_far: _say(so_far, has_pairs))) is not None:
             _say(found, has_pairs)
+
+
+def already(opened: Opened) -> Kept | None:
+    """What was found of a run before, and is kept beside its weights; None while it is measured in this session."""
+    if opened.step is not None or background.job(opened.key) is not None:
+        return None
+    return kept(opened.run)
 
 
 def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -> Found | None:
@@ -101,27 +87,18 @@ def _to_come(found: Found | None) -> str:
     return FIRST if found is None else found.to_come
 
 
-FIRST = "on held-out sequences"
-PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("how often its claims hold, beside models that know nothing", {"only": NUMBERS[:2], "nulls": (), "causal": False}),
-    ("whether its answers need what is claimed", {"only": [*NUMBERS, *MECHANISMS], "causal": False}),
-    ("", {"only": [*NUMBERS, *MECHANISMS]}),
-)
-"""What is measured, part by part, and what comes after each: the first takes a tenth of a second, the last minutes."""
-
-
 def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iterator[Found]:
-    """Measure a run, and say what was found: first what is measured in no time, at last everything.
+    """What is found of a run, part by part; all of it is kept beside the weights where that folder can be written to.
 
     Args:
         opened: the run.
         tell: is told how much is done of the part that is being measured.
     """
-    own: dict[str, Any] = {"n": n_each(opened.subject.task), "seed": SEED, "step": opened.step}
-    for to_come, part in PARTS:
-        inspected = inspect_run(opened.run, **own, **part, progress=tell or False)
-        groups = seed_groups([inspected])
-        yield Found(inspected, list(how_it_works(groups[0])), how_sure(groups), own | part, to_come)
+    for part in find(opened.run, opened.step, tell):
+        if not part.to_come and opened.step is None and has_place(opened.run):
+            with suppress(OSError):  # another's folder, or a full disk: it is measured again next time
+                keep(part)
+        yield part
 
 
 def chips(statement: Statement, place: Any) -> None:
@@ -138,15 +115,15 @@ def in_words(statement: Statement) -> str:
     return f"**{plain(statement.name)}**: {plain(statement.rest)}" if statement.name else plain(statement.text)
 
 
-def _say(found: Found, has_pairs: bool) -> None:
+def _say(found: Found | Kept, has_pairs: bool) -> None:
     for number, statement in enumerate(found.statements[:MOST]):
         with st.container(key=f"how-{number}"):
             left, right = st.columns([1, 6.6], gap="small")
             chips(statement, left)
             right.markdown(in_words(statement))
-    if head := head_in_focus(found.inspected):
-        st.markdown(plain(head))
-    if found.to_come:
+    if found.head:
+        st.markdown(plain(found.head))
+    if isinstance(found, Found) and found.to_come:
         return
     more = len(found.statements) - MOST
     label = (
@@ -156,9 +133,10 @@ def _say(found: Found, has_pairs: bool) -> None:
     row.page_link("views/story.py", label=label, icon=":material/auto_stories:")
     if has_pairs:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
-    if not found.to_come and not any(statement.claims for statement in found.statements):
+    if not any(statement.claims for statement in found.statements):
         st.markdown(
             "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
             "be decoded from it."
         )
-    st.caption(f"{plain(found.sure)} *Needed* says more than *holds*: see Mechanisms.")
+    when = f" Found on {found.made:%d %B %Y}." if isinstance(found, Kept) else ""
+    st.caption(f"{plain(found.sure)}{when} *Needed* says more than *holds*: see Mechanisms.")

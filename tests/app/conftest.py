@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.browsing import browsing, chromium, serving
-from workbench.app.panels import background
+from workbench.app.panels import background, how_it_works
 from workbench.runs.compiled import compile_run
 
 APP = Path(__file__).parents[2] / "app" / "main.py"
@@ -65,6 +65,14 @@ def address(served: Path) -> Iterator[str]:
     """The address of the explorer over `served`, started by its own command."""
     with serving(served) as found:
         yield found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """What is found of `run_root` is not kept in it: no test's pages depend on what another had measured."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(how_it_works, "keep", lambda found: None)
+        yield
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from workbench.cli import main
+from workbench.report import found
 from workbench.runs import list_runs, load_run
 from workbench.studies import (
     PAPER,
@@ -331,6 +332,7 @@ def test_the_zoo_is_put_together_from_finished_runs(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zoo, "EXHIBITS", {"chain": zoo.Exhibit("hops", "chain-chacal-gamma=0.9-seed=0", 2)})
+    monkeypatch.setattr(found, "PARTS", (("", {"only": ["overall"], "causal": False}),))  # in no time
     assert main(["study", "zoo", "--root", str(root), "--out", str(tmp_path / "zoo")]) == 0
     runs = {run.name: run for run in list_runs(tmp_path / "zoo")}
     assert set(runs) == {"chain", *zoo.COMPILED}
@@ -338,6 +340,8 @@ def test_the_zoo_is_put_together_from_finished_runs(
     for own, theirs in zip(runs["chain"].model().parameters(), source.model().parameters(), strict=True):
         assert torch.equal(own, theirs)
     assert runs["chain"].metrics().equals(source.metrics())
+    said = {name: found.kept(run).statements[0].text for name, run in runs.items()}
+    assert said["chain"].startswith("chain gets ")
 
 
 def test_a_zoo_without_its_runs_says_which_study_trains_them(

@@ -131,7 +131,7 @@ def _zoo(options: argparse.Namespace) -> None:
     from workbench.studies.zoo import build_zoo
 
     out = options.out or options.root / "zoo"
-    found = build_zoo(options.root, out)
+    found = build_zoo(options.root, out, progress=not options.quiet)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
     say(f"{len(found)} runs in {out}, {size:.0f} MB")
 

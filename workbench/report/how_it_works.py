@@ -37,12 +37,14 @@ class Statement:
         chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
         claims: the mechanisms that it is about.
         name: what the sentence begins with, before a colon: the claim, with the places that it is about.
+        brief: of a claim, how often it holds and whether answers need it, in a line: what follows its name on a card.
     """
 
     text: str
     chips: tuple[Chip, ...]
     claims: tuple[str, ...] = ()
     name: str = ""
+    brief: str = ""
 
     @property
     def rest(self) -> str:
@@ -99,7 +101,7 @@ def how_it_works(one: SeedGroup) -> Iterator[Statement]:
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     for claim in told:
-        yield Statement(_claim(claim), claim.chips, (claim.claim,), claim.name)
+        yield Statement(_claim(claim), claim.chips, (claim.claim,), claim.name, _brief(claim))
     if rest:
         hold = "holds beyond its controls too" if len(rest) == 1 else "hold beyond their controls too"
         text = f"{listed([claim.name for claim in rest])} {hold}."
@@ -173,6 +175,20 @@ def _claim(claim: Claimed) -> str:
     """One claim: what it says, how often it holds, and what an edit of what it is about does."""
     needs = _needs(claim)
     return " ".join([f"{claim.name}: {sentence(claim.claim)}", f"{_holds(claim)}.", *([f"{needs}."] if needs else [])])
+
+
+def _brief(claim: Claimed) -> str:
+    """How often a claim holds, and whether its edit changes answers: the numbers of `_claim`."""
+    controls = [one.strongest.value for one in claim.verdicts if one.strongest]
+    tests = [one.tested for one in claim.verdicts if one.tested]
+    text = f"{_range([one.rate for one in claim.verdicts])} of cases"
+    text += f", {_range(controls)} under its strongest control" if controls else ""
+    if claim.needed is Needed.NOT_NEEDED:
+        return f"{text}; the answers do not need it"
+    if claim.needed not in (Needed.AS_CLAIMED, Needed.LOST) or not tests:
+        return text
+    where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
+    return f"{text}; {where}, {_range([test.changed for test in tests])} of right answers change"
 
 
 def _holds(claim: Claimed) -> str:

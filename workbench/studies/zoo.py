@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
+from workbench.report.found import find, keep
 from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.compiled import compile_run
 from workbench.runs.weights import CHECKPOINTS, WEIGHTS
@@ -56,12 +59,13 @@ COMPILED: dict[str, tuple[str, dict[str, int]]] = {
 """Name in the zoo -> compiled model and its settings."""
 
 
-def build_zoo(root: Path, out: Path) -> list[Run]:
-    """Put the zoo together from the runs of studies, in a new folder.
+def build_zoo(root: Path, out: Path, *, progress: bool = False) -> list[Run]:
+    """Put the zoo together from the runs of studies, in a new folder, with what is found of each beside its weights.
 
     Args:
         root: the folder of all studies.
         out: the zoo's folder.
+        progress: show on standard error which model is being measured; each takes seconds to a minute.
 
     Raises:
         ValueError: if a run is missing or not finished, or the folder exists.
@@ -73,6 +77,10 @@ def build_zoo(root: Path, out: Path) -> list[Run]:
             _copy(run, folder / name, EXHIBITS[name].checkpoints)
         for name, (model, settings) in COMPILED.items():
             compile_run(model, folder / name, settings)
+        runs = [load_run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
+        for run in track(runs, "measuring the zoo", console=Console(stderr=True), disable=not progress):
+            *_, found = find(run)
+            keep(found)
     return [load_run(path.parent) for path in sorted(out.glob(f"*/{CONFIG}"))]
 
 

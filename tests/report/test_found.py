@@ -1,0 +1,88 @@
+"""What was found of a run is kept beside its weights, and of those weights alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from workbench.inspection import Inspected
+from workbench.report import found
+from workbench.report.found import FOUND, Found, Kept, at_a_glance, find, keep, kept
+from workbench.report.how_it_works import Statement
+from workbench.runs import load_run
+from workbench.runs.own_run import HeldRun
+
+ZOO = Path(__file__).parents[2] / "app" / "zoo"
+
+
+@pytest.fixture(scope="module")
+def chaser(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
+    """A folder with a model of which everything was found and kept, and what was."""
+    folder = tmp_path_factory.mktemp("found") / "chaser"
+    shutil.copytree(compiled / "chaser", folder)
+    *_, last = find(load_run(folder))
+    keep(last)
+    return folder, last
+
+
+def test_what_was_found_is_read_again(chaser: tuple[Path, Found]) -> None:
+    folder, last = chaser
+    again = kept(load_run(folder))
+    assert again is not None and again.statements == last.statements
+    assert (again.sure, again.head, again.n, again.seed) == (last.sure, last.head, last.settings["n"], 0)
+    name, numbers = at_a_glance(again.statements)
+    assert name == "Chain following" and numbers.startswith("100% of cases, ") and "of right answers change" in numbers
+    told = next(one for one in again.statements if one.name == name)
+    assert all(number in told.text for number in ("100% of cases", numbers.rsplit(", ", 1)[1]))
+
+
+def test_of_other_weights_or_another_name_nothing_is_kept(chaser: tuple[Path, Found], tmp_path: Path) -> None:
+    renamed = Path(shutil.copytree(chaser[0], tmp_path / "renamed"))
+    assert kept(load_run(renamed)) is None
+    same = Path(shutil.copytree(chaser[0], tmp_path / "chaser"))
+    assert kept(load_run(same)) is not None
+    data = json.loads((same / FOUND).read_text())
+    (same / FOUND).write_text(json.dumps(data | {"weights": "0" * 64}))
+    assert kept(load_run(same)) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "\xff", "x" * (found.LONGEST + 1), '{"run": "chaser"}'])
+def test_what_cannot_be_read_is_measured_again(chaser: tuple[Path, Found], tmp_path: Path, content: str) -> None:
+    folder = Path(shutil.copytree(chaser[0], tmp_path / "chaser"))
+    (folder / FOUND).write_bytes(content.encode("latin-1"))
+    assert kept(load_run(folder)) is None
+
+
+def test_a_model_in_memory_has_no_place_even_where_a_run_of_its_name_lies(
+    chaser: tuple[Path, Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = chaser[0]
+    monkeypatch.chdir(folder.parent)
+    run = load_run(folder)
+    held = HeldRun(Path("chaser"), run.config, run.model(), run.task())  # type: ignore[arg-type]
+    assert kept(held) is None and not found.has_place(held) and found.has_place(run)
+
+
+def test_where_no_claim_holds_the_line_says_so() -> None:
+    collapse = Statement("Matrix entropy is least after MLP 2 (0.4 nats).", ("collapse",))
+    nothing = Statement("Minimum: no more often than under a control.", ("tells nothing",), ("minimum",), "Minimum")
+    expected = "No claim about how it works holds beyond its controls. Matrix entropy is least after MLP 2 (0.4 nats)."
+    assert at_a_glance([nothing, collapse]) == ("", expected)
+
+
+def test_of_every_model_of_the_zoo_it_is_kept_what_was_found() -> None:
+    runs = [load_run(path.parent) for path in sorted(ZOO.glob("*/config.json"))]
+    assert len(runs) > 10 and [run.name for run in runs if kept(run) is None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chain-chacal", "compiled-sorter", "lis"])
+def test_what_is_kept_in_the_zoo_is_what_is_measured(name: str) -> None:
+    run = load_run(ZOO / name)
+    before = kept(run)
+    *_, now = find(run)
+    assert before is not None and isinstance(now.inspected, Inspected)
+    assert Kept.of(now).model_copy(update={"made": before.made, "workbench": before.workbench}) == before
