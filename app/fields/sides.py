@@ -127,14 +127,15 @@ def _earlier(first: Look, run: Run) -> int | None:
 
 
 def _others_first(run: Run) -> dict[str, Run]:
-    """Every run by its name: others of the same task first, then this one, then the rest."""
+    """Every run by its name: others of the same task first, the most alike foremost, then this one, then the rest."""
 
-    def place(other: Run) -> int:
+    def place(other: Run) -> tuple[int, int]:
+        own, task = run.config.task, other.config.task
         if other.path == run.path:
-            return 2
-        if other.config.task == run.config.task:
-            return 0
-        return 1 if other.config.task["name"] == run.config.task["name"] else 3
+            return 1, 0
+        if task["name"] != own["name"]:
+            return 2, 0
+        return 0, sum(own.get(key) != task.get(key) for key in own | task)
 
     return {other.name: other for other in sorted(state.runs(), key=place)}
 

@@ -88,14 +88,14 @@ def _to_come(found: Found | None) -> str:
 
 
 def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iterator[Found]:
-    """What is found of a run, part by part; all of it is kept beside the weights where that folder can be written to.
+    """What is found of a run, part by part; all of it is kept beside the weights where nothing is, and if that can be.
 
     Args:
         opened: the run.
         tell: is told how much is done of the part that is being measured.
     """
     for part in find(opened.run, opened.step, tell):
-        if not part.to_come and opened.step is None and has_place(opened.run):
+        if not part.to_come and opened.step is None and has_place(opened.run) and kept(opened.run) is None:
             with suppress(OSError):  # another's folder, or a full disk: it is measured again next time
                 keep(part)
         yield part

@@ -20,9 +20,10 @@ from workbench.app.panels import claim_card, code
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.dispersion import dispersion
 from workbench.app.panels.edit import try_an_edit
+from workbench.app.panels.held_out import SEED, n_each
 from workbench.app.panels.panel import UNFOLD, panel
 from workbench.app.sidebar import TYPED
-from workbench.app.state import Look, Opened, current
+from workbench.app.state import Look, current
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.interventions import Head
 from workbench.measurement import Measurement
@@ -33,9 +34,6 @@ from workbench.mechanisms.verdict import Holds
 from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
 
-SEED = 0
-MOST, NUMBERS = 256, 2**22  # held-out sequences drawn, and numbers in one head's patterns of all of them, at most
-TESTED = 64  # sequences of each test condition that a causal test is made on
 LISTED = 10  # failing sequences
 EVERY = "every hop"
 
@@ -78,14 +76,8 @@ def inspected(look: Look, names: list[str], head: Head | None) -> Symbol:
         return found if head is None else found.with_head(head)
 
     run, step = code.run(look.opened), look.opened.step
-    how = {"n": n_each(look.opened), "seed": SEED, "only": names, "causal": False}
+    how = {"n": n_each(look.opened.subject.task), "seed": SEED, "only": names, "causal": False}
     return code.assign("measured", inspect_run, run, **how, head=head, step=step, computed_by=once)
-
-
-def n_each(opened: Opened) -> int:
-    """Sequences of each test condition: fewer where they are long."""
-    task = opened.subject.task
-    return max(4, min(MOST, NUMBERS // task.n_ctx**2) // len(task.conditions))
 
 
 @url.fragment
@@ -254,9 +246,9 @@ def causal(held: Held, name: str) -> None:
         p.show(
             code.call(figures.causal, {found.name: {name: edited[name].causal.mean}})[0],
             {"causal": test, **({} if result.untrained is None else {"causal-untrained": result.untrained})},
-            f"{test.caption} As claimed: the answer became what the claim predicts of the edit. Changed: it became any "
-            "other one. Elsewhere: an edit of the same kind that by the claim should not matter; if that changes "
-            "answers too, the claimed edit proves little.",
+            f"{test.caption} As claimed: the answer became what the claim predicts of the edit. Changed: it became "
+            "another one, that one or any other. Elsewhere: an edit of the same kind that by the claim should not "
+            "matter; if that changes answers too, the claimed edit proves little.",
         )
 
 
@@ -267,7 +259,7 @@ def tested(held: Held, name: str) -> Symbol:
         "measured",
         inspect_run,
         code.run(opened),
-        n=min(TESTED, n_each(opened)),
+        n=n_each(opened.subject.task),
         seed=SEED,
         only=[name],
         nulls=(UNTRAINED,),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -14,6 +16,7 @@ from workbench.app import state
 from workbench.app.panels import background, how_it_works
 from workbench.app.panels.measuring import in_words
 from workbench.inspection import inspect_run
+from workbench.report import found
 from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
 
@@ -28,12 +31,12 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     page(explorer, "canvas", run="turned")
     assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "How it works"
     opened = state.opened(load_run(run_root / "turned"))
-    found = [
+    statements = [
         Statement("turned gets 99% of its held-out answers right.", ("answers",)),
         Statement("The end: of it: it is <b>there</b>.", ("holds", "needed"), ("minimum",), "The end: of it"),
     ]
     inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
-    background.ask(opened.key, lambda: how_it_works.Found(inspected, found, "Measured on 4.")).future.result(30)
+    background.ask(opened.key, lambda: found.Found(inspected, statements, "Measured on 4.")).future.result(30)
     page(explorer, "canvas", run="turned")
     assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
     assert "**The end: of it**: it is <b>there" in said(explorer).replace("\\", "")
@@ -57,14 +60,14 @@ def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Pa
 @pytest.mark.slow
 def test_what_is_said_is_what_an_inspection_of_the_same_sequences_finds(run_root: Path) -> None:
     shares: list[float] = []
-    *parts, found = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")), shares.append)
-    assert [bool(part.to_come) for part in parts] == [True, True] and not found.to_come
-    assert parts[0].statements[0].text == found.statements[0].text, "what is said first is not taken back"
+    *parts, whole = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")), shares.append)
+    assert [bool(part.to_come) for part in parts] == [True, True] and not whole.to_come
+    assert parts[0].statements[0].text == whole.statements[0].text, "what is said first is not taken back"
     assert "needed" not in {chip for part in parts for one in part.statements for chip in one.chips}
     assert shares[-1] == 1.0 and shares.count(1.0) == 3
-    chain, *_ = [statement for statement in found.statements if statement.claims == ("chain_following",)]
+    chain, *_ = [statement for statement in whole.statements if statement.claims == ("chain_following",)]
     assert chain.text.startswith("Chain following") and "reads" in chain.chips
-    assert found.statements[0].text.startswith("chain-chacal gets ") and found.sure.startswith("Measured on 128 ")
+    assert whole.statements[0].text.startswith("chain-chacal gets ") and whole.sure.startswith("Measured on 128 ")
 
 
 def test_what_is_known_part_by_part_is_there_before_the_rest_and_says_how_long_that_takes() -> None:
@@ -103,3 +106,27 @@ def test_what_waits_gives_way_to_what_is_asked_for_now_and_nothing_is_measured_t
     goes.set()
     assert (first.future.result(30), now.future.result(30)) == ("first", "third") and waiting.future.cancelled()
     assert background.ask(keys[1], lambda: "second, asked for again").future.result(30) == "second, asked for again"
+
+
+def test_what_was_found_before_is_on_the_card_and_above_the_canvas_at_once(
+    explorer: AppTest, run_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run_root / "chaser", tmp_path / "chaser")
+    monkeypatch.setattr(how_it_works, "keep", found.keep)
+    *_, whole = how_it_works.measure(state.opened(load_run(tmp_path / "chaser")))
+    name, numbers = found.at_a_glance(whole.statements)
+    first = (tmp_path / "chaser" / found.FOUND).read_bytes()
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    page(explorer, "overview")
+    assert f"**{name}**: {numbers}" in said(explorer).replace("\\", "")
+    page(explorer, "canvas", run="chaser")
+    told = said(explorer).replace("\\", "")
+    assert "To be measured" not in told
+    assert all(one.rest in told for one in whole.statements[: how_it_works.MOST]) and "Found on " in told
+    assert background.job(state.opened(load_run(tmp_path / "chaser")).key) is None, "nothing is measured again"
+    (tmp_path / "chaser" / found.FOUND).unlink()
+    page(explorer, "canvas", run="chaser")
+    assert "To be measured on held-out sequences" in said(explorer)
+    (tmp_path / "chaser" / found.FOUND).write_bytes(first)
+    *_, again = how_it_works.measure(state.opened(load_run(tmp_path / "chaser")))
+    assert again.statements == whole.statements and (tmp_path / "chaser" / found.FOUND).read_bytes() == first

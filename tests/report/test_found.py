@@ -34,9 +34,11 @@ def test_what_was_found_is_read_again(chaser: tuple[Path, Found]) -> None:
     assert again is not None and again.statements == last.statements
     assert (again.sure, again.head, again.n, again.seed) == (last.sure, last.head, last.settings["n"], 0)
     name, numbers = at_a_glance(again.statements)
-    assert name == "Chain following" and numbers.startswith("100% of cases, ") and "of right answers change" in numbers
+    assert (
+        name == "Chain following" and numbers.startswith("in 100% of cases (") and "of right answers change" in numbers
+    )
     told = next(one for one in again.statements if one.name == name)
-    assert all(number in told.text for number in ("100% of cases", numbers.rsplit(", ", 1)[1]))
+    assert all(number in told.text for number in ("100% of cases", numbers.rsplit(": ", 1)[1]))
 
 
 def test_of_other_weights_or_another_name_nothing_is_kept(chaser: tuple[Path, Found], tmp_path: Path) -> None:

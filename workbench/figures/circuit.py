@@ -295,9 +295,7 @@ def faithfulness(kept: Measurement, without: Measurement | None = None, share: f
         if measured is not None:
             _add_curve(figure, measured, name, colour, dash)
     about = kept.settings
-    subtitle = (
-        f"{about.get('model', 'model')}: the {about.get('metric', 'metric')} of the whole model is 1, of no edge 0"
-    )
+    subtitle = f"{about.get('model', 'model')}: {about.get('metric', 'metric')},<br>of the whole model 1, of no edge 0"
     framed(figure, "What circuits keep, by size", subtitle)
     sizes = [float(size) for size in kept.coords["share"]]
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick >= min(sizes) * 0.99]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,16 @@ def faint(colour: str, opacity: float = 0.15) -> str:
 
 HEIGHT = 420  # pixels of a figure
 TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
+LONGEST, LINE = 105, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
 
 
 def framed(
     figure: go.Figure, title: str, subtitle: str = "", height: int = HEIGHT, legend: bool = True, of: str = ""
 ) -> go.Figure:
     """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot.
+
+    They begin at the figure's left edge; a long subtitle without lines of its own takes two, and the figure is as much
+    taller.
 
     Args:
         figure: what to frame.
@@ -60,21 +65,23 @@ def framed(
         legend: whether there is one.
         of: what tells the figure from others with its title (a run, a place); a report names its file by it.
     """
+    lines = [subtitle] if "<" in subtitle else wrap(subtitle, LONGEST)
+    more = LINE * max(0, len(lines) - 1)
     figure.update_layout(
         title={
             "text": title,
-            "subtitle": {"text": subtitle, "font": {"size": 12}},
+            "subtitle": {"text": "<br>".join(lines), "font": {"size": 12}},
             "x": 0.0,
-            "xref": "paper",
+            "xref": "container",
             "xanchor": "left",
             "y": 1.0,
             "yref": "container",
             "yanchor": "top",
-            "pad": {"t": 16},
+            "pad": {"t": 16, "l": 4},
             "font": {"size": 17},
         },
-        height=height,
-        margin={"l": 70, "r": 30, "t": TOP, "b": BOTTOM + LEGEND * legend},
+        height=height + more,
+        margin={"l": 70, "r": 30, "t": TOP + more, "b": BOTTOM + LEGEND * legend},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=legend,

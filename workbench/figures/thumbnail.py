@@ -48,9 +48,10 @@ def thumbnail(seen: Capture, *, layer: int, head: int, example: int = 0) -> Draw
                 "stroke_width": 0.8 + 3 * float(weight[q, k]),
             }
             parts.append(element("path", d=path, **line, opacity=0.35 if kind == "idle" else 0.9))
-    size = min(17, column / 1.25)
-    for i in range(first, len(words)):
-        shown = words[i] if len(words[i]) <= 2 else words[i][:1]
-        parts.append(text(shown, x(i), WORDS - 14, size, style="fill: #808080"))
+    shown = {i: words[i] if len(words[i]) <= 2 else words[i][:1] for i in range(first, len(words))}
+    # A digit is 0.6 of its size wide: two of them leave a gap to the next token.
+    size = min(17, column / (1.25 if max(map(len, shown.values())) == 1 else 1.6))
+    for i, word in shown.items():
+        parts.append(text(word, x(i), WORDS - 14, size, style="fill: #808080"))
     title = f"Layer {layer}, head {head} on one input"
     return Drawing(title, seen.subject.name, "".join(parts), WIDE, TALL)

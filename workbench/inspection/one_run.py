@@ -43,7 +43,7 @@ BATCH = 64
 MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED = 64  # sequences of each condition that causal tests are made on
-FRESH = (8, 32, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
+FRESH = (8, 64, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
 
 
 @torch.no_grad()

@@ -181,14 +181,14 @@ def _brief(claim: Claimed) -> str:
     """How often a claim holds, and whether its edit changes answers: the numbers of `_claim`."""
     controls = [one.strongest.value for one in claim.verdicts if one.strongest]
     tests = [one.tested for one in claim.verdicts if one.tested]
-    text = f"{_range([one.rate for one in claim.verdicts])} of cases"
-    text += f", {_range(controls)} under its strongest control" if controls else ""
+    text = f"in {_range([one.rate for one in claim.verdicts])} of cases"
+    text += f" ({_range(controls)} under its strongest control)" if controls else ""
     if claim.needed is Needed.NOT_NEEDED:
         return f"{text}; the answers do not need it"
     if claim.needed not in (Needed.AS_CLAIMED, Needed.LOST) or not tests:
         return text
     where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
-    return f"{text}; {where}, {_range([test.changed for test in tests])} of right answers change"
+    return f"{text}; {where}: {_range([test.changed for test in tests])} of right answers change"
 
 
 def _holds(claim: Claimed) -> str:
@@ -247,9 +247,8 @@ def head_in_focus(one: Inspected) -> str | None:
     where, most = head_in_words(*one.head), "the most mass on the task's true edges, on other data"
     if "gold_mass" in one:
         result = one["gold_mass"].at_head()
-        if not all(_above(result.mean, control.mean) for control in result.controls.values()):
-            text = f"No head stands out: {where} has {most}, but no more than a control"
-            return f"{text}{_cost(one.fallen)}."
+        no_more = [name for name, control in result.controls.items() if not _above(result.mean, control.mean)]
+        most += f", though no more than under a control ({', '.join(map(in_words, no_more))})" if no_more else ""
     needed = one.needed_head
     if one.fallen is None or needed is None or needed == one.head:
         return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
