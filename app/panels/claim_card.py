@@ -74,8 +74,9 @@ def _card(look: Look, name: str, found: Inspected) -> None:
     here = here if found.head is None else select_head(here, found.head)
     rate = result.mean
     nulls = {null: control.mean for null, control in result.controls.items()}
+    several = bool(rate.dims)  # places at which it is read, each with a row
     lines = [
-        f"| at | here | held-out | {' | '.join(short(null) for null in nulls)} |",
+        f"| {'at' if several else ' '} | here | held-out | {' | '.join(short(null) for null in nulls)} |",
         "|:--|" + "--:|" * (2 + len(nulls)),
     ]
     scores = []

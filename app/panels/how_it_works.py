@@ -111,8 +111,8 @@ def chips(statement: Statement, place: Any) -> None:
 
 
 def in_words(statement: Statement) -> str:
-    """A statement as Markdown, the claim's name in bold."""
-    return f"**{plain(statement.name)}**: {plain(statement.rest)}" if statement.name else plain(statement.text)
+    """A statement as Markdown, the claim's name in bold, without what its story says more."""
+    return f"**{plain(statement.name)}**: {plain(statement.shorter)}" if statement.name else plain(statement.text)
 
 
 def _say(found: Found | Kept, has_pairs: bool) -> None:

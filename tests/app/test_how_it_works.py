@@ -122,7 +122,7 @@ def test_what_was_found_before_is_on_the_card_and_above_the_canvas_at_once(
     page(explorer, "canvas", run="chaser")
     told = said(explorer).replace("\\", "")
     assert "To be measured" not in told
-    assert all(one.rest in told for one in whole.statements[: how_it_works.MOST]) and "Found on " in told
+    assert all(one.shorter in told for one in whole.statements[: how_it_works.MOST]) and "Found on " in told
     assert background.job(state.opened(load_run(tmp_path / "chaser")).key) is None, "nothing is measured again"
     (tmp_path / "chaser" / found.FOUND).unlink()
     page(explorer, "canvas", run="chaser")

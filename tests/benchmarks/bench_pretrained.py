@@ -1,12 +1,13 @@
 """Models of GPT-2's size with random weights: memory of `workbench inspect`, and the explorer's panels.
 
 Entropy, projections, attention graphs and lenses of every layer, on sequences of 256 tokens. The peak is that of the
-whole process, Python and its libraries with it. The first model has 100 million parameters and 1,024 tokens, so that
-a thousand sequences take hours, not a day; the second is GPT-2's shape, with 50,257 tokens, over a few sequences.
+whole process, Python and its libraries with it. The first model has 100 million parameters in few layers, and 1,024
+tokens, so that a thousand sequences take an hour, not a day; the second is GPT-2's shape, with 50,257 tokens, over a
+few sequences.
 
 python tests/benchmarks/bench_pretrained.py                            print the tables (twenty minutes)
 python tests/benchmarks/bench_pretrained.py --write                    and put them into README.md beside this file
-WORKBENCH_SEQUENCES=1000 python tests/benchmarks/bench_pretrained.py   the first over 1,000 sequences (two hours)
+WORKBENCH_SEQUENCES=1000 python tests/benchmarks/bench_pretrained.py   the first over 1,000 sequences (an hour)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harness import Table, main
 
 SEQUENCES = int(os.environ.get("WORKBENCH_SEQUENCES", "40"))
 MODELS: dict[str, tuple[dict[str, int], tuple[int, ...]]] = {  # shape, and over how many sequences
-    "14 layers, 1,024 tokens": ({"vocab_size": 1024, "n_layer": 14}, (20, SEQUENCES)),
+    "4 wide layers, 1,024 tokens": ({"vocab_size": 1024, "n_layer": 4, "n_embd": 1408, "n_head": 11}, (20, SEQUENCES)),
     "GPT-2's shape": ({"vocab_size": WORDS}, (2, 6)),
 }
 ROOM = 2 * 2**10  # MB beside the model

@@ -47,7 +47,7 @@ def faint(colour: str, opacity: float = 0.15) -> str:
 
 HEIGHT = 420  # pixels of a figure
 TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
-LONGEST, LINE = 105, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
+LONGEST, LINE = 120, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
 
 
 def framed(

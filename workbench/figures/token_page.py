@@ -133,7 +133,9 @@ class TokenPage:
     def __init__(self, words: Sequence[str], window: range, chosen: Container[int] = ()) -> None:
         self.words, self.window, self.chosen = words, window, chosen
         longest = max(len(words[i]) for i in window)
-        self.column = max(23, min(40, 780 // len(window))) if longest <= 2 else 30 if longest <= 4 else 42
+        self.column = max(23, min(40, 780 // len(window))) if longest <= 2 else 30
+        if longest > 4:  # wide enough for whole words where there are few
+            self.column = max(42, min(72, 780 // len(window)))
         self.width = GUTTER + self.column * len(window) + 14
         self.height = 8
         self.focus: int | None = None  # the position that is scrolled to where there is no room for all
@@ -243,7 +245,7 @@ class TokenPage:
 
     def word(self, word: str, i: int, y: float, size: float = 12.5, weight: int | None = None, **style: Any) -> str:
         """A word that fits its column: smaller, then cut."""
-        em = sum(0.88 if letter in WIDE else 0.62 for letter in word) or 1.0
+        em = sum(0.88 if letter in WIDE else 0.62 for letter in word) * (1.0 if weight is None else 1.1) or 1.0
         smaller = max(7.0, min(size, self.column / em))
         room = max(2, int(len(word) * self.column / (em * smaller)))
         shown = word if len(word) <= room else word[: room - 1] + "…"

@@ -34,6 +34,7 @@ from workbench.models import OwnModel
 from workbench.models.own_model import BridgedModel
 from workbench.runs import Run, hold, task_of
 from workbench.tasks import Batch, Sequences, Task, once_each
+from workbench.util.memory import give_back
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def inspect_run(
             plan.measure_other_models(batch[:n_fresh], condition)
         if number * plan.size < TESTED:
             plan.test(batch)
+        give_back()
     results, own = plan.results(sample), plan.own
     return Inspected(
         run, name, results, sample, plan.left_out, plan.example(), own.head, plan.fallen(), removed=plan.removed

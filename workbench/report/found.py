@@ -74,6 +74,7 @@ class Said(BaseModel):
     claims: tuple[str, ...] = ()
     name: str = ""
     brief: str = ""
+    more: str = ""
 
 
 class Kept(BaseModel):
@@ -107,7 +108,7 @@ class Kept(BaseModel):
 
     @property
     def statements(self) -> list[Statement]:
-        return [Statement(one.text, one.chips, one.claims, one.name, one.brief) for one in self.said]
+        return [Statement(**vars(one)) for one in self.said]
 
 
 def at_a_glance(statements: Sequence[Statement]) -> tuple[str, str]:

@@ -38,6 +38,7 @@ class Statement:
         claims: the mechanisms that it is about.
         name: what the sentence begins with, before a colon: the claim, with the places that it is about.
         brief: of a claim, how often it holds and whether answers need it, in a line: what follows its name on a card.
+        more: the end of the sentence that can be left out where there is little room.
     """
 
     text: str
@@ -45,11 +46,17 @@ class Statement:
     claims: tuple[str, ...] = ()
     name: str = ""
     brief: str = ""
+    more: str = ""
 
     @property
     def rest(self) -> str:
         """The sentence without the name that it begins with."""
         return self.text.removeprefix(f"{self.name}: ")
+
+    @property
+    def shorter(self) -> str:
+        """The same without what can be left out."""
+        return self.rest.removesuffix(self.more).rstrip()
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,9 @@ def how_it_works(one: SeedGroup) -> Iterator[Statement]:
     telling = [claim for claim in claimed if claim.holds is Holds.BEYOND or claim.needed is Needed.AS_CLAIMED]
     told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
     for claim in told:
-        yield Statement(_claim(claim), claim.chips, (claim.claim,), claim.name, _brief(claim))
+        more = _smallest_set(claim)
+        text = f"{_claim(claim)} {more}".rstrip()
+        yield Statement(text, claim.chips, (claim.claim,), claim.name, _brief(claim), more)
     if rest:
         hold = "holds beyond its controls too" if len(rest) == 1 else "hold beyond their controls too"
         text = f"{listed([claim.name for claim in rest])} {hold}."
@@ -218,11 +227,16 @@ def _needs(claim: Claimed) -> str | None:
     elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
     text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
     text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
+    return text
+
+
+def _smallest_set(claim: Claimed) -> str:
+    """Which heads together carry what is claimed; empty where that was not looked for, or nothing was tested."""
     needed = None if claim.result.causal is None else claim.result.causal.needed
-    if needed is None or not needed.heads:
-        return text
+    if claim.needed not in NEED or needed is None or not needed.heads or not any(one.tested for one in claim.verdicts):
+        return ""
     said = set_in_words(needed)
-    return f"{text}. {said[:1].upper()}{said[1:]}"
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _gold(one: SeedGroup) -> Iterator[Statement]:
