@@ -57,7 +57,8 @@ def tokens(look: Look, *, how: projection.How = "raw", final_norm: bool = True) 
         )
         figure = call(figures.projection_bars, table, point, position)
         verdict = tops(value_of(table), point, position)
-        p.show(figure, {"tokens": table}, value_of(table).caption, verdict=verdict, place=row.container(width=540))
+        place, says = row.container(width=540), value_of(table).caption
+        p.show(figure, {"tokens": table}, says, verdict=verdict, place=place, under=st.container())
     return point, position
 
 

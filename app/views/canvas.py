@@ -26,11 +26,9 @@ from workbench.interventions import Head, head_in_words
 from workbench.report.verdicts_by_place import answered
 
 SAYS = (
-    "Hover a token to see what it reads (below) and its true ancestors (above); click a cell, a token, or an edge, "
-    "which is then cut; drag an edge to another key to move it; arrow keys move the cell. A cell shows the top token "
-    "of the residual there (encoder: rows of W_E; decoder: columns of W_U after the final norm), darker where its "
-    "inner product is larger, underlined where it is right. None of this shows that the model uses it. Answers are "
-    "computed with the true tokens before them."
+    "Hover a token to see what it reads; click a cell, a token, or an edge, which is then cut; drag an edge to another "
+    "key; arrow keys move the cell. A cell shows the residual's top token there (decoder basis: after the final norm), "
+    "underlined where it is right, which does not show that the model uses it."
 )
 
 

@@ -117,7 +117,9 @@ def by_position(found: Found, symbol: Symbol) -> None:
     control = symbol.nodes_control.mean() if found.control is not None else None
     nodes = symbol.nodes.mean()
     numbers = {"nodes": nodes} | ({} if control is None else {"nodes_control": control})
-    with panel("Heads and MLPs by position", "circuit-nodes") as p:
+    with panel("Heads and MLPs by position", "circuit-nodes", folded=True) as p:
+        if not p.open:
+            return
         drawn = code.call(figures.node_scores, nodes, control)
         p.show(drawn, numbers, NODES_SAY, verdict=nodes_verdict(found))
 

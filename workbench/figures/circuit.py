@@ -296,7 +296,7 @@ def faithfulness(kept: Measurement, without: Measurement | None = None, share: f
             _add_curve(figure, measured, name, colour, dash)
     about = kept.settings
     subtitle = f"{about.get('model', 'model')}: {about.get('metric', 'metric')},<br>of the whole model 1, of no edge 0"
-    framed(figure, "What circuits keep, by size", subtitle)
+    framed(figure, "What circuits keep, by size", subtitle, height=360)
     sizes = [float(size) for size in kept.coords["share"]]
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick >= min(sizes) * 0.99]
     axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}

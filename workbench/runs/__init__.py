@@ -1,6 +1,7 @@
 """Run folders: their files, how they are made, opened and listed.
 
 config.json                      every setting that decides the run, strict and versioned
+found.json                       what was found of it, once it was looked at (`report.found`)
 metrics.jsonl                    one line per logged step; steps that were repeated after a resume are there twice
 weights.safetensors              the final weights, written when training is finished
 checkpoints/step-N.safetensors   the weights at step N of training
