@@ -102,10 +102,10 @@ def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
     rate, control, _ = support.charts(explorer)[1]["data"]
     assert _numbers(rate["y"]) == [1] * 8 and max(_numbers(control["y"])) < 1
     task = workbench.load_run(run_root / "sorter").task()
-    distinct = sum(len(batch) for _, _, batch in drawn_batches(task, 32, 0))
+    distinct = sum(len(batch) for _, _, batch in drawn_batches(task, n_each(task), 0))
     captions = [text.value for text in explorer.caption]
-    assert any(f"holds in all {distinct} held-out" in text for text in captions) and distinct < 8 * 32
-    assert sum(f"held-out sequences ({8 * 32} drawn, {distinct} distinct" in text for text in captions) == 2
+    assert any(f"holds in all {distinct} held-out" in text for text in captions) and distinct < 8 * n_each(task)
+    assert sum(f"held-out sequences ({8 * n_each(task)} drawn, {distinct} distinct" in text for text in captions) == 2
     as_claimed, changed = support.charts(explorer)[2]["data"]
     assert _numbers(as_claimed["x"]) == _numbers(changed["x"]) == [1, 1, 0]
 
@@ -120,9 +120,8 @@ def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTe
 
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:
     support.page(explorer, "mechanisms", run="sort-tempered", claim="Copy", claim_point="after MLP 1")
-    found = inspect_run(
-        workbench.load_run(run_root / "sort-tempered"), n=28, seed=0, only=["copy"], nulls=("mismatched",), causal=False
-    )
+    run = workbench.load_run(run_root / "sort-tempered")
+    found = inspect_run(run, n=n_each(run.task()), seed=0, only=["copy"], nulls=("mismatched",), causal=False)
     point = "blocks.1.hook_resid_post"
     runs, _ = claims.by_condition(found, "copy", point=point) or ({}, {})
     assert _numbers(support.charts(explorer)[1]["data"][0]["y"]) == pytest.approx(runs["sort-tempered"].values.tolist())
@@ -132,7 +131,7 @@ def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path)
 
 def test_a_claim_about_heads_is_read_at_the_head_in_focus(explorer: AppTest, run_root: Path) -> None:
     run = workbench.load_run(run_root / "chain-standard")
-    found = inspect_run(run, n=256, seed=0, only=["chain_following"], nulls=("untrained",), causal=False)
+    found = inspect_run(run, n=n_each(run.task()), seed=0, only=["chain_following"], nulls=("untrained",), causal=False)
     for head in ((0, 1), (1, 3)):
         support.page(explorer, "mechanisms", run="chain-standard", head=f"layer {head[0]}, head {head[1]}")
         explorer.selectbox(key="head").set_value(f"{head[0]}.{head[1]}").run()

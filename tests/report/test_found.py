@@ -80,6 +80,11 @@ def test_of_every_model_of_the_zoo_it_is_kept_what_was_found() -> None:
     assert len(runs) > 10 and [run.name for run in runs if kept(run) is None] == []
 
 
+def test_what_it_gets_right_says_where_the_test_goes_beyond_training() -> None:
+    beyond, as_trained = (next(find(load_run(ZOO / name))).statements[0].text for name in ("sort-plain", "lis"))
+    assert "(length 2 to 30, trained on 2 to 10)" in beyond and "trained on" not in as_trained
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["chain-chacal", "compiled-sorter", "lis"])
 def test_what_is_kept_in_the_zoo_is_what_is_measured(name: str) -> None:

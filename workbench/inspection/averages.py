@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure
 from workbench.inspection.result import CausalResult, ControlResult, Result
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms.heads import NeededHeads
 
 OF_WEIGHTS = "It looks at the weights alone, so that there is no interval over sequences."
+VOID = "nothing changes: every example has the same, so that this is no control here."
 
 
 def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
@@ -31,9 +35,26 @@ def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts:
         name: ControlResult(of_control := joined(parts), averaged(of_control), one.control_conditions[name])
         for name, parts in one.control_batches.items()
     }
+    void = [name for name, control in controls.items() if _is_the_same(control.examples, examples)]
+    for name in void:
+        del controls[name]
+        examples = replace(examples, caption=f"{examples.caption} {in_words(name).capitalize()} {VOID}".strip())
     if one.fresh_batches:
         controls[UNTRAINED] = _untrained(one)
     return Result(examples, averaged(examples), controls, _causal(one, needed), head)
+
+
+def _is_the_same(control: Measurement, measured: Measurement) -> bool:
+    """Whether a control's numbers are the measure's own, in another order of the examples.
+
+    So it is where another example's truth is the same as one's own. Numbers of which many are alike, as hits, are never
+    taken for the same: they may be as many by chance.
+    """
+    if "example" not in measured.dims or control.values.shape != measured.values.shape:
+        return False
+    axis = measured.axis("example")
+    own, other = (np.sort(one.values, axis=axis) for one in (measured, control))
+    return np.unique(own).size > own.size / 2 and np.array_equal(own, other, equal_nan=True)
 
 
 def _untrained(one: Measure) -> ControlResult:

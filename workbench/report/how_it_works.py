@@ -22,8 +22,10 @@ from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
 from workbench.report.verdicts import least
 from workbench.tasks import COUNTED
+from workbench.util.seeds import generator
 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
+TRAINED = 512  # sequences drawn as in training, to see how long they are
 
 Chip = Literal["answers", "reads", "holds", "needed", "tells nothing", "collapse"]
 
@@ -134,10 +136,24 @@ def _answers(one: SeedGroup) -> Iterator[Statement]:
     text = f"{one.name} gets {share(position)} of {COUNTED['position']} right"
     if not np.isclose(position.values, sequence.values):
         text += f", and {share(sequence)} of {COUNTED['sequence']}"
-    sample = one.members[0].sample
-    text += f", on {sample.in_words} {sample.kind} sequences{f' ({sample.spread})' if sample.spread else ''}"
+    sample, spread = one.members[0].sample, _spread(one.members[0])
+    text += f", on {sample.in_words} {sample.kind} sequences{f' ({spread})' if spread else ''}"
     worst = _worst_group(one)
     yield Statement(f"{text}{f'; least right at {worst}' if worst else ''}.", ("answers",))
+
+
+def _spread(one: Inspected) -> str:
+    """What the test conditions range over, and what it was in training where they go beyond it."""
+    spread, names = one.sample.spread, {name for condition in one.sample.conditions for name in condition}
+    if not spread or len(names) > 1 or not one.run.config.steps:
+        return spread
+    (name,), task = names, one.run.task()
+    trained = task.truth(task.sample(TRAINED, generator(0, "trained on"), split="train").tokens).labels.get(name)
+    if trained is None:
+        return spread
+    least, most = int(trained[trained >= 0].min()), int(trained.max())
+    beyond = any(not least <= condition[name] <= most for condition in one.sample.conditions)
+    return f"{spread}, trained on {least} to {most}" if beyond else spread
 
 
 def _worst_group(one: SeedGroup) -> str | None:

@@ -112,7 +112,7 @@ def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapte
     text = (
         f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
     )
-    text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'It is the first.'}"
+    text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'Which head matters is not measured yet.'}"
     picture = figures.canvas(seen, layer=layer, head=head)
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
     numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
