@@ -58,10 +58,8 @@ def hop_by_hop(
     data |= {"gamma": gamma, "cells": page.height + ARCS, "clicks": False}
     _draw_hops(page, steps, _pattern(seen, layer, head, example), data)
     page.rows(answer_rows(seen, example))
-    says = f"{seen.subject.name}; γ = {gamma:g}"
-    if not own:
-        says = f"{seen.subject.name} takes one step; further hops are what its pattern would reach at γ = {gamma:g}"
-    says += part_drawn(page.window, len(page.words))
+    says = "; " if own else " takes one step; further hops are what its pattern would reach at "
+    says = f"{seen.subject.name}{says}γ = {gamma:g}{part_drawn(page.window, len(page.words))}"
     title = f"Layer {layer}, head {head}: what {page.at(query)} reads, hop by hop"
     return Drawing(title, says, page.body(), page.width, page.height, data)
 

@@ -55,8 +55,7 @@ def framed(
 ) -> go.Figure:
     """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot.
 
-    They begin at the figure's left edge; a long subtitle without lines of its own takes two, and the figure is as much
-    taller.
+    A long subtitle without lines of its own takes two, and the figure is as much taller.
 
     Args:
         figure: what to frame.
@@ -89,9 +88,8 @@ def framed(
         hoverlabel={"namelength": -1},
         meta={"of": of} if of else None,
     )
-    figure.update_xaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)
-    figure.update_yaxes(gridcolor=GRID, zeroline=False, linecolor=GRID)
-    return figure
+    look = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID}
+    return figure.update_xaxes(**look).update_yaxes(**look)
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
