@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from workbench.inspection import Inspected
 from workbench.report import found
@@ -14,6 +16,7 @@ from workbench.report.found import FOUND, Found, Kept, at_a_glance, find, keep, 
 from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
 from workbench.runs.own_run import HeldRun
+from workbench.runs.weights import WEIGHTS
 
 ZOO = Path(__file__).parents[2] / "app" / "zoo"
 
@@ -31,7 +34,7 @@ def chaser(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_what_was_found_is_read_again(chaser: tuple[Path, Found]) -> None:
     folder, last = chaser
     again = kept(load_run(folder))
-    assert again is not None and again.statements == last.statements
+    assert again is not None and list(again.statements) == last.statements
     assert (again.sure, again.head, again.n, again.seed) == (last.sure, last.head, last.settings["n"], 0)
     name, numbers = at_a_glance(again.statements)
     assert (
@@ -48,6 +51,8 @@ def test_of_other_weights_or_another_name_nothing_is_kept(chaser: tuple[Path, Fo
     assert kept(load_run(same)) is not None
     data = json.loads((same / FOUND).read_text())
     (same / FOUND).write_text(json.dumps(data | {"weights": "0" * 64}))
+    assert kept(load_run(same)) is None
+    save_file({"w": torch.zeros(1)}, same / WEIGHTS)  # by another's hand, without a checksum
     assert kept(load_run(same)) is None
 
 

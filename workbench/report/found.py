@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.inspection import Inspected, inspect_run
 from workbench.mechanisms import MECHANISMS
 from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Chip, Statement, head_in_focus, how_it_works
+from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.seed_groups import seed_groups
 from workbench.runs import Run
 from workbench.runs.own_run import HeldRun
@@ -65,18 +65,6 @@ class Found:
         return head_in_focus(self.inspected)
 
 
-class Said(BaseModel):
-    """A `Statement` as it is kept."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    text: str
-    chips: tuple[Chip, ...]
-    claims: tuple[str, ...] = ()
-    name: str = ""
-    brief: str = ""
-    more: str = ""
-
-
 class Kept(BaseModel):
     """What was found of a run, without what was measured; the fields of the same name are those of `Found`."""
 
@@ -87,7 +75,7 @@ class Kept(BaseModel):
     workbench: str = Field(description="the version that measured it")
     n: int = Field(description="sequences of each of the task's conditions")
     seed: int
-    said: tuple[Said, ...]
+    statements: tuple[Statement, ...]
     sure: str
     head: str | None
 
@@ -101,14 +89,10 @@ class Kept(BaseModel):
             workbench=version(),
             n=found.settings["n"],
             seed=found.settings["seed"],
-            said=tuple(Said(**vars(one)) for one in found.statements),
+            statements=tuple(found.statements),
             sure=found.sure,
             head=found.head,
         )
-
-    @property
-    def statements(self) -> list[Statement]:
-        return [Statement(**vars(one)) for one in self.said]
 
 
 def at_a_glance(statements: Sequence[Statement]) -> tuple[str, str]:
@@ -166,7 +150,7 @@ def kept(run: Run) -> Kept | None:
     try:
         found = Kept.model_validate(parse_json(read_text(run.path / FOUND, LONGEST)))
         return found if (found.run, found.weights) == (run.name, _weights(run)) else None
-    except (ValidationError, ValueError, OSError):  # written by hand or by another version: it is measured again
+    except (ValueError, KeyError, OSError):  # written by hand or by another version: it is measured again
         return None
 
 
