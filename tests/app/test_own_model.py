@@ -19,9 +19,9 @@ from workbench.util.seeds import generator
 
 DRAWN = {
     "canvas": 3,
-    "residual": 4,
+    "residual": 6,
     "entropy": 3,
-    "hops": 3,
+    "hops": 4,
     "mechanisms": 1,
     "probes": 2,
     "training": 0,
@@ -45,7 +45,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", DRAWN)
 def test_every_page_shows_what_is_seen_of_it(own: AppTest, page: str) -> None:
-    support.page(own, page, run="fused")
+    support.page(own, page, run="fused", probe_anyway="true")
     assert not own.error and len(support.charts(own)) + len(support.drawings(own)) == DRAWN[page]
     said = [text.value for text in own.caption]
     assert any("2 × fused; width 32, 4 heads" in text and "not trained here" in text for text in said)
