@@ -130,5 +130,5 @@ def solve_transposed(inner: Tensor, rhs: Tensor, shape: Shape, *, in_place: bool
 
 def _solved(matrix: Tensor, rhs: Tensor, shape: Shape, in_place: bool, *, upper: bool) -> Tensor:
     columns, ones = rhs.mT, not shape.diagonal
-    out = columns if in_place else None
+    out = columns if in_place and not torch.compiler.is_compiling() else None  # it cannot trace one that is transposed
     return torch.linalg.solve_triangular(matrix, columns, upper=upper, left=False, unitriangular=ones, out=out).mT
