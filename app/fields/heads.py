@@ -15,8 +15,9 @@ from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
 from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
+from workbench.interventions import Head, can_remove_heads, costliest, fallen_without, head_in_words
 from workbench.measurement import Measurement
+from workbench.report.found import kept
 from workbench.tasks import Batch
 
 belongs_to_run("head", "matrix")
@@ -52,6 +53,14 @@ def needed_head(look: Look) -> Head:
     return (0, 0) if elsewhere is None else elsewhere.needed
 
 
+def other_needed(look: Look) -> str:
+    """Which head answers need more than the one with the most mass on gold paths; empty where that is the same."""
+    if needed_head(look) == best_head(look):
+        return ""
+    here, there = head_in_words(*best_head(look)), head_in_words(*needed_head(look))
+    return f" {here[:1].upper()}{here[1:]} lays most of its mass on the task's edges; answers need {there} more."
+
+
 def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:
     """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and the share of right
     answers that fall without it; None where that was not measured.
@@ -68,7 +77,8 @@ class Elsewhere:
         on_edges: the share of its mass on gold paths: dims `layer`, `head`.
         best: the one with most of it.
         fallen: the share of right answers that fall without it, in the same dims; None where heads are too many.
-        needed: the one that clearly more answers need than `best`; else `best`.
+        needed: the one that clearly more answers need than `best`, as it was found of the run where that is kept; else
+            `best`.
     """
 
     on_edges: Measurement
@@ -108,7 +118,8 @@ def _elsewhere(key: tuple[object, ...], _opened: Opened) -> Elsewhere | None:
     fallen = Measurement(
         removed.name, removed.values.reshape(-1, n_heads), ("layer", "head"), coords, removed.units, removed.settings
     )
-    return Elsewhere(scores, best, fallen, needed)
+    known = kept(_opened.run) if _opened.step is None else None  # so that all pages name the head that it names
+    return Elsewhere(scores, best, fallen, needed if known is None or known.needed is None else known.needed)
 
 
 def _removed(opened: Opened, data: Batch) -> Measurement | None:

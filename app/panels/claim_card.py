@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.mechanisms.verdict import Holds
+from workbench.report.how_it_works import Statement
 
 
 class Verdict(NamedTuple):
@@ -54,21 +56,22 @@ class Verdict(NamedTuple):
         return Verdict(places[0].holds.value, "gray", "help")
 
 
-def cards(look: Look, names: list[str], found: Inspected) -> None:
+def cards(look: Look, names: list[str], found: Inspected, told: Sequence[Statement] = ()) -> None:
     """Every claim's card, two in a row.
 
     Args:
         look: the run and the input.
         names: of the claims.
         found: the claims on held-out sequences, with the head in focus.
+        told: what is known of the run already, its causal tests among it.
     """
     columns = st.columns(min(2, len(names)))
     for i, name in enumerate(names):
         with columns[i % len(columns)]:
-            _card(look, name, found)
+            _card(look, name, found, told)
 
 
-def _card(look: Look, name: str, found: Inspected) -> None:
+def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) -> None:
     result = found[name].at_head()
     here = _here((*look.key, name), look, name)
     here = here if found.head is None else select_head(here, found.head)
@@ -94,6 +97,8 @@ def _card(look: Look, name: str, found: Inspected) -> None:
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
+            if any("needed" in one.chips for one in told if one.claims == (name,)):
+                st.badge("answers need it", color="violet", icon=":material/bolt:")
             for verdict in (beyond, here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))

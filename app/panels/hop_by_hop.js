@@ -15,7 +15,8 @@ function hopByHop(parent, holder, svg, data) {
   parent.insertBefore(bar.box, holder)
   const layer = svg.querySelector(".steps") ?? svg.insertBefore(tag("g", { class: "steps" }), svg.querySelector(".gutter"))
   const steps = stepsOf(data)
-  if (still) state.hop = lastHop(data, steps(state.query), state.gamma)
+  // A layer without γ takes one step; what further ones would reach is shown to whoever asks.
+  if (still) state.hop = data.own ? lastHop(data, steps(state.query), state.gamma) : 1
 
   const draw = () => {
     const { query, hop, gamma } = state
@@ -62,7 +63,7 @@ function hopByHop(parent, holder, svg, data) {
   }
   bar.gamma.oninput = () => {
     state.gamma = kept.gamma = Number(bar.gamma.value)
-    if (!state.hop) state.hop = data.hops
+    if (!state.hop || !data.own) state.hop = data.hops
     draw()
   }
   bar.own.onclick = () => {
@@ -208,11 +209,11 @@ function cells(data, walk, query, gamma) {
   const row = (label, values, colour, number, due) => {
     const y = data.cells + number * data.cell
     for (let i = data.first; i < data.first + data.n; i++) {
-      const tip = `${label}: ${(100 * values[i]).toFixed(1)}% at ${name(data, i)}` + (i === due ? ", the true ancestor" : "")
+      const tip = `${label}: ${(100 * values[i]).toFixed(1)}% at ${name(data, i)}` + (due.includes(i) ? ", a true ancestor" : "")
       parts.push(tag("rect", {
         x: column(data, i) - data.column / 2 + 1, y: y + 1, width: data.column - 2, height: data.cell - 2, rx: 3,
         fill: colour, "fill-opacity": Math.min(1, 0.04 + 0.66 * values[i]), "data-tip": tip,
-        ...(i === due ? { stroke: data.due, "stroke-width": 2 } : {}),
+        ...(due.includes(i) ? { stroke: data.due, "stroke-width": 2 } : {}),
       }))
       if (values[i] >= FAINT) {
         const label = tag("text", {
@@ -225,11 +226,12 @@ function cells(data, walk, query, gamma) {
     }
   }
   for (let h = 1; h <= data.hops; h++) row(`hop ${h}`, walk.at[h], data.colours[h - 1], h - 1, due(data, query, h))
-  row("all hops at γ", allHops(data, query, gamma, walk), data.total, data.hops)
+  row("all hops at γ", allHops(data, query, gamma, walk), data.total, data.hops, [])
   return parts
 }
 
-const due = (data, query, hop) => data.gold.find(([h, q]) => h === hop && q === query)?.[2]
+// The true ancestors of a query at a hop: a digit of a product rests on several digits.
+const due = (data, query, hop) => data.gold.filter(([h, q]) => h === hop && q === query).map(([, , key]) => key)
 
 function inWords(data, walk, query, hop, gamma) {
   const at = walk.at[hop]
@@ -237,8 +239,13 @@ function inWords(data, walk, query, hop, gamma) {
   const weighs = hop === 1 ? "" : `; it weighs γ${hop === 2 ? "" : superscript(hop - 1)} = ${(gamma ** (hop - 1)).toFixed(2)} of the first`
   if (at[top] < THIN) return `${name(data, query)}: nothing arrives at hop ${hop}; its paths have ended.`
   const wanted = due(data, query, hop)
-  const truth = wanted === undefined ? "" : wanted === top ? ", its true ancestor" : `, not its true ancestor ${name(data, wanted)}`
-  return `${name(data, query)}, hop ${hop}: ${(100 * at[top]).toFixed(0)}% at ${name(data, top)}${truth}${weighs}.`
+  const percent = (share) => `${(100 * share).toFixed(0)}%`
+  const one = wanted.length === 1, all = percent(wanted.reduce((sum, key) => sum + at[key], 0))
+  const named = wanted.map((key) => name(data, key)).join(", ")
+  let truth = ""
+  if (wanted.includes(top)) truth = one ? ", its true ancestor" : `; ${all} at its ${wanted.length} true ancestors together`
+  else if (wanted.length) truth = one ? `, not its true ancestor ${named}` : `, not its true ancestors ${named} (${all} together)`
+  return `${name(data, query)}, hop ${hop}: ${percent(at[top])} at ${name(data, top)}${truth}${weighs}.`
 }
 
 const superscript = (n) => String(n).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -61,6 +61,16 @@ def already(opened: Opened) -> Kept | None:
     if opened.step is not None or background.job(opened.key) is not None:
         return None
     return kept(opened.run)
+
+
+def statements(opened: Opened) -> Sequence[Statement]:
+    """What is known of a run without measuring anything: what is kept of it, or was measured in this session."""
+    job = background.job(opened.key)
+    if job is not None and job.future.done() and job.future.exception() is None:
+        found: Found = job.future.result()
+        return found.statements
+    known = already(opened)
+    return () if known is None else known.statements
 
 
 def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -> Found | None:

@@ -78,13 +78,16 @@ class Panel:
     def _draw(self, drawn: Figure, first: str, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
         if isinstance(drawn, Drawing):
             with place.container():
-                titles = f"**{plain(drawn.title)}**  \n:gray[{plain(drawn.subtitle)}]"
+                titles = f"**{plain(drawn.title)}**&ensp; :gray[{plain(drawn.subtitle)}]"
                 st.markdown("  \n".join(filter(None, [first, titles])))
                 show = film if "frames" in drawn.data else clickable
                 show(drawn, f"{self.key}-drawing", **clicks)
         else:
             if first:
                 place.markdown(first)
+            drawn, says = _without_title(drawn, self.title)
+            if says:
+                place.caption(says)
             place.plotly_chart(
                 drawn,
                 key=f"{self.key}-figure",
@@ -120,6 +123,17 @@ class Panel:
             _pin(self.title, says, figure, lines, numbers)
 
 
+def _without_title(figure: go.Figure, title: str) -> tuple[go.Figure, str]:
+    """A figure with the panel's own title is drawn without; its subtitle, as a caption, then stands above it."""
+    if figure.layout.title.text != title:
+        return figure, ""
+    lines = [plain(line) for line in (figure.layout.title.subtitle.text or "").split("<br>")]
+    bare = go.Figure(figure)
+    less = bare.layout.margin.t - ABOVE
+    bare.update_layout(title=None, height=bare.layout.height - less, margin_t=ABOVE, meta={"title": title})
+    return bare, "; ".join(lines)
+
+
 def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:
     """Pin the figure, and show it in the sidebar; or say why not."""
     try:
@@ -132,6 +146,7 @@ def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, M
     st.rerun()
 
 
+ABOVE = 22  # pixels above a plot without a title, where a line of the plot may be named
 UNFOLD = "unfold"  # the field that opens every panel
 
 

@@ -12,7 +12,7 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import other_run, url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, n_hops
+from workbench.app.fields.heads import choose_head, n_hops, other_needed
 from workbench.app.fields.values import belongs_to_run, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code, strongest_paths
@@ -38,7 +38,7 @@ SAYS = (
 )
 FOLLOWED = (
     "Point at a token, or move with the arrow keys: arcs are the edges of each hop, as thick as what flows over them, "
-    "γ to the power of the hops before. A row says where a hop arrives, in per cent, its true ancestor framed in "
+    "γ to the power of the hops before. A row says where a hop arrives, in per cent, its true ancestors framed in "
     "orange; the last row is what all hops read together. Only what is at least 0.2 % of a row is followed."
 )
 belongs_to_run("hops_powers")
@@ -91,7 +91,7 @@ def follow(look: Look) -> tuple[Head, Opened | None, int]:
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
         steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
         verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0), far_query(look.seen))
-        p.show(figure, {"steps": steps}, FOLLOWED, verdict=verdict)
+        p.show(figure, {"steps": steps}, FOLLOWED + other_needed(look), verdict=verdict)
     return (layer, head), beside, start
 
 

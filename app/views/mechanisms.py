@@ -16,7 +16,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_head
 from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import choose
-from workbench.app.panels import claim_card, code
+from workbench.app.panels import claim_card, code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.dispersion import dispersion
 from workbench.app.panels.edit import try_an_edit
@@ -97,7 +97,7 @@ def of_the_task(look: Look, names: list[str]) -> None:
             with st.container(width=240):
                 head = choose_head(look)
         held = Held(look, names, inspected(look, names, head))
-        claim_card.cards(look, names, held.found)
+        claim_card.cards(look, names, held.found, how_it_works.statements(look.opened))
     rates(held)
     closer(held)
 
@@ -228,6 +228,9 @@ def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
         if not fields.toggle("Run the causal test on held-out sequences", "causal"):
+            for one in how_it_works.statements(held.look.opened):
+                if one.claims == (name,):
+                    st.markdown(how_it_works.in_words(one))
             st.caption(
                 "The claimed part is edited inside the model, and the same edit is made elsewhere. If the claim is "
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."

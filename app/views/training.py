@@ -12,7 +12,7 @@ from workbench.app import config_in_words as words
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_matrix
+from workbench.app.fields.heads import choose_matrix, other_needed
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
@@ -242,8 +242,9 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             else ""
         )
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
+        needed = other_needed(look) if controlled and followed.head is not None else ""
         verdict = by_place.changed(own, "step", followed.controls[name] if controlled else None)
-        p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}", verdict=verdict)
+        p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}{needed}", verdict=verdict)
 
 
 def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | None:

@@ -43,8 +43,12 @@ def panels(explorer: AppTest) -> list[str]:
 
 
 def charts(explorer: AppTest) -> list[dict[str, Any]]:
-    """The plotly figures of the page."""
-    return [json.loads(chart.proto.spec) for chart in explorer.get("plotly_chart")]
+    """The plotly figures of the page, with their titles, which a panel of the same title leaves out."""
+    every = [json.loads(chart.proto.spec) for chart in explorer.get("plotly_chart")]
+    for chart in every:
+        if "title" not in chart["layout"]:
+            chart["layout"]["title"] = {"text": chart["layout"]["meta"]["title"]}
+    return every
 
 
 def titles(explorer: AppTest) -> list[str]:

@@ -12,11 +12,15 @@ import torch
 
 import workbench
 from workbench import figures
-from workbench.capture import Capture
+from workbench.capture import LOGITS, Capture, Subject, capture
 from workbench.instruments.attention import attention_graph, resolvent
 from workbench.instruments.residual import projection
+from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention.chacal import ChacalAttention
+from workbench.models.hooked import hook
 from workbench.runs.compiled import compile_run
+from workbench.tasks.multiplication import Multiplication
+from workbench.util.seeds import generator
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +54,21 @@ def test_the_true_ancestor_of_each_hop_is_framed_and_its_edges_are_arcs(seen: Ca
     chain = {hop: key for hop, at, key in attention_graph.gold_edges(seen, 0) if at == query}
     assert max(chain) == 3, "the default is a token from which the longest way is due"
     for hop, key in chain.items():
-        assert re.search(rf'data-tip="hop {hop}: [\d.]+% at {key}:\w+, the true ancestor"', drawing.body)
+        assert re.search(rf'data-tip="hop {hop}: [\d.]+% at {key}:\w+, a true ancestor"', drawing.body)
     arcs = re.findall(r'data-tip="hop (\d): (\d+):\w+ reads (\d+):', drawing.body)
     way = [query, *(chain[hop] for hop in (1, 2, 3))]
     assert {(str(h + 1), str(way[h]), str(way[h + 1])) for h in range(3)} <= set(arcs)
+
+
+def test_of_several_ancestors_of_one_hop_all_are_framed() -> None:
+    task = Multiplication(digits=2)
+    config = DecoderConfig(n_layers=1, d_model=8, n_heads=2, d_vocab=len(task.vocabulary), n_ctx=task.n_ctx)
+    model, names = Decoder(config, generator(0)).eval(), [attention_graph.pattern_name(0), LOGITS]
+    batch = task.sample(1, generator(1))
+    drawing = figures.hop_by_hop(capture(hook(model), Subject.of(model, task, "it"), batch, names), layer=0, head=0)
+    due = [key for _, at, key in drawing.data["gold"] if at == drawing.data["far"]]
+    framed = re.findall(r'data-tip="hop 1: [\d.]+% at (\d+):[^"]+, a true ancestor"', drawing.body)
+    assert len(due) > 1 and sorted(map(int, framed)) == sorted(due)
 
 
 def test_a_page_gets_the_whole_pattern_but_what_is_too_little_to_follow(seen: Capture) -> None:

@@ -36,6 +36,7 @@ def test_what_was_found_is_read_again(chaser: tuple[Path, Found]) -> None:
     again = kept(load_run(folder))
     assert again is not None and list(again.statements) == last.statements
     assert (again.sure, again.head, again.n, again.seed) == (last.sure, last.head, last.settings["n"], 0)
+    assert again.needed == last.inspected.needed_head == (0, 0)
     name, numbers = at_a_glance(again.statements)
     assert (
         name == "Chain following" and numbers.startswith("in 100% of cases (") and "of right answers change" in numbers

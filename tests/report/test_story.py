@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
-from workbench.report.how_it_works import how_it_works
+from workbench.report.how_it_works import FAR_APART, claims_of, how_it_works, rates_in_words
 from workbench.report.seed_groups import seed_groups
 from workbench.report.story import story
+from workbench.report.verdicts_by_place import at
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 
@@ -67,8 +69,27 @@ def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interva
     (row,) = table[table["claim"] == mean.name].to_dict("records")
     assert row["n"] == str(int(mean.n)) and row["holds in"] == f"{verdict.rate:.0%}"
     assert row["95 % interval"].startswith(f"{float(mean.low):.0%}") and row["verdict"].startswith(verdict.holds.value)
+    assert verdict.tested is not None and row["right answers edited"] == f"{verdict.tested.n:,}"
     assert verdict.strongest is not None and row["strongest control"].startswith(f"{verdict.strongest.value:.0%} (")
     assert story(inspect_run(inspected.run, n=4, seed=0, only=["entropy"]))[-1].table is None
+
+
+def test_of_places_far_apart_the_most_and_the_least_are_told(inspected: Inspected) -> None:
+    (one,) = seed_groups([inspected])
+    for alike in claims_of(one, "copy"):
+        rates = {at(dict(verdict.place)): verdict.rate for verdict in alike.verdicts if not np.isnan(verdict.rate)}
+        most, least = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+        told = rates_in_words(alike.verdicts)
+        if rates[most] - rates[least] >= FAR_APART:
+            assert told == f"{rates[most]:.0%} of cases {most}, in {rates[least]:.0%} {least}"
+        else:
+            assert told.endswith("% of cases")
+    first, second = (
+        replace(verdict, rate=rate) for verdict, rate in zip(verdicts_on(inspected, "copy"), (0.1, 0.9), strict=False)
+    )
+    assert rates_in_words([first, second]) == f"90% of cases {at(dict(second.place))}, in 10% {at(dict(first.place))}"
+    assert rates_in_words([first, replace(second, rate=0.2)]) == "10 to 20% of cases"
+    assert rates_in_words([replace(first, rate=float("nan"))]) == "none of cases"
 
 
 def test_what_an_untrained_model_does_too_is_said_to_tell_nothing(tmp_path: Path) -> None:

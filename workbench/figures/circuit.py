@@ -74,7 +74,7 @@ def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Dr
     parts = [*place.rows(), *lines, *_nodes(place, of), *_legend(place, bool(cut))]
     left_out = of.graph.n_edges - len(edges)
     says = f"{scores.settings.get('model', 'model')}; {scores.name}"
-    says += f"; {left_out} weaker edges outside it are not drawn" if left_out else ""
+    says += f"; {left_out} weaker edge{'s' if left_out > 1 else ''} outside it not drawn" if left_out else ""
     title = f"A circuit of {len(of)} of {of.graph.n_edges} edges"
     return Drawing(title, says, "".join(parts), place.width, place.height)
 

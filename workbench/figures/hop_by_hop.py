@@ -86,11 +86,11 @@ def _draw_hops(page: TokenPage, steps: np.ndarray, A: Tensor, data: dict[str, An
     query, layer = data["query"], resolvent.chacal(data["gamma"], data["form"], diagonal=data["diagonal"])
     page.height = data["cells"]
     parts = _arcs(page, np.asarray(A.cpu()), data)
-    ancestors = {hop: key for hop, at, key in data["gold"] if at == query}
+    ancestors = [(hop, key) for hop, at, key in data["gold"] if at == query]
     for hop, colour in enumerate(data["colours"], 1):
-        parts += _cells(page, f"hop {hop}", steps[hop - 1, query], colour, ancestors.get(hop))
+        parts += _cells(page, f"hop {hop}", steps[hop - 1, query], colour, {key for h, key in ancestors if h == hop})
     reads = attention_graph.unit_rows(layer.mixing_matrix(A))[query]
-    parts += _cells(page, "all hops at γ", np.asarray(reads.cpu()), PURPLE, None)
+    parts += _cells(page, "all hops at γ", np.asarray(reads.cpu()), PURPLE, set())
     page.parts.append(element("g", "".join(parts), class_="steps"))
     page.height += 6
 
@@ -176,15 +176,15 @@ def _arcs(page: TokenPage, A: np.ndarray, data: dict[str, Any]) -> list[str]:
     return drawn
 
 
-def _cells(page: TokenPage, name: str, row: np.ndarray, colour: str, due: int | None) -> list[str]:
-    """One row: a cell for every position, the shade and the number what arrives there."""
+def _cells(page: TokenPage, name: str, row: np.ndarray, colour: str, due: set[int]) -> list[str]:
+    """One row: a cell for every position, the shade and the number what arrives there; those that are due framed."""
     y, parts = page.height, []
     page.name(name, y + CELL / 2)
     for i in page.window:
         box: dict[str, Any] = {"x": page.x(i) - page.column / 2 + 1, "y": y + 1, "width": page.column - 2}
         box |= {"height": CELL - 2, "rx": 3, "fill": colour, "fill_opacity": min(1.0, 0.04 + 0.66 * float(row[i]))}
-        box |= {"stroke": ORANGE, "stroke_width": 2} if i == due else {}
-        tip = f"{name}: {row[i]:.1%} at {page.at(i)}" + (", the true ancestor" if i == due else "")
+        box |= {"stroke": ORANGE, "stroke_width": 2} if i in due else {}
+        tip = f"{name}: {row[i]:.1%} at {page.at(i)}" + (", a true ancestor" if i in due else "")
         parts.append(element("rect", **box, data_tip=tip))
         if row[i] >= FAINT:
             parts.append(page.word(f"{100 * row[i]:.0f}", i, y + CELL / 2, size=10.5))

@@ -101,7 +101,7 @@ def projection_bars(table: Measurement, point: str, position: int) -> Drawing:
         part = table.select(basis=basis, point=point, position=places[position])
         sides.append(_bars(part, x, names[basis], colour))
     title = f"Tokens at position {places[position]}, {point_name(point)}"
-    subtitle = f"{table.settings['model']}: the largest {table.units}s{normed(table)}"
+    subtitle = f"{table.settings['model']}: largest {table.units}s{normed(table)}"
     return Drawing(title, subtitle, "".join(sides), 2 * HALF, TOP + BAR * len(table.coords["rank"]) + 6)
 
 

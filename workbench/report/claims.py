@@ -78,6 +78,7 @@ def _rows(one: Column, name: str) -> Iterator[dict[str, str]]:
             "holds in": "–" if np.isnan(verdict.rate) else f"{verdict.rate:.0%}",
             "95 % interval": " to ".join(ends) or "–",
             "strongest control": f"{control.value:.0%} ({in_words(control.null)})" if control else "–",
+            "right answers edited": "–" if verdict.tested is None else f"{verdict.tested.n:,}",
             "verdict": f"{verdict.holds.value}; {verdict.needed.value}",
         }
 

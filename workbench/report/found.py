@@ -78,6 +78,7 @@ class Kept(BaseModel):
     statements: tuple[Statement, ...]
     sure: str
     head: str | None
+    needed: tuple[int, int] | None = Field(default=None, description="layer and head that answers need most, by `head`")
 
     @classmethod
     def of(cls, found: Found) -> Self:
@@ -92,6 +93,7 @@ class Kept(BaseModel):
             statements=tuple(found.statements),
             sure=found.sure,
             head=found.head,
+            needed=found.inspected.needed_head,
         )
 
 

@@ -21,9 +21,11 @@ from workbench.mechanisms.verdict import Holds, Needed, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
 from workbench.report.verdicts import least
+from workbench.report.verdicts_by_place import at
 from workbench.tasks import COUNTED
 from workbench.util.seeds import generator
 
+FAR_APART = 0.3  # of rates at two places, which one range would say too little of
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 TRAINED = 512  # sequences drawn as in training, to see how long they are
 
@@ -218,7 +220,7 @@ def _brief(claim: Claimed) -> str:
 
 def _holds(claim: Claimed) -> str:
     """How often a claim holds, beside its strongest control."""
-    text = f"It holds in {_range([one.rate for one in claim.verdicts])} of cases"
+    text = f"It holds in {rates_in_words(claim.verdicts)}"
     controls = [one.strongest for one in claim.verdicts if one.strongest]
     if not controls:
         return text
@@ -227,6 +229,15 @@ def _holds(claim: Claimed) -> str:
     if claim.holds is Holds.BEYOND:
         return f"{text}, under its strongest control ({names}) in {reached}"
     return f"{text}, no more often than under its strongest control ({names}: {reached})"
+
+
+def rates_in_words(group: Sequence[Verdict]) -> str:
+    """`45 to 57% of cases`; where places lie far apart, at which one it is most and at which least."""
+    there = [one for one in group if not np.isnan(one.rate)]
+    least, most = (pick(there, key=lambda one: one.rate, default=None) for pick in (min, max))
+    if least is None or most is None or most.rate - least.rate < FAR_APART:
+        return f"{_range([one.rate for one in group])} of cases"
+    return f"{most.rate:.0%} of cases {at(dict(most.place))}, in {least.rate:.0%} {at(dict(least.place))}"
 
 
 def _needs(claim: Claimed) -> str | None:

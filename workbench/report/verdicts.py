@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -103,7 +104,9 @@ def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int
     if not reached:
         return None
     shares = "; ".join(f"hop {hop}: {share:.0%}" for hop, share in sorted(reached.items()))
-    return f"From {steps.coords['query'][query]} this much arrives at the true ancestor: {shares}."
+    several = max(Counter(hop for hop, at, _ in gold if at == query).values()) > 1
+    where = "the true ancestors" if several else "the true ancestor"
+    return f"From {steps.coords['query'][query]} this much arrives at {where}: {shares}."
 
 
 def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:

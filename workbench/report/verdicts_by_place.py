@@ -139,7 +139,24 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
             quantity(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
         ]
         text += f"; its control {ends[0]} and {ends[1]}"
-    return f"{text}."
+    half = _half_way(m, dim, index)
+    return f"{text}; half of that change first {half}." if half else f"{text}."
+
+
+def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
+    """Where along a dim half of a change was there first; empty where its interval does not tell a change."""
+    labels = m.coords[dim]
+    first, last = m.select(**{dim: labels[0]}), m.select(**{dim: labels[-1]})
+    if len(labels) < 3 or last.low is None or last.high is None:
+        return ""
+    began, ended = float(first.values[index]), float(last.values[index])
+    if last.low[index] <= began <= last.high[index]:
+        return ""
+    for label in labels[1:]:
+        value = float(m.select(**{dim: label}).values[index])
+        if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
+            return f"{_at(dim, label)} ({quantity(value, m.units)})"
+    return ""
 
 
 def differs(difference: Measurement) -> str | None:
