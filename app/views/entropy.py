@@ -81,18 +81,22 @@ def spectra(look: Look) -> None:
             st.info(f"This input has {few} in that range, so only the mean over held-out sequences is drawn.")
         of_runs = held[chosen.name].mean
         mean = f"mean of {len(code.value_of(held).sample)} held-out sequences"
+        of_controls = {}  # of a model from elsewhere there is none
+        if UNTRAINED in code.value_of(held)[chosen.name].controls:
+            of_controls = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
         if chosen.name == "spectrum":
             figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
-            figure = code.call(figures.by_layer, {"this input": one, mean: of_runs}, {})[0]
+            controls = {mean: of_controls} if of_controls else {}
+            figure = code.call(figures.by_layer, {"this input": one, mean: of_runs}, controls)[0]
         says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
         verdict = None
         if code.value_of(of_runs).dims == ("layer",):
-            control = code.value_of(held)[chosen.name].controls.get(UNTRAINED)  # of a model from elsewhere: none
-            verdict = least(code.value_of(of_runs), None if control is None else control.mean)
+            control = code.value_of(of_controls[UNTRAINED]) if of_controls else None
+            verdict = least(code.value_of(of_runs), control)
             if chosen.name not in COLLAPSED_LOW:
                 verdict = by_place.extremes(code.value_of(of_runs))
-        p.show(figure, {"this-input": one, "held-out": of_runs}, says, verdict=verdict)
+        p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
             "The other panels draw one number per layer, which a spectrum is not. For the distribution over sequences, "

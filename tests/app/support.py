@@ -46,7 +46,7 @@ def charts(explorer: AppTest) -> list[dict[str, Any]]:
     """The plotly figures of the page, with their titles, which a panel of the same title leaves out."""
     every = [json.loads(chart.proto.spec) for chart in explorer.get("plotly_chart")]
     for chart in every:
-        if "title" not in chart["layout"]:
+        if not chart["layout"].get("title"):
             chart["layout"]["title"] = {"text": chart["layout"]["meta"]["title"]}
     return every
 
