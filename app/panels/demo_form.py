@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
@@ -127,6 +128,7 @@ def form(root: Path) -> None:
     st.code(shlex.join(["workbench", *demo.arguments(shown, preset, steps, seed)]), language="bash", wrap_lines=True)
 
 
+@cache
 def in_words(preset: str) -> str:
     config = preset_config(preset, {})
     kind = f"{words.task(config)}, {words.attention(config)}, {words.objective(config)}"

@@ -126,7 +126,7 @@ def _load_what_pages_need() -> None:
     Streamlit collects after every click, with the interpreter's lock held: half a million objects of the libraries,
     which never become garbage, took 0.3 s of it each time, in which no page was answered.
     """
-    import workbench.app.panels.panel
+    import workbench.app.panels.demo_form
     import workbench.app.sidebar
     import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
 
