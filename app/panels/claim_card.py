@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
         if beyond:
             return Verdict(f"beyond its controls at {beyond} of {len(places)} places", "blue", "rule")
         if any(one.holds is Holds.NO_MORE for one in places):
-            return Verdict("tells nothing: it holds as often under a control", "gray", "balance")
+            return Verdict("holds as often under a control", "gray", "balance")
         return Verdict(places[0].holds.value, "gray", "help")
 
 
@@ -79,8 +79,8 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
     nulls = {null: control.mean for null, control in result.controls.items()}
     several = bool(rate.dims)  # places at which it is read, each with a row
     lines = [
-        f"| {'at' if several else ' '} | here | held-out | {' | '.join(short(null) for null in nulls)} |",
-        "|:--|" + "--:|" * (2 + len(nulls)),
+        f"{'| at ' if several else ''}| here | held-out | {' | '.join(short(null) for null in nulls)} |",
+        ("|:--" if several else "") + "|" + "--:|" * (2 + len(nulls)),
     ]
     scores = []
     for index in np.ndindex(*rate.values.shape):
@@ -92,7 +92,8 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
             _with_interval(rate, index),
             *(_with_range(m, index) for m in nulls.values()),
         ]
-        lines.append(f"| {plain(place_in_words(where))} | {' | '.join(cells)} |")
+        place = f"| {plain(place_in_words(where))} " if several else ""
+        lines.append(f"{place}| {' | '.join(cells)} |")
     here_in_words, beyond = Verdict.of(scores), Verdict.beyond(claims.verdicts_on(found, name))
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):

@@ -69,7 +69,7 @@ def statements(opened: Opened) -> Sequence[Statement]:
     if job is not None and job.future.done() and job.future.exception() is None:
         found: Found = job.future.result()
         return found.statements
-    known = already(opened)
+    known = kept(opened.run) if opened.step is None else None
     return () if known is None else known.statements
 
 

@@ -169,7 +169,7 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
     if has_hops and (both is None or value_of(both) is None):
         both = code.call(claims.by_hop, held.inspection, name)
     if both is None or value_of(both) is None:
-        st.info("The test conditions of this task do not differ in a length or the like over which to draw a rate.")
+        st.info("This task is tested at one length, or the like, so that there is no rate by length to draw.")
         return
     both = code.named("rates", both)
     runs, controls = value_of(both)

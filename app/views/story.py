@@ -16,7 +16,20 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
-from workbench.report.story import LIMITS, TITLES, Chapter, of_many_inputs, story, with_input
+from workbench.report.found import Kept, kept
+from workbench.report.how_it_works import Statement
+from workbench.report.story import (
+    LEARNT,
+    LIMITS,
+    MOST_CHAPTERS,
+    SURE,
+    TITLES,
+    Chapter,
+    of_many_inputs,
+    story,
+    title_of,
+    with_input,
+)
 
 belongs_to_run("chapter")
 
@@ -42,20 +55,39 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
         **found.settings,
         computed_by=lambda run, **how: found.inspected,
     )
-    key = (*look.opened.key, found.to_come)
+    key, known = (*look.opened.key, found.to_come), None
+    if found.to_come and look.opened.step is None:
+        known = kept(look.opened.run)
 
     def tell(inspected: Inspected, seen: Capture) -> list[Chapter]:
-        return with_input(_of_many_inputs(key, inspected), inspected, seen)
+        return with_input(_of_many_inputs(key, inspected), inspected, seen, known)
 
     told = code.assign("told", story, measured, code.seen(look), computed_by=tell)
-    every: list[Chapter] = value_of(told)
-    titles = [chapter.title for chapter in every]
+    there = [chapter.title for chapter in value_of(told)]
+    sentences = {chapter.title: _short(chapter.title, chapter.statement) for chapter in value_of(told)}
+    if known is not None:
+        sentences = _as_known(sentences, known)
     with st.container(horizontal=True, key="story"):
-        sentences = [plain(_short(chapter)) for chapter in every]
         with st.container(key="story-list"):
-            chosen = fields.listed("Chapter", titles, "chapter", titles[0], sentences)
+            said = [plain(one) for one in sentences.values()]
+            chosen = fields.listed("Chapter", list(sentences), "chapter", next(iter(sentences)), said)
         with st.container(key="story-chapter"):
-            chapter(told, titles.index(chosen))
+            if chosen in there:
+                chapter(told, there.index(chosen))
+            else:
+                st.info("The pictures behind this sentence are still being measured.")
+
+
+def _as_known(sentences: dict[str, str], known: Kept) -> dict[str, str]:
+    """Title -> sentence of the whole story as it is kept, so that none changes while its pictures are measured."""
+    about_many = {title_of(one): _short(title_of(one), one) for one in known.statements}
+    asked, learnt, sure = (
+        {title: sentences[title] for title in sentences if title == which} for which in (TITLES["asked"], LEARNT, SURE)
+    )
+    whole = dict(asked)
+    for title, said in about_many.items():
+        whole |= {title: said} | (learnt if title == TITLES["answers"] else {})
+    return dict(list(whole.items())[: MOST_CHAPTERS - 1]) | sure
 
 
 # A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.
@@ -64,10 +96,9 @@ def _of_many_inputs(key: tuple[object, ...], _inspected: Inspected) -> list[Chap
     return of_many_inputs(_inspected)
 
 
-def _short(chapter: Chapter) -> str:
+def _short(title: str, told: Statement) -> str:
     """A chapter's sentence, without the title that it may begin with."""
-    told = chapter.statement
-    return capitalised(told.rest) if told.name == chapter.title else told.text
+    return capitalised(told.rest) if told.name == title else told.text
 
 
 def chapter(told: Symbol, number: int) -> None:

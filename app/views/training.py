@@ -244,7 +244,13 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
         needed = other_needed(look) if controlled and followed.head is not None else ""
         verdict = by_place.changed(own, "step", followed.controls[name] if controlled else None)
-        p.show(figure, numbers, f"{own.caption} {sequences(look)}{dotted}{shaded}{needed}", verdict=verdict)
+        verdict = verdict and f"{verdict}{needed}"
+        p.show(
+            figure,
+            numbers,
+            f"{own.caption} {sequences(look)}{dotted}{shaded}",
+            verdict=verdict,
+        )
 
 
 def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | None:

@@ -114,7 +114,7 @@ def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTe
     """In the compiled sorter copying is left to the residual stream, where untrained models copy as well."""
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
     beyond = [text for text in every_badge(explorer) if "input" not in text]
-    assert beyond == ["tells nothing: it holds as often under a control", *["beyond its controls"] * 3]
+    assert beyond == ["holds as often under a control", *["beyond its controls"] * 3]
     assert any("right answers change, 100% as claimed" in text.value for text in explorer.markdown)
 
 

@@ -44,7 +44,9 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
     assert "It holds in 100% of cases, under its strongest control (" in minimum
     (verdict,) = verdicts_on(sorter, "minimum")
     assert verdict.tested is not None and f". {NEED[verdict.needed]}: edited" in minimum
-    assert f"{verdict.tested.changed:.0%} of right answers change, elsewhere {verdict.tested.elsewhere:.0%}." in minimum
+    tested = verdict.tested
+    changed = f"{tested.changed:.0%} of {tested.n} right answers change"
+    assert f"{changed}, elsewhere {tested.elsewhere:.0%}." in minimum
     assert text[-1].startswith("Measured on ") and "say nothing of other seeds" in text[-1]
 
 

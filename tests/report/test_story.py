@@ -14,9 +14,10 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
+from workbench.report.found import Kept, find
 from workbench.report.how_it_works import FAR_APART, claims_of, how_it_works, rates_in_words
 from workbench.report.seed_groups import seed_groups
-from workbench.report.story import story
+from workbench.report.story import LEARNT, SURE, of_many_inputs, story, title_of, with_input
 from workbench.report.verdicts_by_place import at
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -72,6 +73,21 @@ def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interva
     assert verdict.tested is not None and row["right answers edited"] == f"{verdict.tested.n:,}"
     assert verdict.strongest is not None and row["strongest control"].startswith(f"{verdict.strongest.value:.0%} (")
     assert story(inspect_run(inspected.run, n=4, seed=0, only=["entropy"]))[-1].table is None
+
+
+def test_a_chapter_can_be_named_before_its_pictures_are_there(inspected: Inspected) -> None:
+    statements = list(how_it_works(seed_groups([inspected])[0]))
+    titles = [chapter.title for chapter in of_many_inputs(inspected)]
+    assert [title_of(one) for one in statements] == [title for title in titles if title not in (LEARNT, SURE)]
+
+
+def test_what_is_kept_names_the_head_while_not_all_is_measured(sorter: Run, inspected: Inspected) -> None:
+    seen = workbench.see(sorter, workbench.example(sorter.model(), sorter.task(), 0))
+    *_, whole = find(sorter)
+    known = Kept.of(whole).model_copy(update={"head": "This head, because.", "needed": (1, 0)})
+    first = with_input(of_many_inputs(inspected), inspected, seen, known)[0]
+    assert "through layer 1, head 0. This head, because." in first.statement.text
+    assert isinstance(first.pictures[0], Drawing) and first.pictures[0].title.startswith("Layer 1, head 0")
 
 
 def test_of_places_far_apart_the_most_and_the_least_are_told(inspected: Inspected) -> None:

@@ -67,11 +67,12 @@ def test_of_a_change_that_its_interval_tells_half_of_the_way_is_told_too() -> No
         return by_place.changed(measured(values, "Rate", "share", wide, step=[0, 10, 100, 600]), "step")
 
     start = "Rate: 20% at step 0, 90% at step 600"
-    assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; half of that change first at step 100 (60%)."
-    assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; half of that change first at step 10 (90%)."
+    half = "half of that change was not there yet at step"
+    assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; {half} 10 (10%), there at step 100 (60%)."
+    assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; {half} 0 (20%), there at step 10 (90%)."
     assert told([0.2, 0.1, 0.6, 0.9], 0.8) == told([0.2, 0.1, 0.6, 0.9], None) == f"{start}."
     falls = told([0.9, 0.95, 0.3, 0.2], 0.1)
-    assert falls == "Rate: 90% at step 0, 20% at step 600; half of that change first at step 100 (30%)."
+    assert falls == f"Rate: 90% at step 0, 20% at step 600; {half} 10 (95%), there at step 100 (30%)."
 
 
 def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:

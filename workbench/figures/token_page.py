@@ -18,7 +18,7 @@ ARCS = 92  # pixels for the arcs on either side of the tokens
 LINE = 17  # height of a row of labels, in pixels
 LIKELIEST = 5  # tokens that hovering over an answer names
 WIDEST = 128  # positions drawn at once
-WIDE = "#%@MWmw⊥÷×+="  # letters that need more than the usual share of their height
+WIDE = "#%@MWmw⊥÷×+=<>"  # letters that need more than the usual share of their height
 
 
 def window(n_pos: int, start: int) -> range:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words
 from workbench.mechanisms import MECHANISMS, sentence
-from workbench.mechanisms.verdict import Holds, Needed, Verdict
+from workbench.mechanisms.verdict import Holds, Needed, Tested, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
 from workbench.report.verdicts import least
@@ -169,7 +169,13 @@ def _worst_group(one: SeedGroup) -> str | None:
         by_group.select(**{dim: labels[int(pick(by_group.values))]}) for pick in (np.nanargmin, np.nanargmax)
     )
     apart = worst.high is not None and best.low is not None and float(worst.high) < float(best.low)
-    return f"{dim} {labels[int(np.nanargmin(by_group.values))]} ({share(worst)})" if apart else None
+    return f"{dim} {labels[int(np.nanargmin(by_group.values))]} of {_ends(labels)} ({share(worst)})" if apart else None
+
+
+def _ends(labels: Sequence[Any]) -> str:
+    """`0 to 3`, so that who reads of digit 1 knows where the count begins; of names, how many there are."""
+    is_counted = all(isinstance(label, int) for label in labels)
+    return f"{min(labels)} to {max(labels)}" if is_counted else f"{len(labels)}"
 
 
 def claims_of(one: SeedGroup, name: str) -> list[Claimed]:
@@ -215,7 +221,7 @@ def _brief(claim: Claimed) -> str:
     if claim.needed not in (Needed.AS_CLAIMED, Needed.LOST) or not tests:
         return text
     where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
-    return f"{text}; {where}: {_range([test.changed for test in tests])} of right answers change"
+    return f"{text}; {where}: {_changed(tests)}"
 
 
 def _holds(claim: Claimed) -> str:
@@ -228,6 +234,9 @@ def _holds(claim: Claimed) -> str:
     reached = _range([one.value for one in controls])
     if claim.holds is Holds.BEYOND:
         return f"{text}, under its strongest control ({names}) in {reached}"
+    if len(claim.verdicts) > 1:
+        places = len(claim.verdicts)
+        return f"At none of {places} places does it hold more often than under its strongest control ({names})"
     return f"{text}, no more often than under its strongest control ({names}: {reached})"
 
 
@@ -252,9 +261,15 @@ def _needs(claim: Claimed) -> str | None:
         return text
     where = f"edited in {edited_in(claim.result)}" if edited_in(claim.result) else "edited"
     elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
-    text += f": {where}, {_range([test.changed for test in tests])} of right answers change"
+    text += f": {where}, {_changed(tests)}"
     text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
     return text
+
+
+def _changed(tests: Sequence[Tested]) -> str:
+    """`33 to 62% of 59 to 64 right answers change`: each place has as many as can be tested there."""
+    n = " to ".join(dict.fromkeys(f"{pick(test.n for test in tests):,}" for pick in (min, max)))
+    return f"{_range([test.changed for test in tests])} of {n} right answers change"
 
 
 def _smallest_set(claim: Claimed) -> str:
@@ -296,7 +311,8 @@ def head_in_focus(one: Inspected) -> str | None:
     own, other = (share(one.fallen.select(**{REMOVED: head_in_words(*head)})) for head in (one.head, needed))
     return (
         f"The head that answers need most is {head_in_words(*needed)}: without it {other} of right answers fall. "
-        f"{where[:1].upper()}{where[1:]} has {most}; without it {own} fall."
+        f"{where[:1].upper()}{where[1:]} has {most}; without it {own} fall. Removed, a head takes all that it writes "
+        "with it; an edit of what a claim is about does not, and may need other heads."
     )
 
 

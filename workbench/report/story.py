@@ -19,6 +19,7 @@ from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.report.claims import how_sure_of_each
 from workbench.report.findings import how_sure
+from workbench.report.found import Kept
 from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
 from workbench.report.seed_groups import SeedGroup, seed_groups
@@ -57,6 +58,7 @@ TITLES = {
     "tells nothing": "What tells nothing?",
     "collapse": "How far do its representations spread?",
 }
+LEARNT, SURE = "When was it learnt?", "How sure is this?"
 LIMITS = {
     "asked": "One input; all that follows is about many.",
     "answers": "Accuracy does not show how the answers are found.",
@@ -88,7 +90,7 @@ def of_many_inputs(inspected: Inspected) -> list[Chapter]:
     (one,) = seed_groups([inspected])
     table = how_sure_of_each(one)
     sure = Chapter(
-        "How sure is this?",
+        SURE,
         Statement(how_sure([one]), ()),
         (),
         _not_sure(inspected),
@@ -97,22 +99,43 @@ def of_many_inputs(inspected: Inspected) -> list[Chapter]:
     return [*_told(inspected, one), sure]
 
 
-def with_input(chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None) -> list[Chapter]:
-    """Those chapters behind one input, so that a page need not make them anew for another."""
+def with_input(
+    chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None, known: Kept | None = None
+) -> list[Chapter]:
+    """Those chapters behind one input, so that a page need not make them anew for another.
+
+    Args:
+        chapters: from `of_many_inputs`.
+        inspected: the run's measurements.
+        seen: the run on one input; None for none.
+        known: what is kept of the run, which names its head while not all is measured yet.
+    """
     *told, sure = chapters
-    return [*[*_on_one_input(inspected, seen), *told][: MOST_CHAPTERS - 1], sure]
+    return [*[*_on_one_input(inspected, seen, known), *told][: MOST_CHAPTERS - 1], sure]
 
 
-def _on_one_input(inspected: Inspected, seen: Capture | None) -> Iterator[Chapter]:
+def title_of(statement: Statement) -> str:
+    """The title of the chapter about a statement of `how_it_works`."""
+    if "answers" in statement.chips:
+        return TITLES["answers"]
+    if statement.claims and "tells nothing" not in statement.chips:
+        return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
+    if statement.claims:
+        return TITLES["tells nothing"]
+    return TITLES["collapse" if "collapse" in statement.chips else "reads"]
+
+
+def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None) -> Iterator[Chapter]:
     """One input from its truth to its answers, through the head in focus."""
     if seen is None or seen.subject.no_pattern:
         return
-    layer, head = inspected.needed_head or (0, 0)
+    layer, head = (known and known.needed) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
     text = (
         f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
     )
-    text += f"{head_in_words(layer, head)}. {head_in_focus(inspected) or 'Which head matters is not measured yet.'}"
+    why = (known and known.head) or head_in_focus(inspected) or "Which head matters is not measured yet."
+    text += f"{head_in_words(layer, head)}. {why}"
     picture = figures.canvas(seen, layer=layer, head=head)
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
     numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
@@ -136,7 +159,7 @@ def _answers(one: SeedGroup, statement: Statement) -> Chapter:
     if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
         numbers["accuracy"] = one["accuracy"].mean
         pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
-    return Chapter(TITLES["answers"], statement, pictures, LIMITS["answers"], numbers)
+    return Chapter(title_of(statement), statement, pictures, LIMITS["answers"], numbers)
 
 
 def _learnt(inspected: Inspected) -> Iterator[Chapter]:
@@ -150,7 +173,7 @@ def _learnt(inspected: Inspected) -> Iterator[Chapter]:
         f"One seed, as it was logged, on {logged_on(inspected.run)}. A share is reached at the first evaluation at or "
         "above it; what happened between two evaluations is not known."
     )
-    yield Chapter("When was it learnt?", Statement(told, ("answers",)), [picture], limits, curves)
+    yield Chapter(LEARNT, Statement(told, ("answers",)), [picture], limits, curves)
 
 
 def _claims(one: SeedGroup, statement: Statement) -> Chapter:
@@ -158,13 +181,13 @@ def _claims(one: SeedGroup, statement: Statement) -> Chapter:
     pictures: list[Picture] = [_rates(one, statement.claims)]
     numbers = _numbers(one, statement.claims)
     if len(statement.claims) > 1:
-        return Chapter(TITLES["holds"], statement, pictures, LIMITS["holds"], numbers)
+        return Chapter(title_of(statement), statement, pictures, LIMITS["holds"], numbers)
     (name,) = statement.claims
     tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
     if tests:
         pictures += figures.causal({one.name: tests})
         numbers[f"{name}-causal"] = tests[name]
-    return Chapter(statement.name or TITLES["holds"], statement, pictures, CLAIM_LIMITS, numbers)
+    return Chapter(title_of(statement), statement, pictures, CLAIM_LIMITS, numbers)
 
 
 def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:
@@ -186,14 +209,14 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
     """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
     if statement.claims:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
-        return Chapter(TITLES["tells nothing"], statement, picture, LIMITS["tells nothing"], numbers)
+        return Chapter(title_of(statement), statement, picture, LIMITS["tells nothing"], numbers)
     chip = "collapse" if "collapse" in statement.chips else "reads"
     measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
     numbers = _numbers(one, [measure])
     runs = {one.name: numbers[measure]}
     controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
     draw = figures.by_layer if chip == "collapse" else figures.any_measure
-    return Chapter(TITLES[chip], statement, draw(runs, controls), LIMITS[chip], numbers)
+    return Chapter(title_of(statement), statement, draw(runs, controls), LIMITS[chip], numbers)
 
 
 def _not_sure(inspected: Inspected) -> str:

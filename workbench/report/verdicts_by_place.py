@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -140,11 +141,11 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
         ]
         text += f"; its control {ends[0]} and {ends[1]}"
     half = _half_way(m, dim, index)
-    return f"{text}; half of that change first {half}." if half else f"{text}."
+    return f"{text}; {half}." if half else f"{text}."
 
 
 def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
-    """Where along a dim half of a change was there first; empty where its interval does not tell a change."""
+    """Between which labels half of a change came first; empty where the interval does not tell a change."""
     labels = m.coords[dim]
     first, last = m.select(**{dim: labels[0]}), m.select(**{dim: labels[-1]})
     if len(labels) < 3 or last.low is None or last.high is None:
@@ -152,10 +153,12 @@ def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
     began, ended = float(first.values[index]), float(last.values[index])
     if last.low[index] <= began <= last.high[index]:
         return ""
-    for label in labels[1:]:
+    for before, label in pairwise(labels):
         value = float(m.select(**{dim: label}).values[index])
         if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
-            return f"{_at(dim, label)} ({quantity(value, m.units)})"
+            not_yet = quantity(float(m.select(**{dim: before}).values[index]), m.units)
+            there = f"there {_at(dim, label)} ({quantity(value, m.units)})"
+            return f"half of that change was not there yet {_at(dim, before)} ({not_yet}), {there}"
     return ""
 
 
