@@ -214,12 +214,12 @@ def heights(table: Table, browser: Any, address: str) -> None:
 
 def explorer() -> Table:
     table = Table("explorer", "what", "median", "95th percentile")
-    with tempfile.TemporaryDirectory() as folder, browsing() as browser:
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         workbench.train("chain-chacal", out=root / "demo", progress=False)
         workbench.train("chain-chacal", out=root / "long", progress=False, steps=0, task={"n": 512})
         first_page(table, root)
-        with started(root) as (server, opened):
+        with browsing() as browser, started(root) as (server, opened):
             address = opened.split("/?")[0]
             for name in ("canvas", "residual"):
                 page = open_page(browser, f"{address}/{name}?run=demo")
