@@ -10,9 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from workbench.app.server.guard import TOKEN, Door, Guard, stand_at
@@ -128,13 +126,15 @@ def _load_what_pages_need() -> None:
     Streamlit collects after every click, with the interpreter's lock held: half a million objects of the libraries,
     which never become garbage, took 0.3 s of it each time, in which no page was answered.
     """
+    logging.disable(logging.WARNING)  # Streamlit warns of each cache that is made before it runs
+    import workbench.app.panels.cards
+    import workbench.app.panels.cell
+    import workbench.app.panels.demo_form
+    import workbench.app.panels.edit
+    import workbench.app.panels.how_it_works
     import workbench.app.sidebar
     import workbench.models.hooked  # noqa: F401  (with TransformerLens the slowest import of all)
-    from workbench.app import panels
 
-    logging.disable(logging.WARNING)  # Streamlit warns of each cache that is made before it runs
-    for panel in iter_modules(panels.__path__, f"{panels.__name__}."):
-        import_module(panel.name)
     logging.disable(logging.NOTSET)
 
     gc.collect()
