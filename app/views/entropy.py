@@ -64,6 +64,11 @@ class Chosen:
         measured = code.call(MEASURES[self.name][1], code.seen(self.look), **self.settings)
         return code.named("one", measured.select(example=0))
 
+    def untrained(self, held: Symbol) -> dict[str, Symbol]:
+        """What untrained models have of it, by the control's name; of a model from elsewhere there are none."""
+        measured = held[self.name]
+        return {UNTRAINED: measured.controls[UNTRAINED].mean} if UNTRAINED in code.value_of(measured).controls else {}
+
 
 @url.fragment
 def spectra(look: Look) -> None:
@@ -81,9 +86,7 @@ def spectra(look: Look) -> None:
             st.info(f"This input has {few} in that range, so only the mean over held-out sequences is drawn.")
         of_runs = held[chosen.name].mean
         mean = f"mean of {len(code.value_of(held).sample)} held-out sequences"
-        of_controls = {}  # of a model from elsewhere there is none
-        if UNTRAINED in code.value_of(held)[chosen.name].controls:
-            of_controls = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
+        of_controls = chosen.untrained(held)
         if chosen.name == "spectrum":
             figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
@@ -146,8 +149,8 @@ def overlaid(chosen: Chosen) -> None:
                 st.warning(f"{plain(label)} is left out: {plain(str(error))}")
                 continue
             runs[label] = held[chosen.name].mean
-            if UNTRAINED in code.value_of(held)[chosen.name].controls:  # of a model from elsewhere there is none
-                controls[label] = {UNTRAINED: held[chosen.name].controls[UNTRAINED].mean}
+            if chosen.untrained(held):
+                controls[label] = chosen.untrained(held)
         if not runs:
             return
         p.show(

@@ -46,6 +46,7 @@ AS_LOGGED = (
     "As logged during training: accuracy and test loss on held-out sequences at some training steps, the loss of "
     "single batches. The next-token loss is the same for runs of all objectives. One seed, no intervals. "
 )
+DOTTED = "Dotted, where drawn: the control, the same model scored with the truth of other examples."
 CLAIMS = ("gold_mass", *MECHANISMS)  # what is drawn beside a control
 MEASURES = ("overall", *CLAIMS, "entropy")
 
@@ -236,15 +237,11 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             figure = code.call(figures.shade_steps, figure, rise.start, rise.end)
         numbers = {name: own} | ({f"{name} control": followed.controls[name]} if name in followed.controls else {})
         controlled = name in followed.controls and name in CLAIMS
-        dotted = (
-            " Dotted, where drawn: the control, the same model scored with the truth of other examples."
-            if controlled
-            else ""
-        )
+        dotted = f" {DOTTED}" if controlled else ""
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
-        needed = other_needed(look) if controlled and followed.head is not None else ""
         verdict = by_place.changed(own, "step", followed.controls[name] if controlled else None)
-        verdict = verdict and f"{verdict}{needed}"
+        if verdict and controlled and followed.head is not None:
+            verdict += other_needed(look)
         p.show(
             figure,
             numbers,

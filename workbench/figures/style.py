@@ -47,6 +47,7 @@ def faint(colour: str, opacity: float = 0.15) -> str:
 
 HEIGHT = 420  # pixels of a figure
 TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
+AXES = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID}
 LONGEST, LINE = 120, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
 
 
@@ -89,8 +90,7 @@ def framed(
         meta={"of": of} if of else None,
         overwrite=True,  # in a fifth of the time that plotly takes to look at what was there before
     )
-    look = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID}
-    return figure.update_xaxes(**look).update_yaxes(**look)
+    return figure.update_xaxes(**AXES).update_yaxes(**AXES)
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
