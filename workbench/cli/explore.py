@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
         raise ValueError("--text is of a model of Hugging Face; name the model too")
 
     needs("streamlit", "the explorer")
+    # Each click is computed in a thread of its own, whose helpers would spin for twice as long as it takes.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from workbench.app.server.serve import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
