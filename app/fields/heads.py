@@ -105,7 +105,7 @@ def _elsewhere(key: tuple[object, ...], _opened: Opened) -> Elsewhere | None:
     n_heads = _opened.run.config.model.n_heads
     data = data[: max(4, NUMBERS // (n_heads * data.tokens.shape[1] ** 2))]
     with _opened.lock:
-        masses = attention_graph.measure(capture(_opened.hooked, subject, data, names))
+        masses = attention_graph.measure(capture(_opened.hooked, subject, data, names), ("resolvent",))
         removed = _removed(_opened, data)
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)

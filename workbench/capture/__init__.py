@@ -201,8 +201,12 @@ class Capture:
         return self[LOGITS]
 
 
-def capture(model: AnyHooked | AnyModel, subject: Subject, batch: Batch, names: Iterable[str]) -> Capture:
+def capture(
+    model: AnyHooked | AnyModel, subject: Subject, batch: Batch, names: Iterable[str], truth: Truth | None = None
+) -> Capture:
     """Run one batch and keep the named activations (see `visit`), and its answers decoded if `decoded_answer` is named.
+
+    The truth of the batch is computed when it is first asked for; several models on one batch can be given it.
 
     Raises:
         ValueError: as `visit` and `decoded_answers`.
@@ -212,7 +216,7 @@ def capture(model: AnyHooked | AnyModel, subject: Subject, batch: Batch, names: 
     visit(model, batch.tokens, names - {DECODED}, activations.__setitem__)
     if DECODED in names:
         activations[DECODED] = decoded_answers(subject, batch)
-    return Capture(activations, batch, subject)
+    return Capture(activations, batch, subject, truth)
 
 
 def decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer"]:

@@ -14,11 +14,19 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.models import AnyModel
-from workbench.tasks import Batch
+from workbench.tasks import Batch, Truth
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The sequences on which the head in focus of every model is chosen, and the task's truth of them."""
+
+    batch: Batch
+    truth: Truth
 
 
 @dataclass(frozen=True)
@@ -30,19 +38,19 @@ class Model:
     head: Head | None
 
     @staticmethod
-    def of(model: AnyModel, subject: Subject, selection: Batch | None, head: Head | None = None) -> Model:
+    def of(model: AnyModel, subject: Subject, selection: Selection | None, head: Head | None = None) -> Model:
         """A model hooked; its head is the one given, or the one with the most mass on gold paths of `selection`."""
         from workbench.models.hooked import hook
 
         hooked = hook(model)
         if head is None and selection is not None:
-            seen = capture(hooked, subject, selection, attention_graph.needs(subject))
-            head = attention_graph.best_head(attention_graph.measure(seen))
+            seen = capture(hooked, subject, selection.batch, attention_graph.needs(subject), selection.truth)
+            head = attention_graph.best_head(attention_graph.measure(seen, ("resolvent",)))
         return Model(hooked, subject, head)
 
 
 def fresh_models(
-    model: AnyModel, subject: Subject, measures: Sequence[Measure], selection: Batch | None, seeds: tuple[int, int]
+    model: AnyModel, subject: Subject, measures: Sequence[Measure], selection: Selection | None, seeds: tuple[int, int]
 ) -> list[Model]:
     """As many models with fresh weights as any measure needs, each with its best head.
 
@@ -65,7 +73,7 @@ def fresh_models(
 
 
 def shuffled_models(
-    model: AnyModel, subject: Subject, selection: Batch | None, n: int, seeds: tuple[int, int]
+    model: AnyModel, subject: Subject, selection: Selection | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
     """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
     models = []
@@ -83,8 +91,9 @@ def measure_fresh(
     condition: dict[str, Any],
 ) -> None:
     """Take every measure of the models with fresh weights; those read at one head, at each model's best head."""
+    truth = fresh[0].subject.task.truth(batch.tokens) if fresh else None  # once for all: it can cost more than a model
     for draw, model in enumerate(fresh):
-        seen = capture(model.hooked, model.subject, batch, names)
+        seen = capture(model.hooked, model.subject, batch, names, truth)
         for one in measures:
             if draw >= one.n_draws or (one.of_weights and draw in one.fresh_batches):
                 continue

@@ -37,7 +37,7 @@ def sets_of_heads(
     batch, sets = selection[:SEARCHED], {}
     # Heads are left out one by one, those with the least mass on gold paths first.
     seen = capture(own.hooked, own.subject, batch, attention_graph.needs(own.subject))
-    mass = attention_graph.measure(seen).select(matrix="resolvent").mean("example").values
+    mass = attention_graph.measure(seen, ("resolvent",)).select(matrix="resolvent").mean("example").values
     every = [(layer, head) for layer in range(mass.shape[0]) for head in range(mass.shape[1])]
     weakest_first = sorted(every, key=lambda head: float(mass[head]))
     for one in measures:

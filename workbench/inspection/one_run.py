@@ -14,7 +14,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection.averages import result_of
-from workbench.inspection.baseline_models import Model, fresh_models, measure_fresh, shuffled_models
+from workbench.inspection.baseline_models import Model, Selection, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.causal_tests import (
     TESTED_DRAWS,
     heads_to_remove,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 BATCH = 64
 MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
+NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are chosen, or fresh models measured
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED = 64  # sequences of each condition that causal tests are made on
 FRESH = (8, 64, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
@@ -91,7 +92,7 @@ def inspect_run(
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
     sample = Sample(n * len(conditions), task.measured_on)
     batches = list(test_batches(task, n, seed, conditions, plan.size))
-    n_fresh = sequences_for_fresh_models(batches)
+    n_fresh = sequences_for_fresh_models(batches, task)
     what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
     for condition, number, batch in shown(batches, what, progress):
         sample.add(task, batch, condition)
@@ -177,13 +178,14 @@ class Plan:
                 one.controls = [null for null in one.controls if null != UNTRAINED]
         names = needed_names(subject, measures)
         # Heads are chosen on sequences that nothing is measured on.
-        selection = data_to_choose_heads_on(subject, names, seed)
+        data = data_to_choose_heads_on(subject, names, seed)
+        selection = None if data is None else Selection(data, subject.task.truth(data.tokens))
         own, seeds = Model.of(model, subject, selection, head), (seed, run.config.seed)
         fresh, ignorant = fresh_models(model, subject, measures, selection, seeds), []
         if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
             ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
-        needed = sets_of_heads(measures, own, selection, seed) if causal else {}
-        removed = heads_to_remove(own, selection) if causal else ()
+        needed = sets_of_heads(measures, own, data, seed) if causal else {}
+        removed = heads_to_remove(own, data) if causal else ()
         return Plan(measures, left_out, names, own, fresh, ignorant, needed, removed, seed, causal)
 
     @property
@@ -269,14 +271,20 @@ def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -
     if not {*names} & {*attention_graph.needs(subject)} or attention_graph.why_not(subject) is not None:
         return None
     task = subject.task
-    return once_each(task, task.sample(BATCH, generator(seed, "selection"), split="train"))
+    n = min(BATCH, enough(task))
+    return once_each(task, task.sample(n, generator(seed, "selection"), split="train"))
 
 
-def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]]) -> int:
-    """How many sequences of each condition models with fresh weights are run on: fewer where conditions are many."""
+def enough(task: Task) -> int:
+    """How many sequences say as much as is asked of them: of long ones, which have many positions, fewer."""
+    return max(4, NUMBERS // task.n_ctx**2)
+
+
+def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]], task: Task) -> int:
+    """How many sequences of each condition models with fresh weights are run on: fewer of many conditions or long."""
     least, most, in_all = FRESH
     n_conditions = len({str(condition) for condition, _, _ in batches})
-    return min(most, max(least, in_all // max(1, n_conditions)))
+    return min(most, enough(task), max(least, in_all // max(1, n_conditions)))
 
 
 def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> int:

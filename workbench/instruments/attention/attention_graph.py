@@ -8,7 +8,7 @@ score against the gold edges of other examples (`mismatched`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -76,29 +76,35 @@ def mass_on(
     return ((mass * queries).sum(-1) / queries.sum(-1)).transpose(0, 1)
 
 
-def measure(capture: Capture) -> Measurement:
+def measure(capture: Capture, matrices: Sequence[str] = MATRICES) -> Measurement:
     """Share of mass on gold ancestors, at any hop: dims `matrix`, `layer`, `head`, `example`.
 
     Rows are scaled to sum to 1; averaged over query positions of depth 1 or more (those with a gold edge). The
     `resolvent` of a variant that applies its pattern as it is equals its `pattern`.
+
+    Args:
+        capture: of what this module `needs`.
+        matrices: those of `MATRICES` to measure.
     """
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos)
     layers = capture.subject.layers
-    values = [
-        [mass_on(unit_rows(pattern(capture, layer)), gold).cpu().numpy() for layer in layers],
-        [mass_on(resolvent(capture, layer), gold).cpu().numpy() for layer in layers],
-    ]
+    values = [[mass_on(_rows(capture, layer, name), gold).cpu().numpy() for layer in layers] for name in matrices]
     return Measurement(
         name="Attention on gold paths",
         values=np.array(values, dtype=float),
         dims=("matrix", "layer", "head", "example"),
-        coords={"matrix": MATRICES, "layer": layers, "head": range(len(values[0][0])), "example": range(n)},
+        coords={"matrix": matrices, "layer": layers, "head": range(len(values[0][0])), "example": range(n)},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of each query's attention mass on its true ancestors at any hop, over queries that have one. "
         "It says where a head looks, not what it reads there nor whether the model needs it.",
     )
+
+
+def _rows(capture: Capture, layer: int, matrix: str) -> Float[Tensor, "batch head query key"]:
+    """A layer's pattern or resolvent, rows scaled to sum to 1."""
+    return resolvent(capture, layer) if matrix == "resolvent" else unit_rows(pattern(capture, layer))
 
 
 def by_head(

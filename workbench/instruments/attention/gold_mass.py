@@ -27,5 +27,5 @@ def measure(capture: Capture) -> Measurement:
     Rows of the matrix that the layer applies (for ChaCAL the resolvent) are scaled to sum to 1; averaged over query
     positions of depth 1 or more, those with a gold edge.
     """
-    measured = attention_graph.measure(capture).select(matrix="resolvent")
+    measured = attention_graph.measure(capture, ("resolvent",)).select(matrix="resolvent")
     return replace(measured, name="Mass on true edges")
