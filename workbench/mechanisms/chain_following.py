@@ -14,11 +14,12 @@ as claimed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
@@ -58,7 +59,8 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     for layer in layers:
         mixing = attention_graph.resolvent(capture, layer).cpu()
         gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
-        by_layer.append(np.stack([picked_out(mixing, others, hop) for hop in gold], axis=1))
+        rivals = Rivals.of(mixing, others)
+        by_layer.append(np.stack([rivals.beaten(mixing, hop) for hop in gold], axis=1))
     values = np.stack(by_layer)
     return Measurement(
         name="Chain following",
@@ -80,14 +82,42 @@ def picked_out(
     """`[head, batch]`: share of queries with a gold key at which one has the largest entry, others beside it.
 
     Where g gold keys and r others share the largest, it counts g / (g + r); where that is 0, nothing is read: 0.
+    A key that is both counts as gold.
     """
-    either = (gold | others)[:, None]
-    top = mixing.masked_fill(~either, -torch.inf)
-    top = (top == top.amax(-1, keepdim=True)) & (top > 0)
-    queries = gold.any(-1)[:, None]
-    right = (top & gold[:, None]).sum(-1) / top.sum(-1).clamp(min=1)
-    share = (right * queries).sum(-1) / queries.sum(-1)
-    return share.transpose(0, 1).double().numpy()
+    return Rivals.of(mixing, others & ~gold).beaten(mixing, gold)
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """The largest entry of each row among the keys that are no ancestor, and how many of them have it."""
+
+    largest: Float[Tensor, "batch head query"]
+    number: Int[Tensor, "batch head query"]
+
+    @classmethod
+    def of(cls, mixing: Float[Tensor, "batch head query key"], others: Bool[Tensor, "batch query key"]) -> Self:
+        among = mixing.masked_fill(~others[:, None], -torch.inf)
+        largest = among.amax(-1)
+        return cls(largest, (among == largest[..., None]).sum(-1))
+
+    def beaten(
+        self, mixing: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
+    ) -> np.ndarray:
+        """`[head, batch]`: share of queries with a gold key at which one has the largest entry (see `picked_out`).
+
+        Gold keys are few, so that only their entries are looked at.
+        """
+        example, query, key = gold.nonzero(as_tuple=True)
+        entry, row = mixing[example, :, query, key], example * gold.shape[1] + query
+        flat = (gold.shape[0] * gold.shape[1], mixing.shape[1])
+        largest = torch.full(flat, -torch.inf, dtype=mixing.dtype)
+        largest = largest.scatter_reduce(0, row[:, None].expand_as(entry), entry, "amax")
+        equal = torch.zeros(flat).index_add(0, row, (entry == largest[row]).float())
+        rival, number = (part.transpose(1, 2).reshape(flat) for part in (self.largest, self.number))
+        right = torch.where(largest > rival, 1.0, equal / (equal + number)) * ((largest >= rival) & (largest > 0))
+        queries = gold.any(-1)[:, :, None]
+        share = (right.nan_to_num().reshape(*gold.shape[:2], -1) * queries).sum(1) / queries.sum(1)
+        return share.transpose(0, 1).double().numpy()
 
 
 EDITS = ("claimed", "elsewhere")
