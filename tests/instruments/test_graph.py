@@ -145,3 +145,11 @@ def test_every_instrument_measures_and_names_its_settings(stage: Stage) -> None:
         assert found.settings["model"] == "stage" and found.caption and found.units
         assert instrument.__doc__ is not None and "not show" in instrument.__doc__, name
         found.mean("example").to_dict()
+
+
+def test_one_matrix_alone_is_that_of_both_and_an_unknown_one_is_refused(stage: Stage) -> None:
+    capture = chain_stage(stage, uniform, "chacal")
+    both, one = attention_graph.measure(capture), attention_graph.measure(capture, ("resolvent",))
+    assert (one.select(matrix="resolvent").values == both.select(matrix="resolvent").values).all()
+    with pytest.raises(ValueError, match="matrix"):
+        attention_graph.measure(capture, ("resolvant",))

@@ -55,10 +55,10 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     others = ~ancestors & ~torch.eye(n_pos, dtype=torch.bool)
     hops = range(1, (n_hops or max(capture.truth.n_hops, 1)) + 1)
     layers = range(capture.subject.n_layers)
+    gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
     by_layer = []
     for layer in layers:
         mixing = attention_graph.resolvent(capture, layer).cpu()
-        gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
         rivals = Rivals.of(mixing, others)
         by_layer.append(np.stack([rivals.beaten(mixing, hop) for hop in gold], axis=1))
     values = np.stack(by_layer)

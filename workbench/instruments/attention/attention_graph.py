@@ -85,6 +85,9 @@ def measure(capture: Capture, matrices: Sequence[str] = MATRICES) -> Measurement
     Args:
         capture: of what this module `needs`.
         matrices: those of `MATRICES` to measure.
+
+    Raises:
+        ValueError: if there is no such matrix.
     """
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos)
@@ -104,7 +107,13 @@ def measure(capture: Capture, matrices: Sequence[str] = MATRICES) -> Measurement
 
 def _rows(capture: Capture, layer: int, matrix: str) -> Float[Tensor, "batch head query key"]:
     """A layer's pattern or resolvent, rows scaled to sum to 1."""
-    return resolvent(capture, layer) if matrix == "resolvent" else unit_rows(pattern(capture, layer))
+    rows = _whole(matrix)(capture, layer)
+    return rows if matrix == "resolvent" else unit_rows(rows)  # those of the resolvent are scaled already
+
+
+def _whole(matrix: str) -> Callable[[Capture, int], Tensor]:
+    """What takes one of `MATRICES` from a layer of a capture; ValueError if there is no such matrix."""
+    return lookup({"pattern": pattern, "resolvent": resolvent}, matrix, "matrix")
 
 
 def by_head(
@@ -121,7 +130,7 @@ def by_head(
     Raises:
         ValueError: if there is no such matrix.
     """
-    whole = lookup({"pattern": pattern, "resolvent": resolvent}, matrix, "matrix")
+    whole = _whole(matrix)
     layers = capture.subject.layers
     values = np.stack([of(whole(capture, layer).cpu()).T.double().numpy() for layer in layers])
     return Measurement(
