@@ -3,8 +3,8 @@
 python tests/benchmarks/bench_gpu.py            print the tables
 python tests/benchmarks/bench_gpu.py --write    and put them into README.md beside this file
 
-It needs a CUDA device, and for the kernels Triton. Where flash-linear-attention is installed, its `deltaformer` is
-timed too.
+It needs a CUDA device, and for the kernels Triton. Where flash-linear-attention and flash-attn are installed,
+the former's `deltaformer` is timed too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def forms() -> dict[str, Form]:
     known: dict[str, Form] = {"fused standard": fused, "ChaCAL": chacal_attention}
-    if find_spec("fla") is not None:
+    if all(find_spec(name) is not None for name in ("fla", "flash_attn")):  # its `deltaformer` needs both
         from fla.ops.deltaformer import deltaformer_attn
 
         def deltaformer(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -86,6 +86,12 @@ def test_kernels_that_disagree_with_the_blocks_are_set_aside_with_a_warning(monk
         assert not chacal_gpu.agrees.__wrapped__(CPU, torch.float32, *WHAT)
 
 
+def test_the_check_at_first_use_is_in_full_precision_within_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_the_kernels(monkeypatch, off=0.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert chacal_gpu.agrees.__wrapped__(CPU, torch.float32, *WHAT)
+
+
 def test_kernels_that_fail_are_set_aside_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def outputs(*_: Any, **__: Any) -> Any:
         raise RuntimeError("out of resources\nand more")

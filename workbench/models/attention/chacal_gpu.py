@@ -41,13 +41,14 @@ def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool,
         torch.randn(*CHECKED, d, generator=generator).to(device, dtype) for d in (d_head, d_head, d_value, d_value)
     )
     shape = Shape(0.9, form, diagonal, kernel_block(device, d_head, d_value))
-    exact = value_and_gradients(q.float(), k.float(), v.float(), dy.float(), shape)
-    try:
-        y, x, lse = outputs(q, k, v, shape, span=2)
-        found = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
-    except Exception as error:  # of a compiler or a driver: there is no saying which
-        lines = str(error).splitlines() or [""]
-        return _set_aside(device, f"they fail ({type(error).__name__}: {lines[0]})")
+    with torch.autocast(device.type, enabled=False):  # the first use may be within it
+        exact = value_and_gradients(q.float(), k.float(), v.float(), dy.float(), shape)
+        try:
+            y, x, lse = outputs(q, k, v, shape, span=2)
+            found = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
+        except Exception as error:  # of a compiler or a driver: there is no saying which
+            lines = str(error).splitlines() or [""]
+            return _set_aside(device, f"they fail ({type(error).__name__}: {lines[0]})")
     for ours, theirs in zip(found, exact, strict=True):
         apart = float((ours.float() - theirs).abs().max() / theirs.abs().max())
         if not apart <= APART[dtype]:
