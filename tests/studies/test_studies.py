@@ -21,6 +21,7 @@ from workbench.cli import main
 from workbench.report import found
 from workbench.runs import list_runs, load_run
 from workbench.studies import (
+    GPU,
     PAPER,
     SMALL,
     STUDIES,
@@ -387,10 +388,11 @@ def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name
     assert study.source is not None and all(n >= 3 for n in study.seeds.values())
     if study.runs:
         unpublished = {"property-heads", "state-tracking"}  # whose configurations no paper gives
-        assert set(study.runs) == ({SMALL} if name in unpublished else {SMALL, PAPER})
-        planned = read_plan(study.plan(SMALL, 1)).runs
-        assert not [one.setting for one in differences(study, SMALL, planned) if not study.reason(one.setting)]
-        assert study.timed is None or study.timed in {group_name(one) for one in planned}
+        assert set(study.runs) - {GPU} == ({SMALL} if name in unpublished else {SMALL, PAPER})
+        for scale in study.runs:
+            planned = read_plan(study.plan(scale, 1)).runs
+            assert not [one.setting for one in differences(study, scale, planned) if not one.why]
+            assert study.timed is None or study.timed in {group_name(one) for one in planned}
 
 
 def test_studies_that_share_runs_ask_for_the_same_ones() -> None:
@@ -418,7 +420,7 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
     code, text = said(capsys, "list")
     assert code == 0 and all(name in text for name in STUDIES)
     code, text = said(capsys, "show", "chain-layers")
-    assert code == 0 and "20 runs, 5 seeds" in text and "Table 1" in text
+    assert code == 0 and "20 runs, 5 seeds" in text and "gpu: 18 runs, 3 seeds" in text and "Table 1" in text
 
 
 @pytest.mark.parametrize(
@@ -426,7 +428,7 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["run"], "name a study"),
         (["run", "chain-layer"], "did you mean 'chain-layers'"),
-        (["run", "chain-layers", "--scale", "huge"], "no scale 'huge'; there is: small, paper"),
+        (["run", "chain-layers", "--scale", "huge"], "no scale 'huge'; there is: small, gpu, paper"),
         (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1"),
         (["run", "nowhere.toml"], "there is no study file nowhere.toml"),
         (["report", "--root", "nowhere"], "no study under nowhere has run"),

@@ -26,12 +26,16 @@ def add(commands: Commands, name: str) -> None:
         "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
         "a page with a picture for each that has run; `zoo` takes the models that the explorer shows first from their "
         "runs. NAME may be your own TOML or Python file.",
-        usage="list | show NAME | run NAME … [--all] [--scale small|paper] [--seeds N] | report [--out DIR] | zoo",
+        usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | report [--out DIR] | zoo",
     )
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
     parser.add_argument("--all", action="store_true", help="run: every study of the papers")
-    parser.add_argument("--scale", default="small", help="small (minutes on a CPU) or paper (default: small)")
+    parser.add_argument(
+        "--scale",
+        default="small",
+        help="small (minutes on a CPU), gpu (of chain-layers: minutes on a GPU) or paper (default: small)",
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
     add_out(parser, "report, zoo: folder for the pages or runs (default: report/ or zoo/ under the root)")

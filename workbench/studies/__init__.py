@@ -45,10 +45,11 @@ from workbench.studies.engine import Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result
-from workbench.studies.study import PAPER, SMALL, Published, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, Published, Source, Study
 from workbench.util.lookup import lookup
 
 __all__ = [
+    "GPU",
     "PAPER",
     "SMALL",
     "STUDIES",

@@ -14,7 +14,7 @@ from workbench.studies.contrasts import Verdict, number_in_words
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
-from workbench.studies.study import PAPER, SMALL, Study
+from workbench.studies.study import SCALES, Study
 from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
@@ -43,7 +43,7 @@ def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
     """The results under a folder of studies, in the order of the studies, small scale first."""
     results = []
     for name in studies:
-        for scale in (SMALL, PAPER):
+        for scale in SCALES:
             data = read_json(root / name / scale / RESULT)
             if data is not None:
                 results.append(Result.from_dict(data))
@@ -63,7 +63,7 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
             f"`workbench study report {unknown[0]}.toml`, so that it can be drawn; or give another folder with --out"
         )
     by_place = {(one.name, one.scale): one for one in [*earlier, *results]}
-    return [by_place[name, scale] for name in studies for scale in (SMALL, PAPER) if (name, scale) in by_place]
+    return [by_place[name, scale] for name in studies for scale in SCALES if (name, scale) in by_place]
 
 
 def write_ledger(results: Sequence[Result], path: Path) -> None:
@@ -106,7 +106,8 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         f"This page and those behind it are made from [{LEDGER}]({LEDGER}) by `workbench study report`; no number",
         "in them is typed by hand. A claim holds where the whole 95 % interval over seeds says so; what every",
         "seed has to reach holds where every seed does, and does not hold where none does. At scale *small*",
-        "it is the claim about small models that was tested, not the paper's own configuration.",
+        "it is the claim about small models that was tested, not the paper's own configuration; at scale *gpu* that",
+        "configuration with fewer steps.",
         "",
         "| study | paper | scale | seeds | verdict |",
         "| --- | --- | --- | --- | --- |",
@@ -137,7 +138,7 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     made = one.made
     about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
     if "minutes" in made:
-        about += f"; all its runs, one after the other, trained for {made['minutes']:.0f} min"
+        about += f"; its runs, several at a time, trained for {made['minutes']:.0f} min in all"
     lines = [f"## Scale {one.scale}: {one.verdict.value}", ""]
     for picture in pictures:
         lines += [f"![{one.question}]({picture})", ""]
@@ -150,7 +151,8 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         lines += [one.note, ""]
     lines += _numbers(one)
     if times := made.get("step_times"):
-        lines += [f"The time of a training step, as a ratio, on {made['cores']} CPU cores:", ""]
+        device = made.get("device", f"{made['cores']} CPU cores")
+        lines += [f"The time of a training step, as a ratio, on {device}:", ""]
         lines += [f"- {group}: {ratio:.2f}" for group, ratio in times.items()]
         lines.append("")
     if one.tried:

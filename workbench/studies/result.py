@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from workbench.measurement import Measurement
 from workbench.runs import RunConfig
 from workbench.runs.config import HOW_OFTEN
@@ -106,6 +108,8 @@ class Result:
             made["minutes"] = round(minutes, 1)
         if step_times:
             made |= {"cores": os.cpu_count(), "step_times": dict(step_times)}
+            if torch.cuda.is_available():
+                made["device"] = torch.cuda.get_device_name()
         return Result(
             name,
             scale,
@@ -205,7 +209,7 @@ def differences(study: Study, scale: Scale, planned: Sequence[Planned]) -> Itera
     for name in sorted({*ours, *papers}):
         own, theirs = ours.get(name, "–"), papers.get(name, "–")
         if own != theirs:
-            yield Differs(name, own, theirs, study.reason(name))
+            yield Differs(name, own, theirs, study.reason(name, scale))
 
 
 def _settings(planned: Sequence[Planned]) -> dict[str, str]:

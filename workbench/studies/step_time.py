@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+import torch
+
 from workbench.runs import RunConfig
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
@@ -32,8 +34,14 @@ def relative_step_times(configs: Mapping[str, RunConfig], beside: str) -> dict[s
 def _step(config: RunConfig) -> Callable[[], object]:
     processes = Processes.started(config.device)
     step = Step(config, make_learner(config, processes.device), processes)
+    wait = torch.cuda.synchronize if processes.device.type == "cuda" else lambda: None
     batches = next(iter(training_batches(config.make_task(), config.model_copy(update={"workers": 0}))))
-    return lambda: step(batches, config.learning_rate)
+
+    def to_the_end() -> None:
+        step(batches, config.learning_rate)
+        wait()
+
+    return to_the_end
 
 
 def _seconds(step: Callable[[], object]) -> float:

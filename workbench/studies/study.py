@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
-from workbench.studies.small_scale import BECAUSE
+from workbench.studies.reasons import AT_GPU_SCALE, AT_SMALL_SCALE
 
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
@@ -23,7 +23,10 @@ Groups = Mapping[str, Quantities]
 Draw = Callable[[Groups], go.Figure]
 
 Scale = str
-SMALL, PAPER = "small", "paper"
+SMALL, GPU, PAPER = SCALES = "small", "gpu", "paper"
+"""Minutes of a CPU; the paper's models in minutes of one GPU; the paper's own configuration."""
+
+BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, GPU: AT_GPU_SCALE}
 
 
 class StudyStoppedError(Exception):
@@ -85,7 +88,7 @@ class Study:
         source: where the claim was published; None for a question of one's own.
         published: its figures.
         seeds: scale -> how many seeds each group has.
-        because: setting -> why it differs from the paper's at a smaller scale, where `small_scale` does not say it or
+        because: setting -> why it differs from the paper's at a smaller scale, where `reasons` does not say it or
             another reason holds.
         tune: setting -> values. If a contrast fails, the variants in it are trained with each of them too, and it is
             asked again of each group's best.
@@ -137,6 +140,6 @@ class Study:
         draws = (self.draw,) if callable(self.draw) else self.draw
         return [draw(groups) for draw in draws]
 
-    def reason(self, setting: str) -> str:
+    def reason(self, setting: str, scale: Scale = SMALL) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
-        return self.because.get(setting, BECAUSE.get(setting, ""))
+        return self.because.get(setting, BECAUSE.get(scale, {}).get(setting, ""))

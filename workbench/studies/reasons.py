@@ -1,4 +1,4 @@
-"""Why settings of the small scale differ from the papers', where the reason is the same in every study."""
+"""Why settings of the smaller scales differ from the papers', where the reason is the same in every study."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MINUTES = "so many that a run takes minutes on two CPU cores"
 _RATE = "a small model trained for few steps takes a larger one"
 _INPUTS = "shorter inputs, on which a small model and few steps are enough"
 
-BECAUSE: dict[str, str] = {
+AT_SMALL_SCALE: dict[str, str] = {
     **dict.fromkeys(
         ("model.d_model", "model.d_head", "model.d_mlp", "model.n_heads", "model.n_kv_heads", "model.n_layers"), _MODEL
     ),
@@ -39,5 +39,10 @@ BECAUSE: dict[str, str] = {
     "task.skew": "every training length is as likely: with few steps rare lengths are hardly seen",
     "task.repetition": "as in the paper's modified training set",
     "task.reading": "the root alone, which is learnt in fewer steps; it is harder, so published figures differ",
+}
+AT_GPU_SCALE: dict[str, str] = {
+    "steps": "so many that all runs together take ten minutes of one GPU",
+    "warmup": "the same share of the steps",
+    "precision": "the paper says mixed precision, and not which",
 }
 """Setting -> why it differs."""
