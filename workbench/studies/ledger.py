@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -150,11 +151,7 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     if one.note:
         lines += [one.note, ""]
     lines += _numbers(one)
-    if times := made.get("step_times"):
-        device = made.get("device", f"{made['cores']} CPU cores")
-        lines += [f"The time of a training step, as a ratio, on {device}:", ""]
-        lines += [f"- {group}: {ratio:.2f}" for group, ratio in times.items()]
-        lines.append("")
+    lines += _step_times(made)
     if one.tried:
         lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
         lines += [
@@ -167,6 +164,15 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         lines += [f"| `{each.setting}` | {each.ours} | {each.papers} | {each.why} |" for each in one.differs]
         lines.append("")
     return lines
+
+
+def _step_times(made: Mapping[str, Any]) -> list[str]:
+    """What a training step of each group takes beside the others, and on what; nothing where it was not timed."""
+    if "step_times" not in made:
+        return []
+    device = made.get("device", f"{made['cores']} CPU cores")
+    ratios = [f"- {group}: {ratio:.2f}" for group, ratio in made["step_times"].items()]
+    return [f"The time of a training step, as a ratio, on {device}:", "", *ratios, ""]
 
 
 def _numbers(one: Result) -> list[str]:
