@@ -107,9 +107,7 @@ class Result:
         if planned:
             made["minutes"] = round(minutes, 1)
         if step_times:
-            made |= {"cores": os.cpu_count(), "step_times": dict(step_times)}
-            if torch.cuda.is_available():
-                made["device"] = torch.cuda.get_device_name()
+            made |= machine() | {"step_times": dict(step_times)}
         return Result(
             name,
             scale,
@@ -223,6 +221,12 @@ def _settings(planned: Sequence[Planned]) -> dict[str, str]:
 
 def _config(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in config.without_seed().items() if name not in HOW_OFTEN}
+
+
+def machine() -> dict[str, Any]:
+    """What training steps are timed on: the number of cores and, where there is one, the GPU's name."""
+    gpu = {"device": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
+    return {"cores": os.cpu_count()} | gpu
 
 
 def commit() -> str:
