@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,3 +150,11 @@ def test_damaged_runs_are_named_beside_the_whole_ones(root: Path, capsys: pytest
     assert main(["runs", "--root", str(root)]) == 0
     said = capsys.readouterr().out
     assert said.count("cannot be read") == 2 and "metrics.jsonl is corrupted: line 1" in said
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_opening_a_run_draws_no_weights_that_its_file_replaces(trained: Path, name: str) -> None:
+    """To draw them for the shapes alone loads PyTorch's compiler, which takes a second of a command's time."""
+    program = "import sys, workbench; workbench.load_run(sys.argv[1]).model(); print('torch._dynamo' in sys.modules)"
+    command = [sys.executable, "-c", program, str(trained / name)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
 from workbench.runs.config import RunConfig
@@ -67,10 +69,19 @@ def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
 
 def _shapes(config: RunConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The type and shape of each of a decoder's weights."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         model = Decoder(config.model)
     dtype = f"F{8 * config.dtype.itemsize}"
     return {name: (dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves new weights as they are: without memory there is nothing to fill, and to try takes PyTorch a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 DTYPES = {
