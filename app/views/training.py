@@ -85,14 +85,17 @@ def no_checkpoints(run: Run) -> str:
     )
 
 
+BUTTONS = ((-1, "chevron_left", "b", "before", "Earlier"), (1, "chevron_right", "n", "after", "Later"))
+
+
 def walk(look: Look, kept: list[int]) -> None:
     """The checkpoint that the sidebar chose, and buttons to the previous and the next one."""
     labels = [*map(str, kept), END]
     at = labels.index(END if look.opened.step is None else str(look.opened.step))
     with st.container(horizontal=True, vertical_alignment="center"):
-        for by, icon, key, way in ((-1, "chevron_left", "b", "before"), (1, "chevron_right", "n", "after")):
+        for by, icon, key, way, label in BUTTONS:
             st.button(
-                "",
+                label,
                 icon=f":material/{icon}:",
                 key=f"train_{way}",
                 shortcut=key,

@@ -1,4 +1,4 @@
-"""Identity removed: the last MLP removes the position's own token (decoder basis), which leaves the next one on top.
+"""Identity removed by the last MLP: in the decoder basis it takes the position's own token away; the next is on top.
 
 The task-hinting paper, §4, for sorting: after the last attention layer an output points at its own and at
 the next sorted token (`successor`), and the last MLP, as a denoiser, removes the first. Read at the last layer's

@@ -1,4 +1,4 @@
-"""Minimum: at the delimiter, the first attention layer writes the smallest input token, in the decoder basis.
+"""Minimum at the delimiter: the first attention layer writes the smallest input token, in the decoder basis.
 
 The task-hinting paper, §4, for sorting: the smallest token is the first output, so one layer of attention is
 enough to begin. Read at `blocks.0.hook_resid_mid`. The score does not show that the output depends on it; the causal

@@ -1,4 +1,4 @@
-"""Partial product: where a digit of the product is predicted, the operand digits that its column multiplies are read.
+"""Partial products: where a digit of the product is predicted, the operand digits that its column multiplies are read.
 
 For multiplication (Seq-VCR, §4.1). Scored per head, at each place of the product: the operand digits i, j with i + j
 equal to the place get more of the row, on average, than the operands' other digits; attention that knows nothing of

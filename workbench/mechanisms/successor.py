@@ -1,4 +1,4 @@
-"""Identity + successor: after the second attention layer, outputs point at their own and the next sorted token.
+"""Identity + successor at the outputs: after attention 1, each points at its own and the next sorted token.
 
 The task-hinting paper, §4, for sorting: output positions but the last, at `blocks.1.hook_resid_mid`, in the
 decoder basis. It holds where the two top tokens are the position's own and the next sorted one, or, where these are
