@@ -169,7 +169,7 @@ def by_condition(held: Held, name: str, place: dict[str, Any]) -> None:
     if has_hops and (both is None or value_of(both) is None):
         both = code.call(claims.by_hop, held.inspection, name)
     if both is None or value_of(both) is None:
-        st.info("This task has one test condition, all inputs of one length or kind, so there is no rate by condition to draw.")
+        st.info("This task is tested on inputs of one length or kind, so there is no rate by length to draw.")
         return
     both = code.named("rates", both)
     runs, controls = value_of(both)
