@@ -82,7 +82,9 @@ def _settle_one(options: Sequence[Any], key: str, default: Any, format_func: Cal
     words = {option: format_func(option) for option in options}
 
     def read(text: list[str]) -> Any:
-        return next((option for option, word in words.items() if text[-1] in (word, str(option))), _NOT_ONE)
+        wanted = text[-1].casefold()
+        same = (option for option, word in words.items() if wanted in (word.casefold(), str(option).casefold()))
+        return next(same, _NOT_ONE)
 
     settle(key, default, read, lambda value: isinstance(value, Hashable) and value in words, tuple(words.values()))
     return words
