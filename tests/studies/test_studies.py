@@ -295,6 +295,7 @@ def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -
     assert made is not None
     write_pages([made], {"twice": study}, tmp_path / "pages")
     page = (tmp_path / "pages" / "twice.md").read_text(encoding="utf-8")
+    assert "\nworkbench study run twice --seeds 1\n" in page, "the study's own number is another one"
     for name in ("twice-small.png", "twice-small-2.png"):
         assert f"({name})" in page and (tmp_path / "pages" / name).is_file()
 

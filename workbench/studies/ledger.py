@@ -15,7 +15,7 @@ from workbench.studies.contrasts import Verdict, number_in_words
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
-from workbench.studies.study import SCALES, Study
+from workbench.studies.study import SCALES, SMALL, Study
 from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
@@ -87,7 +87,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
         figures |= dict(zip(pictures[stem], drawn, strict=True))
     pages = {"index.md": index_page(results, studies)}
     for name in dict.fromkeys(one.name for one in results):
-        pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures)
+        pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures, studies[name])
     out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
@@ -123,13 +123,23 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     return "\n".join([*lines, ""])
 
 
-def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]]) -> str:
+def command(result: Result, study: Study) -> str:
+    """What makes a result again: the scale and the number of seeds where they are not those taken by default."""
+    words = ["workbench study run", result.name]
+    if result.scale != SMALL:
+        words += ["--scale", result.scale]
+    if result.seeds != study.seeds.get(result.scale):
+        words += ["--seeds", str(result.seeds)]
+    return " ".join(words)
+
+
+def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]], study: Study) -> str:
     """The page of one study, all its scales; `pictures` are the files of `NAME-SCALE`."""
     first = results[0]
     lines = [f"# {first.question}", ""]
     if first.source is not None:
         lines += [f"{first.source['paper']}, {first.source['place']}.", ""]
-    lines += [f"```bash\nworkbench study run {first.name}\n```", ""]
+    lines += ["```bash", *(command(one, study) for one in results), "```", ""]
     for one in results:
         lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
     return "\n".join(lines)
