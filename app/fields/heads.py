@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import streamlit as st
 
+from workbench.app.config_in_words import capitalised
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
@@ -58,7 +59,7 @@ def other_needed(look: Look) -> str:
     if needed_head(look) == best_head(look):
         return ""
     here, there = head_in_words(*best_head(look)), head_in_words(*needed_head(look))
-    return f" {here[:1].upper()}{here[1:]} lays most of its mass on the task's edges; answers need {there} more."
+    return f" {capitalised(here)} lays most of its mass on the task's edges; answers need {there} more."
 
 
 def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:
