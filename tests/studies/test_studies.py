@@ -119,6 +119,7 @@ def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, 
     assert (tmp_path / "hops-small.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "hops.md").read_text(encoding="utf-8")
     assert "100.0 %" in page and "three steps are enough" in page
+    assert f"\nworkbench study run {file.name}" in page, "there is no study of that name to run, but the file"
     assert "[Does the weight of further hops matter?](hops.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
 

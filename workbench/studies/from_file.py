@@ -21,6 +21,7 @@ from __future__ import annotations
 import runpy
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,9 @@ def study_from_file(path: str | Path) -> Study:
         study = runpy.run_path(str(path)).get("STUDY")
         if not isinstance(study, Study):
             raise ValueError(f"{path} has no STUDY = Study(…); `workbench.studies.Study` says what one is")
-        return study
+        return replace(study, file=path.name)
     try:
-        return _study(tomllib.loads(path.read_text(encoding="utf-8")))
+        return replace(_study(tomllib.loads(path.read_text(encoding="utf-8"))), file=path.name)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
 
 def command(result: Result, study: Study) -> str:
     """What makes a result again: the scale and the number of seeds where they are not those taken by default."""
-    words = ["workbench study run", result.name]
+    words = ["workbench study run", shlex.quote(study.file) if study.file else result.name]
     if result.scale != SMALL:
         words += ["--scale", result.scale]
     if result.seeds != study.seeds.get(result.scale):

@@ -98,6 +98,7 @@ class Study:
         compute: what a study without runs computes from its scale and a seed: group -> quantity -> its measurement of
             every example. Its intervals are over the examples of all seeds.
         tunes: in place of runs, models that are fine-tuned, and what is measured of them.
+        file: the name of the file that it came from; empty for a study of the papers.
     """
 
     question: str
@@ -115,6 +116,7 @@ class Study:
     runs_of: str | None = None
     compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
     tunes: Tunes | None = None
+    file: str = ""
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.measure, self.compute, self.tunes)) != 1:
