@@ -59,7 +59,7 @@ def other_needed(look: Look) -> str:
     if needed_head(look) == best_head(look):
         return ""
     here, there = head_in_words(*best_head(look)), head_in_words(*needed_head(look))
-    return f" {capitalised(here)} lays most of its mass on the task's edges; answers need {there} more."
+    return f" {capitalised(here)} has the most mass on the task's edges; answers need {there} more."
 
 
 def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:

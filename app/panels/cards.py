@@ -68,7 +68,7 @@ def _right(run: Run, accuracy: float | None) -> str:
     """How right it is."""
     if accuracy is None:
         return "not evaluated yet" if run.config.steps else "not trained here"
-    return f"{accuracy:.1%} of {COUNTED[run.task().unit]} right, drawn as in training"
+    return f"{accuracy:.1%} of {COUNTED[run.task().unit]} right, {run.task().drawn}"
 
 
 def _known(run: Run) -> str | None:

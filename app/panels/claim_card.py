@@ -18,8 +18,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.mechanisms.verdict import Holds
-from workbench.report.how_it_works import Statement
+from workbench.mechanisms.verdict import Holds, Needed
+from workbench.report.how_it_works import NEED, Statement
 
 
 class Verdict(NamedTuple):
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
         """The verdict on one input, from a claim's scores at all places where it is read."""
         defined = [value for value in values if not np.isnan(value)]
         if not defined:
-            return Verdict("nothing to test on this input", "gray", "remove")
+            return Verdict("cannot be told on one input", "gray", "remove")
         low, high = min(defined), max(defined)
         if low == 1:
             return Verdict("holds on this input", "green", "check")
@@ -99,11 +99,17 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
             if any("needed" in one.chips for one in told if one.claims == (name,)):
-                st.badge("answers need it", color="violet", icon=":material/bolt:")
+                st.badge(_need(told, name), color="violet", icon=":material/bolt:")
             for verdict in (beyond, here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))
+
+
+def _need(told: Sequence[Statement], name: str) -> str:
+    """That answers need a claim; and that they do not change as claimed, where that is so."""
+    lost = any(NEED[Needed.LOST] in one.text for one in told if one.claims == (name,))
+    return "answers need it, not as claimed" if lost else "answers need it"
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

@@ -305,7 +305,10 @@ def sequences(look: Look) -> str:
     conditions = some(look.opened.subject.task)
     named = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in conditions if one)
     each = f"{N} held-out sequences drawn for each of {named}" if named else f"{N} held-out sequences"
-    return f"Measured on the same {each}, duplicates left out; 95 % intervals over sequences, not over seeds."
+    return (
+        f"Measured on the same {each}, duplicates left out; 95 % intervals over sequences, not over seeds. Those of "
+        "shares leave room for what is rare and far, so that a band may lie mostly on one side of its line."
+    )
 
 
 training(current())

@@ -40,8 +40,8 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
         and " of answer tokens right, on " in text[0]
         and "(length 2 to 6)" in text[0]
     )
-    (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter: at the ")]
-    assert "It holds in 100% of cases, under its strongest control (" in minimum
+    (minimum,) = [sentence for sentence in text if sentence.startswith("Minimum at the delimiter: the first ")]
+    assert "It holds in 100% of cases; in its strongest control (" in minimum
     (verdict,) = verdicts_on(sorter, "minimum")
     assert verdict.tested is not None and f". {NEED[verdict.needed]}: edited" in minimum
     tested = verdict.tested
@@ -54,7 +54,7 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
 def test_of_a_model_that_knows_nothing_it_says_no_claim_holds(tmp_path: Path) -> None:
     run = workbench.train("sort-standard", out=tmp_path / "fresh", progress=False, steps=0, eval_size=16)
     text = " ".join(said([inspect_run(run, n=32, seed=0)]))
-    assert "The answers need it:" not in text and ", under its strongest control" not in text
+    assert "The answers need it:" not in text and "in its strongest control" not in text
     assert "no more often than under a control, which tells nothing" in text
 
 

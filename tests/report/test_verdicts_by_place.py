@@ -92,9 +92,9 @@ def test_the_control_beside_a_number_is_the_one_that_is_hardest_to_exceed() -> N
     own = measured(0.9, "Mass", "share", 0.02)
     mild, strong = measured(0.3, "Mass", "share", 0.01), measured(0.25, "Mass", "share", 0.2)
     told = by_place.beside_controls(own, {"mild": mild, "strong": strong})
-    assert told == "Mass: 90%; under its strongest control (strong) 25%."
+    assert told == "Mass: 90%; its strongest control (strong): 25%."
     same = by_place.beside_controls(own, {"another": measured(0.9, "Mass", "share", 0.02)})
-    assert same == "Mass: 90%, no more than under its strongest control (another) 90%."
+    assert same == "Mass: 90%, no more than its strongest control (another): 90%."
     assert by_place.beside_controls(own, {}) == "Mass: 90%."
 
 

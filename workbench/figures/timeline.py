@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import sample_size
-from workbench.figures.entropy import HEIGHT, TOP, by_layer_over_training
+from workbench.figures.entropy import TOP, by_layer_over_training
 from workbench.figures.over_training import map_over_training, over_training
 from workbench.inspection.over_training import Timeline
 from workbench.measurement import Measurement
@@ -17,6 +17,7 @@ from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
 MOST_LINES = 14
+HEIGHT = 400  # pixels: a page has the learning curves above it
 IN_ORDER = {"layer", "depth", "hop", "length", "digit"}  # dims whose lines are coloured in their order
 
 

@@ -82,7 +82,7 @@ def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement
 
 def logged_on(run: Run) -> str:
     """What the accuracy of a run's log was measured on, in words."""
-    return f"{run.config.eval_size:,} held-out sequences drawn as in training"
+    return f"{run.config.eval_size:,} held-out sequences {run.task().drawn}"
 
 
 def single(run: Run, name: str, value: float, units: str | None = None) -> Measurement:

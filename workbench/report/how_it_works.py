@@ -164,12 +164,12 @@ def _worst_group(one: SeedGroup) -> str | None:
     if by_group is None or len(by_group.dims) != 1 or np.isnan(by_group.values).all():
         return None
     (dim,) = by_group.dims
-    labels = by_group.coords[dim]
-    worst, best = (
-        by_group.select(**{dim: labels[int(pick(by_group.values))]}) for pick in (np.nanargmin, np.nanargmax)
-    )
+    known = ~np.isnan(by_group.values)
+    labels = [label for label, asked in zip(by_group.coords[dim], known, strict=True) if asked]
+    at_worst, at_best = (labels[int(pick(by_group.values[known]))] for pick in (np.argmin, np.argmax))
+    worst, best = by_group.select(**{dim: at_worst}), by_group.select(**{dim: at_best})
     apart = worst.high is not None and best.low is not None and float(worst.high) < float(best.low)
-    return f"{dim} {labels[int(np.nanargmin(by_group.values))]} of {_ends(labels)} ({share(worst)})" if apart else None
+    return f"{dim} {at_worst} of {_ends(labels)} ({share(worst)})" if apart else None
 
 
 def _ends(labels: Sequence[Any]) -> str:
@@ -215,7 +215,7 @@ def _brief(claim: Claimed) -> str:
     controls = [one.strongest.value for one in claim.verdicts if one.strongest]
     tests = [one.tested for one in claim.verdicts if one.tested]
     text = f"in {_range([one.rate for one in claim.verdicts])} of cases"
-    text += f" ({_range(controls)} under its strongest control)" if controls else ""
+    text += f" (strongest control: {_range(controls)})" if controls else ""
     if claim.needed is Needed.NOT_NEEDED:
         return f"{text}; the answers do not need it"
     if claim.needed not in (Needed.AS_CLAIMED, Needed.LOST) or not tests:
@@ -233,11 +233,11 @@ def _holds(claim: Claimed) -> str:
     names = ", ".join(dict.fromkeys(in_words(one.null) for one in controls))
     reached = _range([one.value for one in controls])
     if claim.holds is Holds.BEYOND:
-        return f"{text}, under its strongest control ({names}) in {reached}"
+        return f"{text}; in its strongest control ({names}), in {reached}"
     if len(claim.verdicts) > 1:
         places = len(claim.verdicts)
-        return f"At none of {places} places does it hold more often than under its strongest control ({names})"
-    return f"{text}, no more often than under its strongest control ({names}: {reached})"
+        return f"At none of {places} places does it hold more often than in its strongest control ({names})"
+    return f"{text}, no more often than in its strongest control ({names}: {reached})"
 
 
 def rates_in_words(group: Sequence[Verdict]) -> str:

@@ -203,8 +203,8 @@ def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> st
         return f"{text}."
     name = max(tops, key=lambda name: tops[name])
     bottom = float(own.values if own.low is None or np.isnan(own.low) else own.low)
-    than = "; under" if bottom > tops[name] else ", no more than under"
-    return f"{text}{than} its strongest control ({name}) {quantity(float(controls[name].values), own.units)}."
+    than = ";" if bottom > tops[name] else ", no more than"
+    return f"{text}{than} its strongest control ({name}): {quantity(float(controls[name].values), own.units)}."
 
 
 def _top(m: Measurement) -> Any:

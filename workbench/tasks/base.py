@@ -72,6 +72,11 @@ class Task(Checked, ABC):
         return self.group
 
     @property
+    def drawn(self) -> str:
+        """How the sequences are drawn on which a run measures itself in training, in words."""
+        return "drawn as in training"
+
+    @property
     def heads(self) -> dict[str, int]:
         """Extra output heads beside `main`, each with an auxiliary task (a hint): name -> number of classes."""
         return {}

@@ -53,6 +53,11 @@ class TaskWithLengths(Task):
     skew: Skew = "uniform"
     hints: tuple[str, ...] = Field((), description="auxiliary tasks to train on too")
 
+    @property
+    def drawn(self) -> str:
+        """With the training lengths, since tests go beyond them."""
+        return f"{super().drawn}, of length {self.min_length} to {self.max_length}"
+
     @field_validator("hints", mode="before")
     @classmethod
     def _names_may_stand_alone(cls, value: Any) -> Any:

@@ -100,8 +100,9 @@ def measure(capture: Capture, matrices: Sequence[str] = MATRICES) -> Measurement
         coords={"matrix": matrices, "layer": layers, "head": range(len(values[0][0])), "example": range(n)},
         units="share",
         settings={"model": capture.subject.name},
-        caption="Share of each query's attention mass on its true ancestors at any hop, over queries that have one. "
-        "It says where a head looks, not what it reads there nor whether the model needs it.",
+        caption="Share of each query's attention mass on the keys that it depends on in truth, through any number of "
+        "edges, over queries that have one. It says where a head looks, not what it reads there nor whether the model "
+        "needs it.",
     )
 
 
