@@ -17,7 +17,7 @@ from workbench.inspection.examples import example
 from workbench.instruments.attention import attention_graph
 from workbench.report.found import at_a_glance, kept
 from workbench.runs import Run
-from workbench.tasks import COUNTED
+from workbench.tasks import COUNTED, Task
 
 MOST, IN_A_ROW = 6, 3
 
@@ -58,17 +58,18 @@ def _card(run: Run, accuracy: float | None) -> None:
         return
     if picture:
         st.html(as_image(picture, f"Attention of {run.name}, a picture", 'class="thumbnail"'))
-    asks, attention = words.capitalised(run.task().summary), words.capitalised(words.attention(run.config))
-    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_right(run, accuracy)}")
+    task = run.task()
+    asks, attention = words.capitalised(task.summary), words.capitalised(words.attention(run.config))
+    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_right(run, task, accuracy)}")
     if found := _known(run):
         st.markdown(found)
 
 
-def _right(run: Run, accuracy: float | None) -> str:
+def _right(run: Run, task: Task, accuracy: float | None) -> str:
     """How right it is."""
     if accuracy is None:
         return "not evaluated yet" if run.config.steps else "not trained here"
-    return f"{accuracy:.1%} of {COUNTED[run.task().unit]} right, {run.task().drawn}"
+    return f"{accuracy:.1%} of {COUNTED[task.unit]} right, {task.drawn}"
 
 
 def _known(run: Run) -> str | None:

@@ -18,8 +18,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.mechanisms.verdict import Holds, Needed
-from workbench.report.how_it_works import NEED, Statement
+from workbench.mechanisms.verdict import Holds
+from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 
 
 class Verdict(NamedTuple):
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
         """The verdict on one input, from a claim's scores at all places where it is read."""
         defined = [value for value in values if not np.isnan(value)]
         if not defined:
-            return Verdict("cannot be told on one input", "gray", "remove")
+            return Verdict("cannot be told on this input", "gray", "remove")
         low, high = min(defined), max(defined)
         if low == 1:
             return Verdict("holds on this input", "green", "check")
@@ -54,6 +54,23 @@ class Verdict(NamedTuple):
         if any(one.holds is Holds.NO_MORE for one in places):
             return Verdict("holds as often under a control", "gray", "balance")
         return Verdict(places[0].holds.value, "gray", "help")
+
+    @staticmethod
+    def need(told: Sequence[Statement]) -> list[Verdict]:
+        """That the answers need a claim, where what is known of it says so; and how that goes with how often it holds.
+
+        Args:
+            told: what is known of the claim.
+        """
+        needed = [one for one in told if "needed" in one.chips]
+        if not needed:
+            return []
+        words = "answers need it"
+        if any(NOT_AS_CLAIMED in one.text for one in needed):
+            words += ", not as claimed"
+        elif not any({"reads", "holds"} & {*one.chips} for one in told):
+            words = f"but {words}"
+        return [Verdict(words, "violet", "bolt")]
 
 
 def cards(look: Look, names: list[str], found: Inspected, told: Sequence[Statement] = ()) -> None:
@@ -98,18 +115,11 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
-            if any("needed" in one.chips for one in told if one.claims == (name,)):
-                st.badge(_need(told, name), color="violet", icon=":material/bolt:")
-            for verdict in (beyond, here_in_words):
+            need = Verdict.need([one for one in told if one.claims == (name,)])
+            for verdict in (beyond, *need, here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))
-
-
-def _need(told: Sequence[Statement], name: str) -> str:
-    """That answers need a claim; and that they do not change as claimed, where that is so."""
-    lost = any(NEED[Needed.LOST] in one.text for one in told if one.claims == (name,))
-    return "answers need it, not as claimed" if lost else "answers need it"
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

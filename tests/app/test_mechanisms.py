@@ -15,10 +15,12 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app import support
 from tests.app.conftest import APP
+from workbench.app.panels.claim_card import Verdict
 from workbench.app.panels.held_out import n_each
 from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
 from workbench.interventions import CutEdge, try_edit
+from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 from workbench.runs.compiled import compile_run
 
 HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (
@@ -92,6 +94,26 @@ def test_every_kind_of_run_has_its_claims_and_the_code_of_every_panel_makes_its_
     )
     if run not in ("chain-chacal", "turned"):  # like another one, and the page's time is short
         assert support.check_code(explorer) == (4 if by else 3) + len(spreads)
+
+
+@pytest.mark.parametrize(
+    ("chips", "more", "badge"),
+    [
+        (("reads", "needed"), "", ["answers need it"]),
+        (("holds", "needed"), f", {NOT_AS_CLAIMED}", ["answers need it, not as claimed"]),
+        (("needed",), "", ["but answers need it"]),
+        (("reads",), "", []),
+    ],
+)
+def test_a_badge_says_that_answers_need_a_claim_and_how_that_goes_with_the_others(
+    chips: tuple[Any, ...], more: str, badge: list[str]
+) -> None:
+    told = Statement(f"Minimum: it holds. The answers need it{more}.", chips, ("minimum",), "Minimum")
+    assert [verdict.words for verdict in Verdict.need([told])] == badge
+
+
+def test_where_an_input_has_nothing_to_test_a_badge_says_so_of_this_input() -> None:
+    assert Verdict.of([float("nan")]).words == "cannot be told on this input"
 
 
 def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(

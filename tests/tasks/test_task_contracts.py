@@ -13,6 +13,7 @@ import torch
 
 from workbench import tasks
 from workbench.tasks import TASKS, Task
+from workbench.tasks.lengths import TaskWithLengths
 from workbench.testing import NotTested
 from workbench.testing.tasks import CHECKS, hints_have_heads, the_same_in_another_process
 from workbench.util.seeds import generator
@@ -101,6 +102,18 @@ def test_a_draw_of_nothing_and_of_a_condition_that_does_not_exist_say_so(task: T
     with pytest.raises(ValueError, match="frozen"):
         task.__setattr__(next(iter(type(task).model_fields)), 1)
     assert task.median_training_length(lambda tokens: torch.full((len(tokens),), 7)) == 7
+
+
+@each_task
+def test_how_a_run_s_own_test_is_drawn_names_the_lengths_that_it_has(task: Task) -> None:
+    words = task.drawn
+    assert words.startswith("drawn as in training")
+    if not isinstance(task, TaskWithLengths):
+        return
+    lengths = task.truth(task.sample(200, generator(5), split="test").tokens).labels["length"]
+    lengths = lengths[lengths >= 0]
+    assert words.endswith(f", of length {task.min_length} to {task.max_length}")
+    assert task.min_length <= int(lengths.min()) and int(lengths.max()) <= task.max_length
 
 
 @pytest.mark.parametrize(

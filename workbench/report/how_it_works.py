@@ -194,9 +194,10 @@ def _weight(claim: Claimed) -> tuple[bool, bool, float]:
     return claim.needed is not Needed.AS_CLAIMED, claim.holds is not Holds.BEYOND, -max(rates, default=0.0)
 
 
+NOT_AS_CLAIMED = "though they do not change as claimed"
 NEED: dict[Needed, str] = {
     Needed.AS_CLAIMED: "The answers need it",
-    Needed.LOST: "The answers need it, though they do not change as claimed",
+    Needed.LOST: f"The answers need it, {NOT_AS_CLAIMED}",
     Needed.NOT_NEEDED: "The answers do not need it",
     Needed.AS_ANY: "That answers need it cannot be told, since the same edit does as much in models that know nothing",
     Needed.NOT_TOLD: "Whether the answers need it is not settled",

@@ -100,9 +100,14 @@ def study_from_file(path: str | Path) -> Study:
         study = runpy.run_path(str(path)).get("STUDY")
         if not isinstance(study, Study):
             raise ValueError(f"{path} has no STUDY = Study(…); `workbench.studies.Study` says what one is")
-        return replace(study, file=path.name)
+    else:
+        study = _toml(path)
+    return replace(study, file=path.name)
+
+
+def _toml(path: Path) -> Study:
     try:
-        return replace(_study(tomllib.loads(path.read_text(encoding="utf-8"))), file=path.name)
+        return _study(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
