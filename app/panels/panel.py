@@ -22,6 +22,7 @@ from workbench.app.panels.code import Symbol
 from workbench.app.panels.film import film
 from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
+from workbench.figures.style import in_one_line
 from workbench.measurement import Measurement
 
 Figure: TypeAlias = go.Figure | Drawing
@@ -78,22 +79,25 @@ class Panel:
     def _draw(self, drawn: Figure, first: str, widest: bool, place: Any, clicks: dict[str, Any]) -> None:
         if isinstance(drawn, Drawing):
             with place.container():
-                titles = f"**{plain(drawn.title)}**&ensp; :gray[{plain(drawn.subtitle)}]"
-                st.markdown("  \n".join(filter(None, [first, titles])))
+                self._words(st, first, drawn.title, drawn.subtitle)
                 show = film if "frames" in drawn.data else clickable
                 show(drawn, f"{self.key}-drawing", **clicks)
-        else:
-            if first:
-                place.markdown(first)
-            drawn, says = _without_title(drawn, self.title)
-            if says:
-                place.caption(says)
-            place.plotly_chart(
-                drawn,
-                key=f"{self.key}-figure",
-                width="stretch" if widest else "content",
-                config={"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": self.key}},
-            )
+            return
+        bare, title, subtitle = _without_title(drawn)
+        self._words(place, first, title, subtitle)
+        place.plotly_chart(
+            bare,
+            key=f"{self.key}-figure",
+            width="stretch" if widest else "content",
+            config={"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": self.key}},
+        )
+
+    def _words(self, place: Any, first: str, title: str, subtitle: str) -> None:
+        """What a figure shows and what it is, above it, where words find room on any screen; the panel's title once."""
+        parts = [f"**{plain(title)}**"] if title and title != self.title else []
+        parts += [f":gray[:small[{plain(subtitle)}]]"] if subtitle else []
+        if words := "  \n".join(filter(None, [first, "&ensp; ".join(parts)])):
+            place.markdown(words)
 
     def part(self, name: str, key: str) -> Panel:
         """Another figure of this panel: its lines and its numbers have a heading of their own in the menu."""
@@ -123,15 +127,15 @@ class Panel:
             _pin(self.title, says, figure, lines, numbers)
 
 
-def _without_title(figure: go.Figure, title: str) -> tuple[go.Figure, str]:
-    """A figure with the panel's own title is drawn without; its subtitle, as a caption, then stands above it."""
-    if figure.layout.title.text != title:
-        return figure, ""
-    lines = [plain(line) for line in (figure.layout.title.subtitle.text or "").split("<br>")]
+def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
+    """A figure without title and subtitle, which a narrow page would cut off; and both."""
+    title = figure.layout.title
+    if not title.text:
+        return figure, "", ""
     bare = go.Figure(figure)
     less = bare.layout.margin.t - ABOVE
-    bare.update_layout(title=None, height=bare.layout.height - less, margin_t=ABOVE, meta={"title": title})
-    return bare, "; ".join(lines)
+    bare.update_layout(title=None, height=bare.layout.height - less, margin_t=ABOVE, meta={"title": title.text})
+    return bare, title.text, in_one_line(title.subtitle.text or "")
 
 
 def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:

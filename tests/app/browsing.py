@@ -124,7 +124,10 @@ def headings(page: Page) -> list[str]:
     drawn = page.locator("svg[aria-label][role=img]").evaluate_all(
         "all => all.map(one => one.ariaLabel ?? one.getAttribute('aria-label')).filter(Boolean)"
     )
-    return [*drawn, *page.locator(".gtitle").all_text_contents()]
+    plotted = page.locator(".js-plotly-plot").evaluate_all(
+        "all => all.map(one => one.layout?.meta?.title).filter(Boolean)"
+    )
+    return [*drawn, *plotted]
 
 
 def address_of(page: Page) -> dict[str, str]:

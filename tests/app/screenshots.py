@@ -64,7 +64,8 @@ def main() -> None:
             for width in (1280, 1920):
                 for theme in ("light", "dark"):
                     page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
-                    picture = taken(page, width).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+                    whole, most = taken(page, width).convert("RGB"), Image.Quantize.MAXCOVERAGE  # rare colours stay
+                    picture = whole.quantize(128, method=most, dither=Image.Dither.NONE)
                     picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
                     page.context.close()
 

@@ -43,12 +43,17 @@ def panels(explorer: AppTest) -> list[str]:
 
 
 def charts(explorer: AppTest) -> list[dict[str, Any]]:
-    """The plotly figures of the page, with their titles, which a panel of the same title leaves out."""
+    """The plotly figures of the page, with their titles, which the page has as words above them."""
     every = [json.loads(chart.proto.spec) for chart in explorer.get("plotly_chart")]
     for chart in every:
         if not chart["layout"].get("title"):
             chart["layout"]["title"] = {"text": chart["layout"]["meta"]["title"]}
     return every
+
+
+def says(explorer: AppTest, words: str) -> bool:
+    """Whether text of the page, such as a figure's subtitle, has these words."""
+    return any(words in one.value for one in explorer.markdown)
 
 
 def titles(explorer: AppTest) -> list[str]:

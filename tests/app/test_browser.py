@@ -176,15 +176,15 @@ def test_checkpoints_are_moved_through_in_the_page_by_mouse_and_by_keys(browser:
 
 def test_a_folded_panel_is_made_when_it_is_opened_and_the_link_has_it_open(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/residual?run=sorter")
-    expect(page.locator(".gtitle")).to_have_count(0)
+    expect(page.locator(".js-plotly-plot")).to_have_count(0)
     page.get_by_text("What each basis leaves out").click()
-    expect(page.locator('[class*="st-key-panel-unexplained"] .gtitle')).to_be_visible(timeout=20_000)
+    expect(page.locator('[class*="st-key-panel-unexplained"] .js-plotly-plot')).to_be_visible(timeout=20_000)
     settle(page)
     assert address_of(page)["show-unexplained"] == "true"
     again = open_page(browser, page.url)
-    expect(again.locator('[class*="st-key-panel-unexplained"] .gtitle')).to_be_visible(timeout=20_000)
+    expect(again.locator('[class*="st-key-panel-unexplained"] .js-plotly-plot')).to_be_visible(timeout=20_000)
     again.get_by_text("Open every panel").click()
-    expect(again.locator('[class*="st-key-panel-trajectory"] .gtitle')).to_be_visible(timeout=20_000)
+    expect(again.locator('[class*="st-key-panel-trajectory"] .js-plotly-plot')).to_be_visible(timeout=20_000)
 
 
 def test_a_click_on_a_small_pattern_chooses_its_head_and_the_arrow_keys_go_on(browser: Any, address: str) -> None:

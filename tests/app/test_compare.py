@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, drawings, page, panels, titles
+from tests.app.support import charts, check_code, drawings, page, panels, says, titles
 from workbench.inspection import inspect_run, over_training
 from workbench.inspection.layer_similarity import layer_similarity
 from workbench.inspection.lens_differences import lens_differences
@@ -102,8 +102,7 @@ def test_the_difference_is_the_librarys_paired_over_the_same_sequences(explorer:
 def test_other_sequences_are_not_paired_and_nothing_is_tested(explorer: AppTest) -> None:
     compare(explorer, "sort-tempered", "multiply-seqvcr")
     assert not explorer.dataframe
-    chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
-    assert "not paired" in chart["layout"]["title"]["subtitle"]["text"]
+    assert says(explorer, "not paired")
     said = [one.value for one in explorer.info]
     assert any("cannot read A's input" in one for one in said) and any("different tokens" in one for one in said)
     assert any("grouped by length, B's by digit" in one for one in said)
@@ -148,8 +147,7 @@ def test_two_inputs_of_one_model_are_compared_by_themselves(explorer: AppTest) -
     compare(explorer, "sort-tempered", "sort-tempered", how2="Type", input2="4 3 2 4 4 4", step2="the end")
     assert not explorer.error and not explorer.dataframe
     assert any("the same model" in one.value for one in explorer.info)
-    chart = next(one for one in charts(explorer) if one["layout"]["title"]["text"] == "Matrix entropy")
-    assert "no interval" in chart["layout"]["title"]["subtitle"]["text"]
+    assert says(explorer, "no interval")
     before = numbers(drawn(explorer, "Matrix entropy")[1])
     explorer.text_input(key="input2").set_value("9 8").run()
     after = numbers(drawn(explorer, "Matrix entropy")[1])

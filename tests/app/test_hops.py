@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import RUNS, charts, check_code, drawings, numbers, page, panels, titles
+from tests.app.support import RUNS, charts, check_code, drawings, numbers, page, panels, says, titles
 from workbench.capture import Capture
 from workbench.inspection import inspect_run
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
@@ -101,7 +101,7 @@ def test_a_link_brings_gamma_back_and_a_standard_layer_has_none_of_its_own(explo
 def test_gold_mass_is_that_of_inspection_with_its_controls_of_both_runs(explorer: AppTest, run_root: Path) -> None:
     page(explorer, "hops", run="chain-chacal", head="layer 0, head 3")
     ladder = charts(explorer)[3]
-    assert "128 sequences" in ladder["layout"]["title"]["subtitle"]["text"]
+    assert says(explorer, "128 sequences")
     found = inspect_run(workbench.load_run(run_root / "chain-chacal"), n=128, seed=0, only=["path_mass"], causal=False)
     where = {"layer": 0, "head": 3, "hop": 1}
     expected = [
@@ -186,8 +186,9 @@ def test_odd_runs_say_in_one_line_what_does_not_apply(odd_root: Path) -> None:
 def test_of_a_long_input_a_window_is_drawn_from_where_one_chooses(odd_root: Path) -> None:
     odd = AppTest.from_file(str(APP), default_timeout=60)
     page(odd, "hops", run="long")
-    assert "positions 32 to 159 of 160" in charts(odd)[0]["layout"]["title"]["subtitle"]["text"]
+    assert says(odd, "positions 32 to 159 of 160")
     odd.slider(key="start").set_value(5).run()
+    assert sum("positions 5 to 132 of 160" in one.value for one in odd.markdown) >= 2
+    assert not says(odd, "positions 32 to 159 of 160")
     for chart in charts(odd)[:2]:
-        assert "positions 5 to 132 of 160" in chart["layout"]["title"]["subtitle"]["text"]
         assert all(matrix.shape == (128, 128) for matrix in matrices(chart).values())

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.support import charts, check_code, numbers, page, titles
+from tests.app.support import charts, check_code, numbers, page, says, titles
 from workbench.app import state
 from workbench.app.panels import background, lenses
 from workbench.instruments.lens import jacobian_lens, logit_lens
@@ -82,7 +82,7 @@ def test_the_swap_of_this_input_with_itself_has_the_untouched_run_on_its_diagona
     page(explorer, "residual", run="sort-tempered", swap_into="This input", swap_from="3", swap_to="3")
     (chart,) = (one for one in charts(explorer) if one["layout"]["title"]["text"].startswith("The source's residual"))
     assert np.diag(shade(chart)) == pytest.approx(shade(chart)[0, 0], rel=1e-3)
-    assert "the source says" in chart["layout"]["title"]["subtitle"]["text"]
+    assert says(explorer, "the source says")
     explorer.segmented_control(key="swap_into").set_value("another").run()
     assert not explorer.exception and check_code(explorer) == 6
 

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.support import RUNS, charts, check_code, numbers, page, panels, titles
+from tests.app.support import RUNS, charts, check_code, numbers, page, panels, says, titles
 from workbench.cli import main
 from workbench.probes import ask, verdict
 from workbench.probes.baselines_and_controls import BASELINES
@@ -79,9 +79,9 @@ def test_ones_own_question(explorer: AppTest) -> None:
     assert before[0]["data"] == after[0]["data"] and before[1]["data"] != after[1]["data"]
     explorer.selectbox(key="probe_where").set_value("at one position").run()
     explorer.number_input(key="probe_position").set_value(12).run()
-    assert not explorer.exception and "position 12" in charts(explorer)[1]["layout"]["title"]["subtitle"]["text"]
+    assert not explorer.exception and says(explorer, "position 12")
     explorer.selectbox(key="probe_kind").set_value("ridge").run()
-    assert "ridge" in charts(explorer)[1]["layout"]["title"]["subtitle"]["text"]
+    assert says(explorer, "ridge")
     assert check_code(explorer) == 2
 
 

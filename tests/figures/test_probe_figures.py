@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from workbench import figures
+from workbench.figures.style import in_one_line
 from workbench.measurement import Measurement
 from workbench.probes import CONDITIONS
 
@@ -36,7 +37,7 @@ def test_a_card_has_a_bar_for_each_condition_with_its_interval_and_number() -> N
     assert list(words.text) == [f"{value:.1%}" for value in found.values] and (words.x > found.high).all()
     assert figures.probe_card(found).layout.title.text == "Logistic probe for root"
     subtitle = figures.probe_card(found).layout.title.subtitle.text
-    assert subtitle.replace("<br>", " ") == (
+    assert in_one_line(subtitle) == (
         "chain, after attention 0, every labelled position; logistic; means over 40 sequences; bars are 95 % intervals"
     )
 

@@ -76,6 +76,16 @@ def test_the_table_has_the_strongest_directions_with_their_tokens() -> None:
     assert table.header.values[1:] == ("query side", "key side")
 
 
+def test_the_ends_of_the_bars_are_labelled_where_their_labels_do_not_lie_on_that_of_zero() -> None:
+    entry = token_circuits.path(SUBJECT, 0, 1, "OV", start=2, end=5)
+    for low, labels in ((-0.01, ["0", "2"]), (-1.0, ["-1", "0", "2"]), (0.5, ["0", "2"])):
+        of = replace(entry, values=np.linspace(low, 2.0, len(entry.values)))
+        ends = [
+            part for part in ET.fromstring(figures.circuit_entry(of).svg()).iter() if part.get("text-anchor") == "end"
+        ]
+        assert sorted(str(part.text) for part in ends) == labels
+
+
 def test_bars_sum_to_the_entry_that_is_said_and_composition_names_its_heads() -> None:
     entry = token_circuits.path(SUBJECT, 0, 1, "OV", start=2, end=5)
     drawing = figures.circuit_entry(entry)

@@ -23,6 +23,7 @@ from workbench.measurement import Measurement
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 REST_COLOURS = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
 REST_NAMES = {"own": "own position"}
+NUMBERS = 140  # pixels right of the bars, for a share with its interval
 
 
 def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
@@ -51,9 +52,9 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     )
     note = f"{settings[0] if len(settings) == 1 else ''}{best}{sample_size(runs)}"
     framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
-    figure.update_layout(margin={"t": 104})
+    figure.update_layout(margin={"t": 104, "r": NUMBERS})
     figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
-    figure.update_xaxes(title="share of mass", range=[0, 1.24], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
+    figure.update_xaxes(title="share of mass", range=[0, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
     return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
 
 
@@ -90,6 +91,7 @@ def _add_whole_chain(figure: go.Figure, labels: Sequence[str], chain: Sequence[M
         x=[1.02] * len(chain),
         y=labels,
         mode="text",
+        cliponaxis=False,
         text=[_with_interval(m) for m in chain],
         textposition="middle right",
         showlegend=False,

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from workbench.circuits import Circuit, Graph
 from workbench.circuits.graph import INPUT, LOGITS, QKV
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREY, ORANGE, VERMILLION, faint, framed
+from workbench.figures.style import BLUE, GREY, ORANGE, SOFT, VERMILLION, faint, framed
 from workbench.measurement import Measurement
 
 GUTTER, NODE, TALL, MARGIN = 64, 58, 30, 8  # pixels: names of layers, a node
@@ -295,7 +295,9 @@ def faithfulness(kept: Measurement, without: Measurement | None = None, share: f
         if measured is not None:
             _add_curve(figure, measured, name, colour, dash)
     about = kept.settings
-    subtitle = f"{about.get('model', 'model')}: {about.get('metric', 'metric')},<br>of the whole model 1, of no edge 0"
+    subtitle = (
+        f"{about.get('model', 'model')}: {about.get('metric', 'metric')},{SOFT}of the whole model 1, of no edge 0"
+    )
     framed(figure, "What circuits keep, by size", subtitle, height=360)
     sizes = [float(size) for size in kept.coords["share"]]
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick >= min(sizes) * 0.99]

@@ -62,6 +62,7 @@ def probe_card(measured: Measurement) -> go.Figure:
         x=ends[kept] + 0.01,
         y=names,
         mode="text",
+        cliponaxis=False,
         text=[_number(value, measured) for value in measured.values[kept]],
         textposition="middle right",
         hoverinfo="skip",

@@ -48,7 +48,13 @@ def faint(colour: str, opacity: float = 0.15) -> str:
 HEIGHT = 420  # pixels of a figure
 TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
 AXES = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID}
+SOFT = " <br>"  # between lines that a subtitle has only because it is long
 LONGEST, LINE = 120, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
+
+
+def in_one_line(subtitle: str) -> str:
+    """A framed figure's subtitle without breaks: its own lines are parts of a list."""
+    return subtitle.replace(SOFT, " ").replace("<br>", "; ")
 
 
 def framed(
@@ -56,7 +62,8 @@ def framed(
 ) -> go.Figure:
     """The house frame: title and subtitle at the top, the legend in a row at the bottom, both clear of the plot.
 
-    A long subtitle without lines of its own takes two, and the figure is as much taller.
+    A long subtitle without lines of its own takes two, and the figure is as much taller; a blank before a break
+    tells it from those of a subtitle's own lines (see `in_one_line`).
 
     Args:
         figure: what to frame.
@@ -65,12 +72,13 @@ def framed(
         legend: whether there is one.
         of: what tells the figure from others with its title (a run, a place); a report names its file by it.
     """
-    lines = [subtitle] if "<" in subtitle else wrap(subtitle, LONGEST)
+    kept_together = subtitle.replace(" %", "\u00a0%")  # a number and its sign stay in one line
+    lines = [subtitle] if "<" in subtitle else [one.replace("\u00a0", " ") for one in wrap(kept_together, LONGEST)]
     more = LINE * max(0, len(lines) - 1)
     figure.update_layout(
         title={
             "text": title,
-            "subtitle": {"text": "<br>".join(lines), "font": {"size": 12}},
+            "subtitle": {"text": SOFT.join(lines), "font": {"size": 12}},
             "x": 0.0,
             "xref": "container",
             "xanchor": "left",
@@ -85,7 +93,15 @@ def framed(
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=legend,
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0, "xanchor": "left"},
+        legend={
+            "orientation": "h",
+            "xref": "container",
+            "x": 0.0,
+            "xanchor": "left",
+            "yref": "container",
+            "y": 0.0,
+            "yanchor": "bottom",
+        },
         hoverlabel={"namelength": -1},
         meta={"of": of} if of else None,
         overwrite=True,  # in a fifth of the time that plotly takes to look at what was there before

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREY, SHADES, VERMILLION, framed
+from workbench.figures.style import BLUE, GREY, LINE, SHADES, VERMILLION, framed
 from workbench.measurement import Measurement
 
 WIDE, TALL, TOP, MARGIN = 440, 200, 10, 52  # pixels of the bars of an entry, and left of them
@@ -62,7 +62,8 @@ def circuit_entry(m: Measurement) -> Drawing:
         parts.append(element("rect", **bar, height=max(abs(value) * scale, 0.5), fill=colour, data_tip=tip))
     for i in range(0, len(m.values), -(-len(m.values) // MOST_NUMBERS)):
         parts.append(text(str(i), MARGIN + across * (i + 0.5), TOP + TALL + 14, 11, class_="quiet"))
-    for value in {high, 0.0, low}:
+    ends = {end for end in (high, low) if abs(end) * scale > LINE}  # a label nearer to that of 0 would lie on it
+    for value in {0.0, *ends}:
         parts.append(text(f"{value:.3g}", MARGIN - 6, zero - value * scale, 11, text_anchor="end", class_="quiet"))
     parts.append(element("line", x1=MARGIN, x2=WIDE, y1=zero, y2=zero, stroke=GREY))
     parts.append(text("singular direction, strongest first", (MARGIN + WIDE) / 2, TOP + TALL + 32))
