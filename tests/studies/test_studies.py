@@ -397,6 +397,15 @@ def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name
             assert study.timed is None or study.timed in {group_name(one) for one in planned}
 
 
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.runs])
+def test_before_a_trained_claim_is_said_to_fail_other_settings_are_tried(name: str) -> None:
+    study = STUDIES[name]
+    planned = [one.config for one in read_plan(study.plan(SMALL, 1)).runs]
+    assert study.tune and all(
+        getattr(config, setting) not in values for setting, values in study.tune.items() for config in planned
+    )
+
+
 def test_studies_that_share_runs_ask_for_the_same_ones() -> None:
     for study in STUDIES.values():
         if study.runs_of is not None:

@@ -36,5 +36,6 @@ STUDY = Study(
     published=PUBLISHED,
     draw=draw,
     timed=standard(2),
+    tune={"learning_rate": [1e-3]},
     seeds={SMALL: 3, PAPER: 3},
 )

@@ -55,4 +55,5 @@ STUDY = Study(
     ),
     draw=(draw, draw_steps),
     seeds={SMALL: 8, PAPER: 4},
+    tune={"learning_rate": [1e-3]},
 )

@@ -65,5 +65,6 @@ STUDY = Study(
     ),
     draw=draw,
     seeds={SMALL: 5, GPU: 3, PAPER: 4},
+    tune={"learning_rate": [1e-3]},
     timed=standard(1),
 )

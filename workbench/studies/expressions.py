@@ -97,4 +97,5 @@ def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], questi
         contrasts=small.contrasts(),
         draw=replace(small, values=values, layers=layers).draws(),
         seeds={SMALL: 3, PAPER: 3},
+        tune={"learning_rate": [3e-4]},
     )

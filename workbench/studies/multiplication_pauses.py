@@ -45,5 +45,6 @@ STUDY = Study(
     contrasts=tuple(Higher(WHOLE, group(BOTH, pauses), group(PAUSE, pauses), at=AT) for pauses in PAUSES),
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
+    tune={"learning_rate": [1e-3]},
     because={"task.digits": "two digits, at which a small model fails without help in so many steps"},
 )

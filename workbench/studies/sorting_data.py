@@ -63,4 +63,5 @@ STUDY = Study(
         "steps": sorting_lengths.STUDY.because["steps"],
         "train_size": "smaller sets, as fits so many steps: the smallest is seen 128 times, the largest 1.3 times",
     },
+    tune={"learning_rate": [1e-3]},
 )

@@ -55,4 +55,5 @@ STUDY = Study(
     ),
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
+    tune={"learning_rate": [1e-3]},
 )

@@ -34,4 +34,5 @@ STUDY = Study(
     draw=(draw, draw_edits),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,
+    tune=sorting_lengths.STUDY.tune,
 )

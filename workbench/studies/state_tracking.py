@@ -48,5 +48,6 @@ STUDY = Study(
     ),
     draw=draw,
     seeds={SMALL: 3},
+    tune={"learning_rate": [1e-3]},
     note="Standard attention and ChaCAL differ in nothing but the layer; neither was tuned for these tasks.",
 )

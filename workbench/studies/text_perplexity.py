@@ -41,5 +41,6 @@ STUDY = Study(
     "small models trained from scratch on Shakespeare, a byte at a time. Only the order of the two can be compared.",
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
+    tune={"learning_rate": [3e-4, 3e-3]},
     because={"task.block": "a shorter context", "model.n_layers": "a smaller model"},
 )
