@@ -195,15 +195,21 @@ def test_fewer_queries_than_keys_are_the_last_ones(n_query: int) -> None:
     assert torch.allclose(layer.mix(q[:, :, -n_query:], k, v), layer.mix(q, k, v)[:, :, -n_query:], atol=1e-12)
 
 
+@pytest.mark.parametrize("ahead", [False, True], ids=["causal", "ahead"])
 @pytest.mark.parametrize("form", ["eq5", "eq7"])
 @pytest.mark.parametrize("diagonal", [False, True])
-def test_chacal_reads_a_pattern_that_looks_ahead_by_its_formula(form: str, diagonal: bool) -> None:
+def test_chacal_reads_any_pattern_by_its_formula(form: str, diagonal: bool, ahead: bool) -> None:
     A = torch.rand(1, 2, 6, 6, dtype=torch.float64, generator=generator(4)).softmax(-1)
+    A = A if ahead else A.tril()
     v = torch.randn(1, 2, 6, 3, dtype=torch.float64, generator=generator(5))
     inner = A if diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
     inverse = torch.linalg.inv(torch.eye(6, dtype=torch.float64) - 0.9 * inner)
-    want = 0.1 * (A @ inverse @ v if form == "eq5" else inverse @ A @ v)
-    assert torch.allclose(ATTENTION["chacal"](form=form, diagonal=diagonal).read(A, v), want, atol=1e-12)
+    matrix = 0.1 * (A @ inverse if form == "eq5" else inverse @ A)
+    layer = ATTENTION["chacal"](form=form, diagonal=diagonal)
+    assert torch.allclose(layer.read(A, v), matrix @ v, atol=1e-12)
+    assert torch.allclose(layer.mixing_matrix(A), matrix, atol=1e-12)
+    half = layer.mixing_matrix(A.bfloat16())
+    assert half.dtype == torch.bfloat16 and torch.allclose(half.double(), matrix, atol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -128,18 +128,18 @@ def shares(
     matrix: Float[Tensor, "batch head query key"], edges: Int[Tensor, "edge 4"], n_hops: int
 ) -> Float[np.ndarray, "head hop batch"]:
     """How the rows of queries with a gold edge divide: by hop, then as in `REST`; NaN for an example without any."""
-    matrix = matrix.cpu().double()  # sums over many keys
+    matrix = matrix.cpu()
     batch, n_heads = matrix.shape[:2]
     example, hop, query, key = edges.unbind(-1)
     # The mass on the gold keys of each hop; hops beyond the last one told apart share a slot.
     slot = hop.clamp(max=n_hops + 1) - 1
     by_hop = torch.zeros(batch, n_hops + 1, n_heads, dtype=torch.float64)
-    by_hop.index_put_((example, slot), matrix[example, :, query, key], accumulate=True)
+    by_hop.index_put_((example, slot), matrix[example, :, query, key].double(), accumulate=True)
     # Of every query with a gold edge, the mass on itself and the mass in all.
     example, query = _distinct(edges[:, [0, 2]])[0].unbind(-1)
     own, total = torch.zeros(2, batch, n_heads, dtype=torch.float64)
-    own.index_add_(0, example, matrix[example, :, query, query])
-    total.index_add_(0, example, matrix[example, :, query].sum(-1))
+    own.index_add_(0, example, matrix[example, :, query, query].double())
+    total.index_add_(0, example, matrix.sum(-1, dtype=torch.float64)[example, :, query])
     chain = by_hop.sum(1)
     rest = torch.stack([chain, own, total - chain - own], dim=1)
     # Means over these queries.

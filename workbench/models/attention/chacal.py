@@ -65,15 +65,22 @@ class ChacalAttention(base.Attention):
             z = A @ self._solve(A, values) if s.form == "eq5" else self._solve(A, A @ values)
             return ((1 - self.weight(z)) * z).to(v.dtype)
 
-    def _solve(self, A: Tensor, rhs: Tensor) -> Tensor:
-        """X with (I − γ A_s) X = rhs."""
+    def mixing_matrix(self, pattern: Tensor) -> Tensor:
+        """(1−γ) A (I − γ A_s)⁻¹, or (I − γ A_s)⁻¹ (1−γ) A: solved for A itself, where `read` of the identity has a
+        product more.
+        """
+        A = _single(pattern)
+        return self._solve(A, (1 - self.weight(A)) * A, left=self.settings.form == "eq7").to(pattern.dtype)
+
+    def _solve(self, A: Tensor, rhs: Tensor, left: bool = True) -> Tensor:
+        """X with (I − γ A_s) X = rhs; without `left`, X (I − γ A_s) = rhs."""
         s, looks_ahead = self.settings, bool(A.triu(1).any())
         # Causal and without its diagonal, −γ A_s is below the diagonal: the unit diagonal need not be written out.
         if not s.diagonal and not looks_ahead:
-            return torch.linalg.solve_triangular(-self.weight(A) * A, rhs, upper=False, unitriangular=True)
+            return torch.linalg.solve_triangular(-self.weight(A) * A, rhs, upper=False, left=left, unitriangular=True)
         # Otherwise the system is written out: triangular with a diagonal of its own, or, if edited to look ahead, full.
         solve = torch.linalg.solve if looks_ahead else partial(torch.linalg.solve_triangular, upper=False)
-        return solve(self._system(A), rhs)
+        return solve(self._system(A), rhs, left=left)
 
     def _inner(self, A: Tensor) -> Tensor:
         """A_s, the pattern inside the inverse: without its diagonal, unless the settings keep it."""
