@@ -47,7 +47,7 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45, scattermode="group")
     shares = first.units == "share"
     figure.update_yaxes(title=first.units, row=1, **({"range": [-0.03, 1.03], "tickformat": ".0%"} if shares else {}))
-    figure.update_yaxes(title="difference", row=2, **({"tickformat": "+.0%"} if shares else {}))
+    figure.update_yaxes(title="difference", row=2, **({"tickformat": ".0%"} if shares else {}))
     return _axis(figure, list(runs.values()))
 
 

@@ -121,7 +121,7 @@ def _summary(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    head = "".join(f"<th>{escape(name)}</th>" if name else "<td></td>" for name in heads)
     body = "".join(
         f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         for label, *cells in rows
@@ -162,7 +162,8 @@ def _section(section: Section) -> str:
         for figure in section.drawn
     )
     drawing = "" if section.drawing is None else section.drawing.page()
-    return f"<p>{escape(section.text)}</p>{drawing}{shown}"
+    plots = f'<div class="wide"><div class="plots">{shown}</div></div>' if shown else ""
+    return f"<p>{escape(section.text)}</p>{drawing}{plots}"
 
 
 _PAGE = """<!doctype html>
@@ -178,16 +179,16 @@ ul {{ margin: 0; padding-left: 1.2rem; max-width: 100ch; }}
 p, pre {{ color: #555; max-width: 100ch; white-space: pre-wrap; }}
 .found {{ font-size: 1.1rem; }} .found li {{ margin-bottom: .5rem; }}
 .found li:last-child {{ color: #555; font-size: 1rem; }}
-.wide {{ overflow-x: auto; }}
+.wide {{ overflow-x: auto; }} .plots {{ min-width: 720px; }}
 table {{ border-collapse: collapse; margin: 1.5rem 0; }}
 th, td {{ padding: .2rem 1.2rem .2rem 0; text-align: right; border-bottom: 1px solid #e5e5e5; }}
 th:first-child {{ text-align: left; font-weight: 400; white-space: pre; position: sticky; left: 0; background: #fff; }}
 td {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
 summary {{ cursor: pointer; font-weight: 600; }} details {{ margin: .6rem 0; }}
 nav {{ font-size: .9rem; padding: 1rem 1.5rem 0; }}
-nav details {{ margin: 0; }} nav details ol {{ padding-left: .8rem; }}
-nav summary {{ font-weight: 400; color: #0072b2; }}
-nav ol {{ list-style: none; margin: 0; padding: 0; }} nav li {{ margin-bottom: .3rem; line-height: 1.3; }}
+nav details {{ margin: 0; }} nav li details ol {{ padding-left: .8rem; }}
+nav li summary {{ font-weight: 400; color: #0072b2; }}
+nav ol {{ list-style: none; margin: .4rem 0 0; padding: 0; }} nav li {{ margin-bottom: .3rem; line-height: 1.3; }}
 nav a {{ color: #0072b2; text-decoration: none; }} nav a:hover {{ text-decoration: underline; }}
 @media (min-width: 1200px) {{
   body {{ display: grid; grid-template-columns: 15rem minmax(0, 1fr); }}
@@ -197,7 +198,12 @@ nav a {{ color: #0072b2; text-decoration: none; }} nav a:hover {{ text-decoratio
 @media print {{ nav {{ display: none; }} }}
 </style>
 <script>{plotly}</script></head>
-<body><nav aria-label="Contents"><ol>{contents}</ol></nav>
+<body><nav aria-label="Contents"><details id="contents"><summary>Contents</summary><ol>{contents}</ol></details></nav>
+<script>
+// Beside the text they are unfolded; above it they would take the screen that what was found is read on.
+const beside = matchMedia("(min-width: 1200px)"), fold = () => {{ contents.open = beside.matches; }};
+beside.onchange = fold; fold();
+</script>
 <main><h1>{title}</h1><p>{made}</p>
 {parts}
 </main></body></html>"""
