@@ -72,5 +72,7 @@ def test_another_head_whose_removal_costs_more_is_named_and_one_like_its_control
     result = one["gold_mass"]
     same = {name: replace(control, mean=result.mean) for name, control in result.controls.items()}
     told = head_in_focus(replace(one, results={"gold_mass": replace(result, controls=same)}))
-    expected = "Layer 0, head 0 has the most mass on the task's true edges, on other data, though no more than under a "
+    expected = (
+        "Layer 0, head 0 has the most mass on the task's true edges, on other sequences, though no more than under a "
+    )
     assert told is not None and told.startswith(f"{expected}control (")

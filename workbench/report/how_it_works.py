@@ -301,7 +301,7 @@ def head_in_focus(one: Inspected) -> str | None:
     """Why the head in focus is shown, and what removing it costs; None where nothing shows which one to choose."""
     if one.head is None:
         return None
-    where, most = head_in_words(*one.head), "the most mass on the task's true edges, on other data"
+    where, most = head_in_words(*one.head), "the most mass on the task's true edges, on other sequences"
     if "gold_mass" in one:
         result = one["gold_mass"].at_head()
         no_more = [name for name, control in result.controls.items() if not _above(result.mean, control.mean)]

@@ -201,5 +201,5 @@ def _graph(one: Inspected) -> Section:
     if not np.allclose(matrices.select(matrix="pattern").values, matrices.select(matrix="resolvent").values):
         drawn.append(figures.attention_matrix(matrices, "resolvent", gold))
     text = f"{one['gold_mass'].mean.caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
-    text += "with the most mass on gold paths on other data."
+    text += "with the most mass on gold paths on other sequences."
     return Section(f"Attention on one sequence: {one.name}", text, drawn)

@@ -102,13 +102,13 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         add(f"  {point_name(point)}", _cell("entropy", {dim: point}, number))
     if any("gold_mass" in one and one["gold_mass"].controls for one in columns):
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
-        add("  which head (chosen on other data)", _head)
+        add("  which head (chosen on other sequences)", _head)
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
             add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
-        add("head of the claims (chosen on other data)", _head)
+        add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
         _add_mechanism(add, columns, name)
     return table
