@@ -39,7 +39,7 @@ from workbench.studies import (
     zoo,
 )
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
-from workbench.studies.figures import by_group
+from workbench.studies.figures import by_dim, by_group
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
 from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
@@ -205,22 +205,22 @@ def test_killed_again_and_again_it_ends_with_the_same_result(root: Path, file: P
 
 @pytest.mark.slow
 def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Path) -> None:
-    settings = {"task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}, "batch_size": 16, "eval_size": 64}
-    sweep = {"preset": "chain-chacal", "settings": {**settings, "steps": 2}}
+    task = {"q": 8, "min_length": 2, "max_length": 4, "test_max_length": 5}
     study = Study(
         "Are two steps enough?",
-        contrasts=[Reaches("accuracy", "chain-chacal", 0.99)],
-        draw=lambda groups: by_group(groups, "accuracy", "Accuracy"),
-        runs={SMALL: sweep},
-        measure=Logged(("accuracy",)),
+        contrasts=[Reaches("accuracy", "sort-standard", 0.99, at={"length": 5})],
+        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy"),
+        runs={SMALL: {"preset": "sort-standard", "settings": {**tiny(task=task), "eval_size": 64}}},
+        measure=ByCondition(("accuracy",), "length", values=(2, 5), n=8),
         seeds={SMALL: 3},
         tune={"learning_rate": [1e-4, 1e-2]},
     )
     result = run_study(study, root=tmp_path, name="less", progress=False)
     assert result is not None and result.verdict is Verdict.FAILS
     (tried,) = result.tried
-    names = [f"chain-chacal, learning_rate {rate}" for rate in ("0.0001", "0.01")]
+    names = [f"sort-standard, learning_rate {rate}" for rate in ("0.0001", "0.01")]
     assert tried.settings == ("as planned", *names) and tried.chosen in tried.settings
+    assert tried.quantity == "accuracy, length 5"
     assert len(list_runs(tmp_path / "less" / SMALL / TUNED)) == 6
 
 

@@ -92,7 +92,7 @@ class Higher:
 
     @property
     def asks(self) -> str:
-        return f"is {_what(self.quantity, self.at)} of {self.group} above that of {self._other}?"
+        return f"is {what_in_words(self.quantity, self.at)} of {self.group} above that of {self._other}?"
 
     @property
     def _other(self) -> str:
@@ -111,7 +111,7 @@ class Higher:
         margin = f" by more than {number_in_words(self.by, ours.units)}" if self.by > 0 else ""
         if self.by < 0:
             margin = f", or at most {number_in_words(-self.by, ours.units)} below"
-        what, above = _what(self.quantity, self.at), f"above {self._other} ({_mean(theirs)}){margin}"
+        what, above = what_in_words(self.quantity, self.at), f"above {self._other} ({_mean(theirs)}){margin}"
         difference = _interval(value, low, high, ours.units)
         words = f"{what}: {self.group} ({_mean(ours)}) {above}; difference {difference}"
         return Outcome(verdict, value, low, high, n, words)
@@ -139,7 +139,7 @@ class Reaches:
 
     @property
     def asks(self) -> str:
-        return f"does {_what(self.quantity, self.at)} of {self.group} reach {self.value:g}?"
+        return f"does {what_in_words(self.quantity, self.at)} of {self.group} reach {self.value:g}?"
 
     def ask(self, means: Means) -> Outcome:
         mean = _number(means, self.group, self.quantity, self.at)
@@ -152,7 +152,7 @@ class Reaches:
         else:
             reached = int((mean.each >= self.value).sum())
             said = f"{reached} of {n} seeds of {self.group} reach {wanted}; mean {shown}"
-        words = f"{_what(self.quantity, self.at)}: {said}"
+        words = f"{what_in_words(self.quantity, self.at)}: {said}"
         return Outcome(_verdict(reached == n, reached == 0, (n,)), value, low, high, (n,), words)
 
 
@@ -171,7 +171,7 @@ class StaysBelow:
 
     @property
     def asks(self) -> str:
-        return f"does {_what(self.quantity, self.at)} of {self.group} stay below {self.value:g}?"
+        return f"does {what_in_words(self.quantity, self.at)} of {self.group} stay below {self.value:g}?"
 
     def ask(self, means: Means) -> Outcome:
         asked = Reaches(self.quantity, self.group, self.value, self.at).ask(means)
@@ -202,7 +202,7 @@ class Near:
 
     @property
     def asks(self) -> str:
-        return f"is {_what(self.quantity, self.at)} of {self.group} within {self.within:g} of {self.value:g}?"
+        return f"is {what_in_words(self.quantity, self.at)} of {self.group} within {self.within:g} of {self.value:g}?"
 
     def ask(self, means: Means) -> Outcome:
         mean = _number(means, self.group, self.quantity, self.at)
@@ -211,7 +211,7 @@ class Near:
         away = abs(low - self.value), abs(high - self.value)
         outside = min(away) > self.within and (low - self.value) * (high - self.value) > 0
         wanted = f"within {number_in_words(self.within, mean.units)} of {number_in_words(self.value, mean.units)}"
-        what = _what(self.quantity, self.at)
+        what = what_in_words(self.quantity, self.at)
         words = f"{what}: {self.group}, {_interval(value, low, high, mean.units)}, {wanted}"
         return Outcome(_verdict(max(away) <= self.within, outside, (n,)), value, low, high, (n,), words)
 
@@ -247,7 +247,8 @@ def _seeds(mean: Measurement) -> int:
     return int((~np.isnan(mean.each)).sum())
 
 
-def _what(quantity: str, at: Mapping[str, Any]) -> str:
+def what_in_words(quantity: str, at: Mapping[str, Any]) -> str:
+    """A quantity and where it is read: "accuracy, length 18"."""
     return f"{quantity}, {place_in_words(at)}" if at else quantity
 
 

@@ -15,7 +15,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import Run, load_run
 from workbench.runs.weights import WEIGHTS
-from workbench.studies.contrasts import Contrast, Outcome, Verdict, together
+from workbench.studies.contrasts import Contrast, Outcome, Verdict, together, what_in_words
 from workbench.studies.result import Result, Tried
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
@@ -179,7 +179,8 @@ class Engine:
             candidates = {"as planned": groups[group], **self._groups(of_group)}
             chosen = max(candidates, key=lambda name: _goodness(candidates[name][contrast.quantity], contrast))
             best[group] = candidates[chosen]
-            tried.append(Tried(group, contrast.quantity, tuple(candidates), chosen))
+            asked = what_in_words(contrast.quantity, getattr(contrast, "at", {}))
+            tried.append(Tried(group, asked, tuple(candidates), chosen))
         return contrast.ask(best)
 
     def _result(self, groups: dict[str, Quantities], outcomes: list[Outcome], tried: list[Tried]) -> Result:

@@ -28,7 +28,7 @@ class Tried:
     """The settings with which a contrast that failed was asked again.
 
     Attributes:
-        group, quantity: what they were tried for.
+        group, quantity: what they were tried for: the quantity where it is read, as "accuracy, length 18".
         settings: all of them.
         chosen: the one with the best mean.
     """
