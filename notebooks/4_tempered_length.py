@@ -223,14 +223,15 @@ figures.accuracy({kind: one["accuracy"].mean for kind, one in longer.items()})
 # %% [markdown]
 # Here the tempered one goes further: at length 18 it sorts about nine in ten, the standard one about half, and at 22 it
 # still sorts some. That is one seed. The study `sorting-lengths` (`workbench study show sorting-lengths`) asks it of
-# five: the means over seeds say the same, and the interval of their difference still reaches below 0.
+# ten: the means over seeds say the same, and the interval of their difference lies above 0.
 
 # %% [markdown]
 # ## Answer
 #
 # Not in runs of a minute: nothing in those shows a gain, and three seeds could not rule out a small one. Trained for
-# longer it does, in the one seed looked at: at 18 symbols, 10 being the most that were trained on, about nine in ten
-# sequences are sorted with tempered softmax, and about half without. Of the runs of a minute:
+# longer it does, in the one seed looked at here and over the ten of the study: at 18 symbols, 10 being the most that
+# were trained on, about nine in ten sequences are sorted with tempered softmax, and about half without. Of the runs of
+# a minute:
 #
 # - Accuracy. Beyond the lengths trained on, two of the tempered models are about as good as the standard one of the
 #   same seed, and the third is worse at the longest inputs. The interval over seeds is wide.
