@@ -52,6 +52,15 @@ def taken(page: Any, width: int) -> Image.Image:
     return Image.open(io.BytesIO(page.screenshot()))
 
 
+def of_few_colours(whole: Image.Image) -> Image.Image:
+    """A picture of 256 colours: half are the commonest ones, which stay as they are, half are spread over the rare."""
+    colours: Any = whole.getcolors(whole.width * whole.height)
+    rare: Any = whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).getpalette()
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in sorted(colours, reverse=True)[:128] for part in colour] + rare[: 3 * 128])
+    return whole.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -64,8 +73,7 @@ def main() -> None:
             for width in (1280, 1920):
                 for theme in ("light", "dark"):
                     page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
-                    whole, most = taken(page, width).convert("RGB"), Image.Quantize.MAXCOVERAGE  # rare colours stay
-                    picture = whole.quantize(128, method=most, dither=Image.Dither.NONE)
+                    picture = of_few_colours(taken(page, width).convert("RGB"))
                     picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
                     page.context.close()
 
