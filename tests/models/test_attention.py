@@ -196,14 +196,15 @@ def test_fewer_queries_than_keys_are_the_last_ones(n_query: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["causal", "ahead"])
+@pytest.mark.parametrize("n_pos", [1, 6, 300])  # of 300 there are blocks of rows, the last one with fewer
 @pytest.mark.parametrize("form", ["eq5", "eq7"])
 @pytest.mark.parametrize("diagonal", [False, True])
-def test_chacal_reads_any_pattern_by_its_formula(form: str, diagonal: bool, ahead: bool) -> None:
-    A = torch.rand(1, 2, 6, 6, dtype=torch.float64, generator=generator(4)).softmax(-1)
+def test_chacal_reads_any_pattern_by_its_formula(form: str, diagonal: bool, n_pos: int, ahead: bool) -> None:
+    A = torch.rand(1, 2, n_pos, n_pos, dtype=torch.float64, generator=generator(4)).softmax(-1)
     A = A if ahead else A.tril()
-    v = torch.randn(1, 2, 6, 3, dtype=torch.float64, generator=generator(5))
+    v = torch.randn(1, 2, n_pos, 3, dtype=torch.float64, generator=generator(5))
     inner = A if diagonal else A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-    inverse = torch.linalg.inv(torch.eye(6, dtype=torch.float64) - 0.9 * inner)
+    inverse = torch.linalg.inv(torch.eye(n_pos, dtype=torch.float64) - 0.9 * inner)
     matrix = 0.1 * (A @ inverse if form == "eq5" else inverse @ A)
     layer = ATTENTION["chacal"](form=form, diagonal=diagonal)
     assert torch.allclose(layer.read(A, v), matrix @ v, atol=1e-12)
