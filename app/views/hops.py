@@ -47,13 +47,13 @@ belongs_to_run("hops_powers")
 @url.fragment
 def hops(look: Look) -> None:
     """One token's way, and with it the fields that every panel shares."""
-    gold = code.assign("gold", attention_graph.gold_edges, code.seen(look), 0)
-    if not value_of(gold):
+    has_gold = look.seen.truth.n_hops > 0
+    if not has_gold:
         st.info(no_gold(look))
     head, beside, start = follow(look)
     ladder(look, head, beside, start)
     another_gamma(look, head, start)
-    if value_of(gold):
+    if has_gold:
         gold_mass(look, head, beside)
     strongest_paths.show(look, head, beside)
 
@@ -90,7 +90,7 @@ def follow(look: Look) -> tuple[Head, Opened | None, int]:
         n = max(2, n_hops(look))
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
         steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
-        verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0), far_query(look.seen))
+        verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0, n), far_query(look.seen))
         p.show(figure, {"steps": steps}, FOLLOWED + other_needed(look), verdict=verdict)
     return (layer, head), beside, start
 

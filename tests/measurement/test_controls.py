@@ -7,7 +7,9 @@ from dataclasses import replace
 import torch
 
 from workbench.capture import Capture
+from workbench.instruments.attention import attention_graph
 from workbench.measurement.controls.mismatched import mismatched
+from workbench.models.attention.chacal import ChacalAttention
 from workbench.tasks.sorting import Sorting
 from workbench.util.seeds import generator
 
@@ -54,3 +56,20 @@ def test_tokens_targets_labels_and_edges_move_together(stage) -> None:  # type: 
 def test_an_example_alone_in_its_length_is_left_out(stage) -> None:  # type: ignore[no-untyped-def]
     found = mismatched(sorted_capture(stage, 1), generator(1, "control"))
     assert len(found.batch) == 0 and found.logits.shape[0] == 0 and len(found.truth.edges) == 0
+
+
+def test_what_was_computed_of_the_activations_goes_with_them(stage) -> None:  # type: ignore[no-untyped-def]
+    """A resolvent that is kept with a capture is that of the patterns beside it, also where an example is left out."""
+    chacal, name, kept = ChacalAttention(gamma=0.9), "blocks.0.attn.hook_pattern", set()
+    for n in (40, 5):
+        capture = sorted_capture(stage, n)
+        n_pos = capture.batch.tokens.shape[1]
+        patterns = torch.rand(n, 2, n_pos, n_pos, generator=generator(2, "patterns")).tril()
+        subject = replace(capture.subject, attention=(chacal,))
+        capture = replace(capture, activations={name: attention_graph.unit_rows(patterns)}, subject=subject)
+        attention_graph.resolvent(capture, 0)
+        found = mismatched(capture, generator(1, "control"))
+        anew = attention_graph.unit_rows(chacal.mixing_matrix(found[name]))
+        assert torch.equal(attention_graph.resolvent(found, 0), anew) and len(anew) == len(found.batch) > 0
+        kept.add(len(anew) == n)
+    assert kept == {True, False}

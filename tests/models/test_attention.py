@@ -213,6 +213,15 @@ def test_chacal_reads_any_pattern_by_its_formula(form: str, diagonal: bool, n_po
     assert half.dtype == torch.bfloat16 and torch.allclose(half.double(), matrix, atol=0.02)
 
 
+def test_a_single_edge_edited_to_look_ahead_is_read() -> None:
+    """In one head alone, and of negative weight: looked for among all heads and sequences at once."""
+    A = torch.rand(2, 3, 9, 9, dtype=torch.float64, generator=generator(4)).softmax(-1).tril()
+    A[1, 2, 3, 7] = -0.4
+    inner = A - torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+    matrix = 0.1 * A @ torch.linalg.inv(torch.eye(9, dtype=torch.float64) - 0.9 * inner)
+    assert torch.allclose(ATTENTION["chacal"]().mixing_matrix(A), matrix, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [

@@ -19,7 +19,7 @@ from tests.models.toys import TOYS, HalfSigmoidAttention, SigmoidAttention
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
-from workbench.models.hooked import HookedDecoder, hook
+from workbench.models.hooked import HookedDecoder, hook, hook_alike
 from workbench.models.hooked_words import ALWAYS, GENERATING, OF_WORDS
 from workbench.models.mlp import MLPS
 from workbench.models.positions import POSITIONS
@@ -675,3 +675,52 @@ def test_token_ids_are_generated_from_and_found_without_a_tokenizer() -> None:
     assert torch.equal(streamed, own)
     assert hooked.get_token_position(int(ids[0, 2]), ids[0]) == ids[0].tolist().index(int(ids[0, 2]))
     assert hooked.tokens_to_residual_directions(ids[0]).shape == (4, model.config.d_model)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"attention": MIXTURE},
+        {"tied": True},
+        {"positions": "rotary"},
+        {"positions": "sinusoidal", "norm": "rmsnorm"},
+        {"attention": "learned_chacal", "d_mlp": 0},
+    ],
+    ids=str,
+)
+def test_models_hooked_together_are_each_as_hooked_alone(shape: dict[str, Any]) -> None:
+    shape = {"n_layers": 2, "d_model": 12, "n_heads": 2, "d_head": 6, "d_mlp": 16, "d_vocab": 11, "n_ctx": 8, **shape}
+    models = [Decoder(DecoderConfig(**shape), torch.Generator().manual_seed(seed)) for seed in range(3)]
+    together = hook_alike(models)
+    for model, found in zip(models, together, strict=True):
+        alone = hook(model)
+        (logits, kept), (expected, all_kept) = found.run_with_cache(tokens()), alone.run_with_cache(tokens())
+        assert torch.equal(logits, expected) and [*kept] == [*all_kept]
+        assert all(torch.equal(kept[name], all_kept[name]) for name in all_kept)
+    # None shares a weight or a hook with another, or with the model that it was made of.
+    theirs = [{one.data_ptr() for one in each.parameters()} for each in (*models, *together)]
+    assert all(not one & other for i, one in enumerate(theirs) for other in theirs[:i])
+    together[0].blocks[0].hook_resid_mid.add_hook(lambda x, hook: x * 0)
+    assert torch.equal(together[1](tokens()), hook(models[1])(tokens()))
+
+
+class Remembers(StandardAttention):
+    """A variant with a number that PyTorch does not know of."""
+
+    name = "remembers"
+    sharpness = 1.0
+
+    def scale_queries(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
+        return q * self.sharpness
+
+
+def test_models_whose_parts_differ_in_more_than_weights_are_hooked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTENTION, "remembers", Remembers)
+    shape = DecoderConfig(n_layers=1, d_model=12, n_heads=2, d_vocab=11, n_ctx=8, attention="remembers")
+    models = [Decoder(shape, torch.Generator().manual_seed(seed)) for seed in range(2)]
+    models[1].layers[0].attn.variant.sharpness = 400.0  # type: ignore[assignment, union-attr]
+    assert_close(hook_alike(models)[1](tokens()), models[1](tokens()))
+
+
+def test_of_no_models_none_are_hooked() -> None:
+    assert hook_alike([]) == []

@@ -187,7 +187,7 @@ class Capture:
 
     @cached_property
     def computed(self) -> dict[Any, Tensor]:
-        """What was computed of these activations and is small, to be computed once however often it is drawn."""
+        """What was computed of these activations, to be computed once however often it is measured or drawn."""
         return {}
 
     def __getitem__(self, name: str) -> Tensor:

@@ -11,6 +11,7 @@ from workbench.cli.options import add_root, check_root
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.distribution import needs
+from workbench.util.memory import keep_freed
 
 
 def add(commands: Commands, name: str) -> None:
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     needs("streamlit", "the explorer")
     # Each click is computed in a thread of its own, whose helpers would spin for twice as long as it takes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    keep_freed()
     from workbench.app.server.serve import listen, serve
 
     sockets = listen(options.port)  # before the half minute that the libraries may take

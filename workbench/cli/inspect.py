@@ -10,6 +10,7 @@ from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
 from workbench.cli.output import announce, say, warn
 from workbench.cli.parser import Commands, Parser, add_command
+from workbench.util.memory import keep_freed
 
 if TYPE_CHECKING:
     from workbench.report import Report
@@ -80,6 +81,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     unknown = next((name for name, setting in settings.items() if not isinstance(setting, dict)), None)
     if unknown is not None:
         raise ValueError(f"unrecognised argument '--{unknown}'; settings are given as --NAME.SETTING, see --help")
+    keep_freed()
     announce("measuring", options.runs, options.quiet)
     names = ("out", "n", "seed", "only", "export", "width")
     shared = {name: getattr(options, name) for name in names}

@@ -76,7 +76,7 @@ def _input(seen: Capture, example: int, query: int | None, start: int) -> tuple[
         raise ValueError(f"there is no position {query}; the input has {len(words)} tokens")
     page = TokenPage(words, window(len(words), start), (query,))
     page.focus = query
-    _truth(page, [edge for edge in attention_graph.gold_edges(seen, example) if edge[0] == 1])
+    _truth(page, attention_graph.gold_edges(seen, example, most_hops=1))
     page.tokens()
     return page, query
 
@@ -97,11 +97,10 @@ def _draw_hops(page: TokenPage, steps: np.ndarray, A: Tensor, data: dict[str, An
 
 def far_query(seen: Capture, example: int = 0) -> int:
     """The position from which the longest way is due, the last of equals; without gold edges the last position."""
-    hops: dict[int, int] = {}
-    for hop, query, _ in attention_graph.gold_edges(seen, example):
-        hops[query] = max(hop, hops.get(query, 0))
-    last = len(projection.sequence(seen, example)) - 1
-    return max(hops, key=lambda query: (hops[query], query)) if hops else last
+    edges = seen.truth.edges[seen.truth.edges[:, 0] == example]
+    if not len(edges):
+        return len(projection.sequence(seen, example)) - 1
+    return int(edges[edges[:, 1] == edges[:, 1].max(), 2].max())
 
 
 def steps_data(
@@ -123,7 +122,7 @@ def steps_data(
     geometry |= {"column": page.column, "base": base, "arcs": ARCS, "cell": CELL}
     look = {"colours": in_order(n_hops), "total": PURPLE, "due": ORANGE, "words": list(page.words)}
     layers_own = {"gamma": own.gamma, "own": own.gamma, "form": own.form, "diagonal": own.diagonal}
-    gold = [list(edge) for edge in attention_graph.gold_edges(seen, example) if edge[0] <= n_hops]
+    gold = [list(edge) for edge in attention_graph.gold_edges(seen, example, n_hops)]
     rows = [_sparse(row) for row in np.asarray(_pattern(seen, layer, head, example).cpu())]
     followed = {"query": query, "far": far_query(seen, example), "hops": n_hops, "gold": gold, "rows": rows}
     return geometry | look | layers_own | followed
@@ -138,8 +137,9 @@ def _pattern(seen: Capture, layer: int, head: int, example: int) -> Float[Tensor
 
 def _sparse(row: np.ndarray) -> list[float]:
     """Key, weight, key, weight, … of the strongest keys of a row."""
-    keys = np.argsort(-row, kind="stable")[:MOST_KEYS]
-    return [number for key in sorted(keys[row[keys] >= LEAST]) for number in (int(key), round(float(row[key]), 4))]
+    keys = np.flatnonzero(row >= LEAST)
+    keys = np.sort(keys[np.argsort(-row[keys], kind="stable")[:MOST_KEYS]])
+    return [number for key in keys.tolist() for number in (key, round(float(row[key]), 4))]
 
 
 def _truth(page: TokenPage, gold: list[attention_graph.Edge]) -> None:

@@ -38,11 +38,8 @@ class Model:
     head: Head | None
 
     @staticmethod
-    def of(model: AnyModel, subject: Subject, selection: Selection | None, head: Head | None = None) -> Model:
-        """A model hooked; its head is the one given, or the one with the most mass on gold paths of `selection`."""
-        from workbench.models.hooked import hook
-
-        hooked = hook(model)
+    def of(hooked: AnyHooked, subject: Subject, selection: Selection | None, head: Head | None = None) -> Model:
+        """A model; its head is the one given, or the one with the most mass on gold paths of `selection`."""
         if head is None and selection is not None:
             seen = capture(hooked, subject, selection.batch, attention_graph.needs(subject), selection.truth)
             head = attention_graph.best_head(attention_graph.measure(seen, ("resolvent",)))
@@ -61,14 +58,13 @@ def fresh_models(
         selection: sequences on which heads are chosen.
         seeds: of the inspection and of the run.
     """
-    models = []
-    for draw in range(max((one.n_draws for one in measures), default=0)):
-        fresh = untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw))
-        facts = Subject.of(fresh, subject.task, f"{subject.name}, {UNTRAINED}")
-        models.append(Model.of(fresh, facts, selection))
+    n = max((one.n_draws for one in measures), default=0)
+    fresh = [untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw)) for draw in range(n)]
+    models = _hooked(fresh, subject, UNTRAINED, selection)
+    for draw, (bare, hooked) in enumerate(zip(fresh, models, strict=True)):
         for one in measures:
             if draw < one.n_draws:
-                one.fit(draw, fresh, facts, seeds[0])
+                one.fit(draw, bare, hooked.subject, seeds[0])
     return models
 
 
@@ -76,11 +72,16 @@ def shuffled_models(
     model: AnyModel, subject: Subject, selection: Selection | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
     """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
-    models = []
-    for draw in range(n):
-        mixed = shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw))
-        models.append(Model.of(mixed, Subject.of(mixed, subject.task, f"{subject.name}, shuffled"), selection))
-    return models
+    mixed = [shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw)) for draw in range(n)]
+    return _hooked(mixed, subject, "shuffled", selection)
+
+
+def _hooked(models: Sequence[AnyModel], subject: Subject, what: str, selection: Selection | None) -> list[Model]:
+    """Models that differ from the subject's in their weights alone, hooked, each with its best head."""
+    from workbench.models.hooked import hook_alike
+
+    facts = [Subject.of(model, subject.task, f"{subject.name}, {what}") for model in models]
+    return [Model.of(hooked, one, selection) for hooked, one in zip(hook_alike(models), facts, strict=True)]
 
 
 def measure_fresh(

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 BATCH = 64
 MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
-NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are chosen, or fresh models measured
+NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are chosen
+SOLVING = 2**27  # steps of solving one head's patterns, as ChaCAL does, of the sequences that fresh models are run on
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED = 64  # sequences of each condition that causal tests are made on
 FRESH = (8, 64, 160)  # and that models with fresh weights are run on, of which there are several: least, most, in all
@@ -166,6 +167,8 @@ class Plan:
         layers: Sequence[int] | None = None,
     ) -> Plan:
         """The plan for one run, with models loaded and heads chosen; the arguments are those of `inspect_run`."""
+        from workbench.models.hooked import hook
+
         model = run.model(step)
         subject = Subject.of(model, run.task(), name)
         subject = subject if layers is None else subject.only(layers)
@@ -180,7 +183,9 @@ class Plan:
         # Heads are chosen on sequences that nothing is measured on.
         data = data_to_choose_heads_on(subject, names, seed)
         selection = None if data is None else Selection(data, subject.task.truth(data.tokens))
-        own, seeds = Model.of(model, subject, selection, head), (seed, run.config.seed)
+        own, seeds = Model.of(hook(model), subject, selection, head), (seed, run.config.seed)
+        if data is not None and len(data) > (few := enough_for_one_of_many(subject.task)):
+            selection = Selection(data[:few], subject.task.truth(data[:few].tokens))
         fresh, ignorant = fresh_models(model, subject, measures, selection, seeds), []
         if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
             ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
@@ -234,7 +239,7 @@ class Plan:
     def example(self) -> Capture:
         """A capture of a single sequence."""
         single = self.own.subject.task.sample(1, generator(self.seed, "example"), split="test")
-        return capture(self.own.hooked, self.own.subject, single, self.names)
+        return capture(self.own.hooked, self.own.subject, single, {*self.names, *from_embedding(self.own.subject)})
 
 
 def inspect_model(
@@ -280,11 +285,16 @@ def enough(task: Task) -> int:
     return max(4, NUMBERS // task.n_ctx**2)
 
 
+def enough_for_one_of_many(task: Task) -> int:
+    """The same of one of many models: fewer still, as a triangular solve takes the cube of the length."""
+    return max(2, SOLVING // task.n_ctx**3)
+
+
 def sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]], task: Task) -> int:
     """How many sequences of each condition models with fresh weights are run on: fewer of many conditions or long."""
     least, most, in_all = FRESH
     n_conditions = len({str(condition) for condition, _, _ in batches})
-    return min(most, enough(task), max(least, in_all // max(1, n_conditions)))
+    return min(most, enough_for_one_of_many(task), max(least, in_all // max(1, n_conditions)))
 
 
 def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> int:
@@ -305,13 +315,13 @@ def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> i
 
 
 def hook_names(subject: Subject) -> list[str]:
-    """Every hook point that an inspection of this model needs."""
-    return needed_names(subject, bound(subject, (), {})[0])
+    """Every hook point that an inspection of this model needs, and those of an example's projections."""
+    return sorted({*from_embedding(subject), *needed_names(subject, bound(subject, (), {})[0])})
 
 
 def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
-    """The hook points that the measures need, and those of the example's projections."""
-    return sorted({*from_embedding(subject), *(name for one in measures for name in one.needs(subject))})
+    """The hook points that the measures need."""
+    return sorted({name for one in measures for name in one.needs(subject)})
 
 
 def test_batches(

@@ -8,6 +8,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = (
+    -1,
+    -3,
+    -8,
+)  # of malloc.h; one arena, so that threads share what is freed
+
 
 def check_memory(needed: int, what: str) -> None:
     """Raise ValueError if something needs more bytes than this machine, or its container, has."""
@@ -29,6 +35,18 @@ def most_memory() -> int:
 
 def _gigabytes(size: int) -> str:
     return f"{-(-size // 10**9):,} GB"
+
+
+def keep_freed() -> None:
+    """Let this process take large blocks from what it has freed, where the C library can (glibc).
+
+    By default each block above 32 MB is new from the system, which clears it page by page: of patterns of 512 tokens
+    that takes a sixth of the time. `give_back` returns what has been freed.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another C library, or none that can be asked
+        library = ctypes.CDLL(None)
+        for option, value in ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**30), (M_ARENA_MAX, 1)):
+            library.mallopt(option, value)
 
 
 def give_back() -> None:

@@ -51,8 +51,16 @@ def pattern(capture: Capture, layer: int) -> Float[Tensor, "batch head query key
 
 @torch.no_grad()  # a learned γ would carry its gradient along
 def resolvent(capture: Capture, layer: int) -> Float[Tensor, "batch head query key"]:
-    """The matrix that a layer applies to its values, rows scaled to sum to 1; the pattern, for most variants."""
-    return unit_rows(capture.subject.attention[layer].mixing_matrix(pattern(capture, layer)))
+    """The matrix that a layer applies to its values, rows scaled to sum to 1; the pattern, for most variants.
+
+    One that had to be solved for is kept with the capture, as several instruments ask for it: it is not to be changed.
+    """
+    attention, kept, key = capture.subject.attention[layer], capture.computed, ("resolvent", layer)
+    if attention.takes_one_step:
+        return unit_rows(pattern(capture, layer))
+    if key not in kept:
+        kept[key] = unit_rows(attention.mixing_matrix(pattern(capture, layer)))
+    return kept[key]
 
 
 def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
@@ -169,9 +177,10 @@ def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "res
     return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
 
 
-def gold_edges(capture: Capture, example: int) -> list[Edge]:
-    """One example's gold edges as (hop, query position, key position)."""
+def gold_edges(capture: Capture, example: int, most_hops: int | None = None) -> list[Edge]:
+    """One example's gold edges as (hop, query position, key position); by default of any number of hops."""
     rows = capture.truth.edges[capture.truth.edges[:, 0] == example]
+    rows = rows if most_hops is None else rows[rows[:, 1] <= most_hops]
     return [(hop, query, key) for _, hop, query, key in rows.tolist()]
 
 

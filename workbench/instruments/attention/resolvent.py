@@ -106,15 +106,16 @@ def steps(capture: Capture, example: int, layer: int, head: int, *, n_hops: int)
     check_place(capture, example, layer, head)
     if n_hops < 1:
         raise ValueError(f"n_hops must be at least 1, not {n_hops}")
-    names = position_names(capture, example)
-    A = pattern(capture, layer)[example, head, : len(names), : len(names)]
-    own = followed(capture, layer, head)
-    half = chacal(0.5, own.form, diagonal=own.diagonal)  # its weights are exact in binary
-    terms = [term * 2.0**hop for hop, term in enumerate(islice(half.step_terms(A), n_hops), 1)]
-    terms += [torch.zeros_like(A)] * (n_hops - len(terms))
+    names, own = position_names(capture, example), followed(capture, layer, head)
+    kept, key = capture.computed, ("steps", example, layer, head, n_hops)
+    if key not in kept:
+        A = pattern(capture, layer)[example, head, : len(names), : len(names)]
+        half = chacal(0.5, own.form, diagonal=own.diagonal)  # its weights are exact in binary
+        terms = [term * 2.0**hop for hop, term in enumerate(islice(half.step_terms(A), n_hops), 1)]
+        kept[key] = torch.stack(terms + [torch.zeros_like(A)] * (n_hops - len(terms)))
     return Measurement(
         name=f"Steps through layer {layer}, head {head}",
-        values=np.asarray(torch.stack(terms).cpu()),
+        values=kept[key].detach().cpu().numpy().copy(),
         dims=("hop", "query", "key"),
         coords={"hop": list(range(1, n_hops + 1)), "query": names, "key": names},
         units="share",

@@ -74,7 +74,7 @@ class ChacalAttention(base.Attention):
 
     def _solve(self, A: Tensor, rhs: Tensor, left: bool = True) -> Tensor:
         """X with (I − γ A_s) X = rhs; without `left`, X (I − γ A_s) = rhs."""
-        s, looks_ahead = self.settings, bool(A.triu(1).any())
+        s, looks_ahead = self.settings, _looks_ahead(A)
         # Causal and without its diagonal, −γ A_s is below the diagonal: the unit diagonal need not be written out.
         if not s.diagonal and not looks_ahead:
             return torch.linalg.solve_triangular(-self.weight(A) * A, rhs, upper=False, left=left, unitriangular=True)
@@ -150,6 +150,12 @@ class ChacalAttention(base.Attention):
         z = ((1 - s.gamma) * direct + s.gamma * carried) / on_diagonal
         base.remember(memory, torch.cat([v, z], dim=-1), at)
         return z
+
+
+def _looks_ahead(A: Tensor) -> bool:
+    """Whether any of these matrices has an entry above its diagonal; a copy of all of them would take longer."""
+    low, high = A.reshape(-1, *A.shape[-2:]).aminmax(dim=0)
+    return bool(low.triu(1).any() or high.triu(1).any())
 
 
 def _single(pattern: Tensor) -> Tensor:
