@@ -145,8 +145,12 @@ def _application(script: Path, door: Door, ready: Callable[[], object]) -> Any:
     """The explorer behind its door; `ready` is called once it answers, and the demo run ends with it."""
     import streamlit as st
     from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import RedirectResponse
+    from starlette.routing import Route
 
     from workbench.app.server.demo import slot
+    from workbench.app.views import PAGES
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -156,4 +160,9 @@ def _application(script: Path, door: Door, ready: Callable[[], object]) -> Any:
         yield
         slot().end()
 
-    return st.App(script, middleware=[Middleware(Guard, door=door)], lifespan=lifespan)
+    def at_the_root(request: Request) -> RedirectResponse:
+        return RedirectResponse("/" + (f"?{request.url.query}" if request.url.query else ""))
+
+    # Streamlit knows the first page by no name, and has an error for whoever types the one that its tab has.
+    first = Route(f"/{next(iter(PAGES))}", at_the_root)
+    return st.App(script, routes=[first], middleware=[Middleware(Guard, door=door)], lifespan=lifespan)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import parse_qs, urlparse
 
 import psutil
 import pytest
@@ -89,6 +89,15 @@ def test_a_page_of_a_name_that_leads_here_drives_nothing(browser: Any, server: A
     assert own.evaluate(OPENS, f"ws://localhost:{port}/_stcore/stream")  # or the lines above would say nothing
     page.close()
     own.close()
+
+
+def test_the_first_page_answers_to_its_name_as_the_others_do(browser: Any, server: Any) -> None:
+    base = f"http://localhost:{urlparse(server[1]).port}"
+    for typed, path in (("/overview", "/"), ("/overview?run=plain", "/"), ("/hops?run=plain", "/hops")):
+        page = open_page(browser, base + typed)
+        assert urlparse(page.url).path == path and page.get_by_text("Page not found").count() == 0, typed
+        assert parse_qs(urlparse(page.url).query).get("run", ["plain"]) == ["plain"]
+        page.context.close()
 
 
 def test_nothing_leaves_the_machine(browser: Any, server: Any) -> None:
