@@ -44,14 +44,24 @@ def choose_head(look: Look, label: str = "Head", key: str = "head", *, needed: b
 
 def best_head(look: Look) -> Head:
     """The head with the most mass on gold paths, on other sequences than any page shows; else the first one."""
-    elsewhere = _elsewhere(look.opened.key, look.opened)
-    return (0, 0) if elsewhere is None else elsewhere.best
+    reading = _reading(look.opened.key, look.opened)
+    return (0, 0) if reading is None else reading.best
 
 
 def needed_head(look: Look) -> Head:
-    """The head that clearly more right answers need than `best_head`, on those sequences; else that one."""
-    elsewhere = _elsewhere(look.opened.key, look.opened)
-    return (0, 0) if elsewhere is None else elsewhere.needed
+    """The head that clearly more right answers need than `best_head`, on those sequences; else that one.
+
+    It is as it was found of the run where that is kept, so that all pages name the head that it names.
+    """
+    opened = look.opened
+    known = kept(opened.run) if opened.step is None else None
+    if known is not None and known.needed is not None and _reading(opened.key, opened) is not None:
+        return known.needed
+    without = _without(opened.key, opened)
+    if without is None:
+        return best_head(look)
+    heads = list(heads_by_name(look).values())
+    return heads[costliest(without, heads.index(best_head(look)))]
 
 
 def other_needed(look: Look) -> str:
@@ -66,26 +76,32 @@ def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:
     """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and the share of right
     answers that fall without it; None where that was not measured.
     """
-    elsewhere = _elsewhere(look.opened.key, look.opened)
-    return (None, None) if elsewhere is None else (elsewhere.on_edges, elsewhere.fallen)
+    reading = _reading(look.opened.key, look.opened)
+    if reading is None:
+        return None, None
+    without, on_edges = _without(look.opened.key, look.opened), reading.on_edges
+    return on_edges, None if without is None else replace(
+        without,
+        values=without.values.reshape(on_edges.values.shape),
+        dims=("layer", "head"),
+        coords={name: on_edges.coords[name] for name in ("layer", "head")},
+        low=None,
+        high=None,
+        n=None,
+    )
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """What is known of every head from the sequences that heads are chosen on.
+class Reading:
+    """What every head reads of the sequences that heads are chosen on.
 
     Attributes:
         on_edges: the share of its mass on gold paths: dims `layer`, `head`.
         best: the one with most of it.
-        fallen: the share of right answers that fall without it, in the same dims; None where heads are too many.
-        needed: the one that clearly more answers need than `best`, as it was found of the run where that is kept; else
-            `best`.
     """
 
     on_edges: Measurement
     best: Head
-    fallen: Measurement | None
-    needed: Head
 
 
 def chosen_head(look: Look) -> Head:
@@ -96,40 +112,38 @@ def chosen_head(look: Look) -> Head:
 
 
 @st.cache_data(show_spinner="Looking for the head that the task's edges are read by …", max_entries=64)
-def _elsewhere(key: tuple[object, ...], _opened: Opened) -> Elsewhere | None:
-    """Every head on the sequences that heads are chosen on, and the heads chosen; None without a graph."""
-    subject = _opened.subject
-    names = attention_graph.needs(subject)
-    data = data_to_choose_heads_on(subject, names, SEED)
+def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
+    """Every head on the sequences that heads are chosen on; None without a graph."""
+    data = _data(_opened)
     if data is None:
         return None
-    n_heads = _opened.run.config.model.n_heads
-    data = data[: max(4, NUMBERS // (n_heads * data.tokens.shape[1] ** 2))]
     with _opened.lock:
-        masses = attention_graph.measure(capture(_opened.hooked, subject, data, names), ("resolvent",))
-        removed = _removed(_opened, data)
+        seen = capture(_opened.hooked, _opened.subject, data, attention_graph.needs(_opened.subject))
+        masses = attention_graph.measure(seen, ("resolvent",))
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
-    scores = replace(scores, name="on the task's edges", units="share of the mass")
-    if removed is None:
-        return Elsewhere(scores, best, None, best)
-    every = [(layer, head) for layer in range(subject.n_layers) for head in range(n_heads)]
-    needed = every[costliest(removed, every.index(best))]
-    coords = {name: scores.coords[name] for name in ("layer", "head")}
-    fallen = Measurement(
-        removed.name, removed.values.reshape(-1, n_heads), ("layer", "head"), coords, removed.units, removed.settings
-    )
-    known = kept(_opened.run) if _opened.step is None else None  # so that all pages name the head that it names
-    return Elsewhere(scores, best, fallen, needed if known is None or known.needed is None else known.needed)
+    return Reading(replace(scores, name="on the task's edges", units="share of the mass"), best)
 
 
-def _removed(opened: Opened, data: Batch) -> Measurement | None:
+@st.cache_data(show_spinner="Looking for the head that answers need …", max_entries=64)
+def _without(key: tuple[object, ...], _opened: Opened) -> Measurement | None:
     """The right answers that fall without each head, in order of layers; None where that would take long."""
-    heads = [(layer, h) for layer in range(opened.subject.n_layers) for h in range(opened.run.config.model.n_heads)]
-    n = min(SEARCHED, REMOVALS // (len(heads) * data.tokens.shape[1]))
-    if n < FEWEST or not can_remove_heads(opened.hooked):
+    data, n_heads = _data(_opened), _opened.run.config.model.n_heads
+    if data is None:
         return None
-    return fallen_without(opened.hooked, opened.subject, data[:n], heads).mean("example")
+    heads = [(layer, head) for layer in range(_opened.subject.n_layers) for head in range(n_heads)]
+    n = min(SEARCHED, REMOVALS // (len(heads) * data.tokens.shape[1]))
+    if n < FEWEST or not can_remove_heads(_opened.hooked):
+        return None
+    with _opened.lock:
+        return fallen_without(_opened.hooked, _opened.subject, data[:n], heads).mean("example")
+
+
+def _data(opened: Opened) -> Batch | None:
+    """The sequences that heads are chosen on; None without a graph."""
+    data = data_to_choose_heads_on(opened.subject, attention_graph.needs(opened.subject), SEED)
+    n_heads = opened.run.config.model.n_heads
+    return None if data is None else data[: max(4, NUMBERS // (n_heads * data.tokens.shape[1] ** 2))]
 
 
 def heads_by_name(look: Look) -> dict[str, Head]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +41,25 @@ def held_out(
     *,
     step: int | None = None,
     settings: Settings | None = None,
+    computed_by: Callable[..., HeldOut] | None = None,
 ) -> Symbol:
     """Some instruments on held-out sequences, with their controls: the call of `inspect_run`, computed as `HeldOut`.
+
+    Args:
+        run, only, step, settings: arguments of `inspect_run`.
+        computed_by: computes it, of a run that is measured beside the page; by default at once, and once.
 
     Raises:
         ValueError: in one line, if the weights cannot be loaded or a setting is wrong.
     """
     how = settings_of(code.value_of(run), only, settings)
-    return code.call(inspect_run, run, **how, step=step, causal=False, computed_by=_cached)
+    return code.call(inspect_run, run, **how, step=step, causal=False, computed_by=computed_by or _cached)
+
+
+def measured_beside(run: Run, only: Sequence[str], step: int | None, tell: Callable[[float], None]) -> HeldOut:
+    """The same, computed anew wherever this is called; `tell` is told how much is done."""
+    inspected = inspect_run(run, **settings_of(run, only, None), step=step, causal=False, progress=tell)
+    return HeldOut(inspected.results, inspected.sample)
 
 
 def _cached(run: Run, **how: Any) -> HeldOut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from workbench.app.fields.values import belongs_to_run, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code, strongest_paths
 from workbench.app.panels.code import Symbol, value_of
-from workbench.app.panels.held_out import held_out
+from workbench.app.panels.held_out import HeldOut, held_out, measured_beside
+from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.hop_by_hop import far_query
@@ -28,6 +30,7 @@ from workbench.measurement.controls.words import in_words
 from workbench.report import verdicts_by_place as by_place
 from workbench.report.verdicts import arrives
 
+LONG = 256  # tokens of an input, from which on the other run is measured beside the page
 GAMMA = 0.9  # if the layer has none of its own
 PLACES = {"path_mass": "one head of one layer", "rollout": "all layers (rollout)"}
 SAYS = (
@@ -50,12 +53,14 @@ def hops(look: Look) -> None:
     has_gold = look.seen.truth.n_hops > 0
     if not has_gold:
         st.info(no_gold(look))
-    head, beside, start = follow(look)
+    head, beside, start, note = follow(look)
     ladder(look, head, beside, start)
     another_gamma(look, head, start)
     if has_gold:
         gold_mass(look, head, beside)
     strongest_paths.show(look, head, beside)
+    if other := other_needed(look):  # at last: heads are removed for it, and what is below need not wait
+        note.caption(other)
 
 
 @url.fragment
@@ -76,10 +81,11 @@ def ladder(look: Look, head: Head, beside: Opened | None, start: int) -> None:
         p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS, verdict=verdict)
 
 
-def follow(look: Look) -> tuple[Head, Opened | None, int]:
+def follow(look: Look) -> tuple[Head, Opened | None, int, Any]:
     """The paths from one token, which the page follows by itself.
 
-    Returns what is chosen here for all panels: the head, the run beside this one, and the first position drawn.
+    Returns what is chosen here for all panels: the head, the run beside this one, and the first position drawn; and
+    the place for a note below.
     """
     with panel("Follow a token", "hops-follow") as p:
         left, middle, right = st.columns([2.4, 3, 3], vertical_alignment="bottom")
@@ -91,8 +97,9 @@ def follow(look: Look) -> tuple[Head, Opened | None, int]:
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
         steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
         verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0, n), far_query(look.seen))
-        p.show(figure, {"steps": steps}, FOLLOWED + other_needed(look), verdict=verdict)
-    return (layer, head), beside, start
+        p.show(figure, {"steps": steps}, FOLLOWED, verdict=verdict)
+        note = st.empty()
+    return (layer, head), beside, start, note
 
 
 def no_gold(look: Look) -> str:
@@ -179,10 +186,11 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:
             runs, controls = measured(look.opened, code.run(look.opened), by, where, "own")
-            if beside is not None:
-                other = code.loaded(beside.run)
-                other_runs, other_controls = measured(beside, other, by, {}, "other")
-                runs, controls = runs | other_runs, controls | other_controls
+            found = None if beside is None else beside_page(beside, by)
+            if beside is not None and (found is not None or not is_long(beside)):
+                computed_by = None if found is None else lambda run, **how: found
+                other = measured(beside, code.loaded(beside.run), by, {}, "other", computed_by)
+                runs, controls = runs | other[0], controls | other[1]
         except ValueError as error:
             st.warning(plain(str(error)))
             return
@@ -196,6 +204,25 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
             "needs it.",
             verdict=whole_chain(runs, controls),
         )
+
+
+def is_long(opened: Opened) -> bool:
+    """Whether a run's inputs are so long that measuring it takes seconds."""
+    return opened.subject.task.n_ctx >= LONG
+
+
+def beside_page(other: Opened, by: str) -> HeldOut | None:
+    """What was measured of the other run beside the page, where that takes seconds; until it is, None."""
+    if not is_long(other):
+        return None
+    key = ("mass by hop", *other.key, by)
+    found: HeldOut | None = awaited(
+        key,
+        lambda job: measured_beside(other.run, [by], other.step, job.tell),
+        f"{other.name} on held-out sequences",
+        f"{other.name} has no mass by hop",
+    )
+    return found
 
 
 def whole_chain(runs: dict[str, Symbol], controls: dict[str, dict[str, Symbol]]) -> str | None:
@@ -220,10 +247,15 @@ def best_by_mass(run: Symbol) -> Head:
 
 
 def measured(
-    opened: Opened, run: Symbol, by: str, where: dict[str, Any], name: str
+    opened: Opened,
+    run: Symbol,
+    by: str,
+    where: dict[str, Any],
+    name: str,
+    computed_by: Callable[..., HeldOut] | None = None,
 ) -> tuple[dict[str, Symbol], dict[str, dict[str, Symbol]]]:
     """A run's mass by hop, and that of its controls."""
-    held = code.named(name, held_out(run, [by], step=opened.step))
+    held = code.named(name, held_out(run, [by], step=opened.step, computed_by=computed_by))
 
     def part(whole: Symbol) -> Symbol:
         selected: Symbol = whole.select(**where) if where else whole

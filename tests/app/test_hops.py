@@ -12,6 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
+from tests.app.browsing import measured, serving
 from tests.app.conftest import APP
 from tests.app.support import RUNS, charts, check_code, drawings, numbers, page, panels, says, titles
 from workbench.capture import Capture
@@ -192,3 +193,24 @@ def test_of_a_long_input_a_window_is_drawn_from_where_one_chooses(odd_root: Path
     assert not says(odd, "positions 32 to 159 of 160")
     for chart in charts(odd)[:2]:
         assert all(matrix.shape == (128, 128) for matrix in matrices(chart).values())
+
+
+@pytest.mark.browser
+def test_of_long_inputs_the_other_run_is_measured_beside_the_page(browser: Any, tmp_path: Path) -> None:
+    """The run's own mass is there while the other's is still measured; then both are, as the library measures them."""
+    shape = {"n_layers": 1, "n_heads": 1, "d_model": 8, "d_mlp": 8}
+    long: dict[str, Any] = {"task": {"n": 256, "k": 64}, "model": shape, "steps": 1, "batch_size": 2, "eval_size": 2}
+    for name, preset in (("one", "chain-chacal"), ("other", "chain-standard")):
+        workbench.train(preset, out=tmp_path / name, progress=False, **long)
+    ladder = "document.querySelector('.st-key-panel-hops-mass .js-plotly-plot')"
+    rows = f"{ladder}?._fullLayout.yaxis._categories ?? []"
+    with serving(tmp_path) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/hops?run=one&other_run=other")
+        meanwhile = f"/(To be measured|Measuring) other/.test(document.body.innerText) && ({rows}).length"
+        page.wait_for_function(meanwhile, timeout=60_000)
+        own = page.evaluate(rows)
+        measured(page)
+        both = page.evaluate(rows)
+    assert 0 < len(own) < len(both) and not any("other" in row for row in own), own
+    assert both[: len(own)] == own and any("other" in row for row in both), both
