@@ -29,16 +29,17 @@ def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
             rows.append(group)
             partners.append(group.roll(1))
     none = torch.zeros(0, dtype=torch.long)
-    own, place = torch.cat([none, *rows]).sort()
-    other = torch.cat([none, *partners])[place]
+    own, other = torch.cat([none, *rows]), torch.cat([none, *partners])
     changed = replace(
-        capture, batch=pick(capture.batch, other), given_truth=pick_truth(capture.truth, other, len(lengths))
+        capture,
+        activations={name: value[own.to(value.device)] for name, value in capture.activations.items()},
+        batch=pick(capture.batch, other),
+        given_truth=pick_truth(capture.truth, other, len(lengths)),
     )
-    if len(own) == len(lengths):  # all stay in their places, and with them what was computed of them
-        changed.computed.update(capture.computed)
-        return changed
-    kept = {name: value[own.to(value.device)] for name, value in capture.activations.items()}
-    return replace(changed, activations=kept)
+    # What was solved for goes along; what else was computed is of single examples, which now have other numbers.
+    solved = {key: value for key, value in capture.computed.items() if key[0] == "resolvent"}
+    changed.computed.update({key: value[own.to(value.device)] for key, value in solved.items()})
+    return changed
 
 
 def pick(batch: Batch, rows: Int[Tensor, " example"]) -> Batch:
