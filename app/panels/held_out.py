@@ -58,8 +58,12 @@ def held_out(
 
 def measured_beside(run: Run, only: Sequence[str], step: int | None, tell: Callable[[float], None]) -> HeldOut:
     """The same, computed anew wherever this is called; `tell` is told how much is done."""
-    inspected = inspect_run(run, **settings_of(run, only, None), step=step, causal=False, progress=tell)
-    return HeldOut(inspected.results, inspected.sample)
+    return _inspected(run, **settings_of(run, only, None), step=step, causal=False, progress=tell)
+
+
+def _inspected(run: Run, **how: Any) -> HeldOut:
+    found = inspect_run(run, **how)
+    return HeldOut(found.results, found.sample)
 
 
 def _cached(run: Run, **how: Any) -> HeldOut:
@@ -69,5 +73,4 @@ def _cached(run: Run, **how: Any) -> HeldOut:
 # A resource, not data: measurements are never changed, and a copy of many takes longer than drawing them.
 @st.cache_resource(show_spinner="Measuring on held-out sequences …", max_entries=400)
 def _held_out(path: str, version: int, how: dict[str, Any]) -> HeldOut:
-    inspected = inspect_run(run_of(path), **how)
-    return HeldOut(inspected.results, inspected.sample)
+    return _inspected(run_of(path), **how)

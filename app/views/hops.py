@@ -186,10 +186,8 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:
             runs, controls = measured(look.opened, code.run(look.opened), by, where, "own")
-            found = None if beside is None else beside_page(beside, by)
-            if beside is not None and (found is not None or not is_long(beside)):
-                computed_by = None if found is None else lambda run, **how: found
-                other = measured(beside, code.loaded(beside.run), by, {}, "other", computed_by)
+            other = None if beside is None else other_mass(beside, by)
+            if other is not None:
                 runs, controls = runs | other[0], controls | other[1]
         except ValueError as error:
             st.warning(plain(str(error)))
@@ -206,23 +204,18 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         )
 
 
-def is_long(opened: Opened) -> bool:
-    """Whether a run's inputs are so long that measuring it takes seconds."""
-    return opened.subject.task.n_ctx >= LONG
-
-
-def beside_page(other: Opened, by: str) -> HeldOut | None:
-    """What was measured of the other run beside the page, where that takes seconds; until it is, None."""
-    if not is_long(other):
-        return None
-    key = ("mass by hop", *other.key, by)
+def other_mass(other: Opened, by: str) -> tuple[dict[str, Symbol], dict[str, dict[str, Symbol]]] | None:
+    """The other run's mass and its controls; None while a run of long inputs is measured, beside the page."""
+    run = code.loaded(other.run)
+    if other.subject.task.n_ctx < LONG:
+        return measured(other, run, by, {}, "other")
     found: HeldOut | None = awaited(
-        key,
+        ("mass by hop", *other.key, by),
         lambda job: measured_beside(other.run, [by], other.step, job.tell),
         f"{other.name} on held-out sequences",
         f"{other.name} has no mass by hop",
     )
-    return found
+    return None if found is None else measured(other, run, by, {}, "other", lambda run, **how: found)
 
 
 def whole_chain(runs: dict[str, Symbol], controls: dict[str, dict[str, Symbol]]) -> str | None:

@@ -213,6 +213,14 @@ def test_chacal_reads_any_pattern_by_its_formula(form: str, diagonal: bool, n_po
     assert half.dtype == torch.bfloat16 and torch.allclose(half.double(), matrix, atol=0.02)
 
 
+@pytest.mark.parametrize("form", ["eq5", "eq7"])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_of_no_sequences_there_is_no_mixing_matrix(form: str, diagonal: bool) -> None:
+    """A control leaves out an example that is alone in its length, and may leave none."""
+    layer, none = ATTENTION["chacal"](form=form, diagonal=diagonal), torch.zeros(0, 2, 5, 5)
+    assert layer.mixing_matrix(none).shape == none.shape and layer.read(none, none).shape == none.shape
+
+
 def test_a_single_edge_edited_to_look_ahead_is_read() -> None:
     """In one head alone, and of negative weight: looked for among all heads and sequences at once."""
     A = torch.rand(2, 3, 9, 9, dtype=torch.float64, generator=generator(4)).softmax(-1).tril()

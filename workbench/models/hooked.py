@@ -86,7 +86,7 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
 def hook_alike(models: Sequence[Decoder | OwnModel]) -> list[AnyHooked]:
     """Hook copies of models that differ in their weights alone, such as freshly drawn ones; as `hook` does each.
 
-    The first is hooked, and the others are copies of that with weights of their own, which takes a third of the time.
+    One bridge is built, and copied for each with its own weights, which takes a third of the time of building each.
 
     Raises:
         ValueError: as `hook`.
@@ -95,16 +95,16 @@ def hook_alike(models: Sequence[Decoder | OwnModel]) -> list[AnyHooked]:
     if not decoders or len(decoders) < len(models):
         return [hook(model) for model in models]
     bare = copy.deepcopy(decoders[0]).eval()
-    own, bridge = [*bare.parameters(), *bare.buffers()], build(bare)
+    own, bridge, tokens = [*bare.parameters(), *bare.buffers()], build(bare), probe_tokens(bare)
     hooked: list[AnyHooked] = []
     for model in decoders:
         copied, tensors = copy.deepcopy((bridge, own))
         for tensor, given in zip(tensors, [*model.parameters(), *model.buffers()], strict=True):
             tensor.data = given.detach().clone()
         with torch.no_grad():
-            logits = copy.deepcopy(model).eval()(probe_tokens(model))
+            logits = copy.deepcopy(model).eval()(tokens)
         # A part with tensors that PyTorch does not know of is hooked from the start; `hook` also says what is wrong.
-        hooked.append(hook(model) if _differ(copied, probe_tokens(model), logits) else copied)
+        hooked.append(hook(model) if _differ(copied, tokens, logits) else copied)
     return hooked
 
 

@@ -8,11 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = (
-    -1,
-    -3,
-    -8,
-)  # of malloc.h; one arena, so that threads share what is freed
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
 
 
 def check_memory(needed: int, what: str) -> None:
@@ -45,6 +41,7 @@ def keep_freed() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # another C library, or none that can be asked
         library = ctypes.CDLL(None)
+        # One arena, so that threads share what is freed.
         for option, value in ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**30), (M_ARENA_MAX, 1)):
             library.mallopt(option, value)
 

@@ -154,8 +154,7 @@ class ChacalAttention(base.Attention):
 
 def _looks_ahead(A: Tensor) -> bool:
     """Whether any of these matrices has an entry above its diagonal; a copy of all of them would take longer."""
-    low, high = A.reshape(-1, *A.shape[-2:]).aminmax(dim=0)
-    return bool(low.triu(1).any() or high.triu(1).any())
+    return bool(A.reshape(-1, *A.shape[-2:]).any(0).triu(1).any())
 
 
 def _single(pattern: Tensor) -> Tensor:
