@@ -10,7 +10,7 @@ import streamlit as st
 from workbench.app.config_in_words import capitalised
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
-from workbench.app.fields.widgets import choose
+from workbench.app.fields.widgets import choose, clicked
 from workbench.app.state import Look, Opened
 from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
@@ -29,17 +29,16 @@ NUMBERS = 2**24  # in one layer's patterns of them, at most
 REMOVALS, SEARCHED, FEWEST = 2**17, 32, 8  # tokens that are run to remove heads, at most; sequences: most, fewest
 
 
-def choose_head(look: Look, label: str = "Head", key: str = "head", *, needed: bool = False) -> Head:
-    """A field for the layer and head.
+def head_of_clicks(look: Look, key: str, first: Head) -> Head:
+    """The head in focus, which clicks choose.
 
     Args:
         look: the run.
-        label, key: of the field.
-        needed: start at the head that answers need most (`needed_head`), not at the one that reads most edges.
+        key: of the field.
+        first: the head that it starts at.
     """
     heads = heads_by_name(look)
-    best = needed_head(look) if needed else best_head(look)
-    return heads[choose(label, list(heads), key, name_of(best), lambda name: "layer {}, head {}".format(*heads[name]))]
+    return heads[clicked(list(heads), key, name_of(first), lambda name: head_in_words(*heads[name]))]
 
 
 def best_head(look: Look) -> Head:
@@ -72,14 +71,14 @@ def other_needed(look: Look) -> str:
     return f" {capitalised(here)} has the most mass on the task's edges; answers need {there} more."
 
 
-def head_scores(look: Look) -> tuple[Measurement | None, Measurement | None]:
-    """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and the share of right
-    answers that fall without it; None where that was not measured.
+def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measurement | None]:
+    """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and, if `fallen` is
+    asked, the share of right answers that fall without it; None where that was not measured.
     """
     reading = _reading(look.opened.key, look.opened)
     if reading is None:
         return None, None
-    without, on_edges = _without(look.opened.key, look.opened), reading.on_edges
+    without, on_edges = _without(look.opened.key, look.opened) if fallen else None, reading.on_edges
     return on_edges, None if without is None else replace(
         without,
         values=without.values.reshape(on_edges.values.shape),
@@ -122,7 +121,7 @@ def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
         masses = attention_graph.measure(seen, ("resolvent",))
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
-    return Reading(replace(scores, name="on the task's edges", units="share of the mass"), best)
+    return Reading(replace(scores, name="on the task's edges", units="share of mass"), best)
 
 
 @st.cache_data(show_spinner="Looking for the head that answers need …", max_entries=64)

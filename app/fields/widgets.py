@@ -38,6 +38,13 @@ def choose(
     return hold(key, chosen, [words[chosen]])
 
 
+def clicked(options: Sequence[T], key: str, default: T, format_func: Callable[[Any], str] = str) -> T:
+    """One of the options, which a drawing of them lets choose by clicks (`values.put`); else as `choose`."""
+    words = _settle_one(options, key, default, format_func)
+    chosen: T = st.session_state[key]
+    return hold(key, chosen, [words[chosen]])
+
+
 def choose_there(
     label: str, options: Sequence[str], key: str, default: str | None, place: Any = st, what: str = "run"
 ) -> str | None:

@@ -7,22 +7,19 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import best_head, choose_head, choose_matrix, head_scores, heads_by_name, needed_head
-from workbench.app.fields.values import put
+from workbench.app.fields.heads import choose_matrix
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
-from workbench.app.panels.clicks import clickable
 from workbench.app.panels.edit import answer_to_click, cut_by_click, move_by_drag, try_an_edit
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection
-from workbench.interventions import Head, head_in_words
 from workbench.report.verdicts_by_place import answered
 
 SAYS = (
@@ -45,8 +42,7 @@ def canvas(look: Look) -> None:
 def draw(look: Look, cell: cells.Cell) -> None:
     """The panel of the drawing and its fields."""
     with panel("Canvas", "canvas") as p:
-        settings = choose_settings(look)
-        every_head(look, (settings["layer"], settings["head"]))
+        settings = choose_settings(look, st.container(horizontal=True, vertical_alignment="bottom"))
         picture, answer, caption = st.container(), st.empty(), st.container()
         layer, head = settings["layer"], settings["head"]
         p.show(
@@ -64,45 +60,25 @@ def draw(look: Look, cell: cells.Cell) -> None:
         answer_to_click(look, answer)
 
 
-def every_head(look: Look, chosen: Head) -> None:
-    """All heads as small patterns, of which a click chooses one; nothing where there is one alone."""
-    if len(heads_by_name(look)) < 2:
-        return
-    scores, fallen = head_scores(look)
-    grid = figures.head_grid(look.seen, scores=scores, fallen=fallen, chosen=chosen)
-
-    def choose(layer: str, head: int) -> None:
-        if f"{layer}.{head}" in heads_by_name(look):
-            put("head", f"{layer}.{head}")
-
-    first = ""
-    if needed_head(look) != best_head(look):
-        first = f". Shown at first: {head_in_words(*needed_head(look))}, which most right answers need"
-    st.caption(f"Click a head: {plain(grid.subtitle)}{first}.")
-    clickable(grid, "heads-drawing", cell=choose)
-
-
 def noted() -> dict[str, Any]:
     """The numbers of the notes on this page, as an argument of `figures.canvas`; nothing where there are none."""
     return {"notes": questions.numbers()} if questions.numbers() else {}
 
 
-def choose_settings(look: Look) -> dict[str, Any]:
-    """The fields of the drawing, as arguments of `figures.canvas`."""
+def choose_settings(look: Look, row: Any) -> dict[str, Any]:
+    """The fields of the drawing, in this row and below it, as arguments of `figures.canvas`."""
     n_pos = len(projection.sequence(look.seen, 0))
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    first, second, third, fourth, fifth = (row.container(width=width) for width in (150, 175, 165, 140, 160))
+    first, second, third, fourth = (row.container(width=width) for width in (175, 165, 140, 160))
+    layer, head = choose_head(look, needed=True)
     with first:
-        layer, head = choose_head(look, needed=True)
-    with second:
         which = choose_matrix(look)
     return {
         "layer": layer,
         "head": head,
         "which": which,
-        "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", third),
-        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, fourth, format="percent"),
-        "query": canvases.choose_focus(n_pos, fifth),
+        "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", second),
+        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, third, format="percent"),
+        "query": canvases.choose_focus(n_pos, fourth),
         "start": first_drawn(n_pos),
     }
 

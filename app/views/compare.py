@@ -10,12 +10,13 @@ import streamlit as st
 from workbench import figures
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, choose_matrix
+from workbench.app.fields.heads import choose_matrix
 from workbench.app.fields.sides import Sides, choose_sides
 from workbench.app.fields.widgets import choose, first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.canvas import choose_focus, focus_on, numbers
 from workbench.app.panels.comparison import compared, pair, show, why_not
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST, answer_rows
@@ -80,32 +81,30 @@ def canvases(sides: Sides) -> None:
         if not p.open:
             return
         first, second = sides.looks
-        left, right, which_at, basis_at, from_at = st.columns([2.6, 2.6, 3.2, 2.6, 2.2], vertical_alignment="bottom")
-        with left:
-            head = choose_head(first, "Head of A")
-        with right:
-            head_b = choose_head(second, "Head of B", "head2")
+        which_at, basis_at, from_at, focus_at = st.columns([3.2, 2.6, 2.4, 2.6], vertical_alignment="bottom")
         with which_at:
             which = choose_matrix(first, second)
         basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
         threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
         sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
-        query = choose_focus(min(sizes), st.columns([1, 3])[0])
+        query = choose_focus(min(sizes), focus_at)
         start = first_drawn(max(sizes))
-        for name, look, at, n_pos in zip("AB", sides.looks, (head, head_b), sizes, strict=True):
-            settings = {"layer": at[0], "head": at[1], "which": which, "basis": basis, "threshold": threshold}
+        heads = {}
+        for name, key, look, n_pos in zip("AB", ("head", "head2"), sides.looks, sizes, strict=True):
+            st.markdown(f"#### {name}")
+            heads[name] = layer, head = choose_head(look, key)
+            settings = {"layer": layer, "head": head, "which": which, "basis": basis, "threshold": threshold}
             settings |= {"start": min(start, max(0, n_pos - WIDEST)), "query": query}
             _canvas(p, name, look, settings)
         if not sides.one_input:
             st.info("A and B read different tokens, so their attention and their cells are not subtracted.")
             return
         st.markdown("#### The difference")
-        _attention(p, sides, (head, head_b), which, start)
+        _attention(p, sides, (heads["A"], heads["B"]), which, start)
         _cells(p, sides, basis, start)
 
 
 def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
-    st.markdown(f"#### {name}")
     p.part(name, name.lower()).show(
         code.call(figures.canvas, code.seen(look), **settings),
         numbers(look, settings["layer"], settings["head"], settings["which"], settings["basis"]),

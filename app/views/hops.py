@@ -13,11 +13,12 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import other_run, url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head, n_hops, other_needed
+from workbench.app.fields.heads import n_hops, other_needed
 from workbench.app.fields.values import belongs_to_run, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code, strongest_paths
 from workbench.app.panels.code import Symbol, value_of
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.held_out import HeldOut, held_out, measured_beside
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
@@ -88,10 +89,10 @@ def follow(look: Look) -> tuple[Head, Opened | None, int, Any]:
     the place for a note below.
     """
     with panel("Follow a token", "hops-follow") as p:
-        left, middle, right = st.columns([2.4, 3, 3], vertical_alignment="bottom")
+        left, right = st.columns([7, 2.6])
         with left:
             layer, head = choose_head(look)
-        beside = other_run.choose_other(look, middle)
+        beside = other_run.choose_other(look, right)
         start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=right)
         n = max(2, n_hops(look))
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)

@@ -13,13 +13,13 @@ from workbench import figures
 from workbench.app.config_in_words import capitalised, plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_head
 from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import claim_card, code, how_it_works
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.dispersion import dispersion
 from workbench.app.panels.edit import try_an_edit
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.held_out import SEED, n_each
 from workbench.app.panels.panel import UNFOLD, panel
 from workbench.app.sidebar import TYPED
@@ -94,8 +94,7 @@ def of_the_task(look: Look, names: list[str]) -> None:
             "not use it: for that see the causal test."
         )
         if any(found[name].of_every_head for name in names):
-            with st.container(width=240):
-                head = choose_head(look)
+            head = choose_head(look)
         held = Held(look, names, inspected(look, names, head))
         claim_card.cards(look, names, held.found, how_it_works.statements(look.opened))
     rates(held)

@@ -20,6 +20,7 @@ from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.collapse import collapse
 from workbench.app.panels.grokking import grokking
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
 from workbench.app.sidebar import END, TYPED, last, last_step
@@ -62,10 +63,7 @@ def training(look: Look) -> None:
         return
     grokking(look.opened, chosen_step(look))
     try:
-        end = moment(look, None)[0]
-        picture(look, end)
-        watch(look, end.head or (look.opened.subject.n_layers - 1, 0), kept)
-        measures(look, end, kept)
+        of_a_head(look, kept)
         collapse(look.opened, chosen_step(look))
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))
@@ -83,6 +81,19 @@ def no_checkpoints(run: Run) -> str:
         f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
         "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through them."
     )
+
+
+@url.fragment
+def of_a_head(look: Look, kept: list[int]) -> None:
+    """What follows one head through training: at first the one with the most mass on gold paths at the end."""
+    end = moment(look, None)[0]
+    best = end.head or (look.opened.subject.n_layers - 1, 0)
+    head = choose_head(look, first=best)
+    if end.head is not None and head != end.head:
+        end = moment(look, None, head)[0]
+    picture(look, end, head, chosen=head != best)
+    watch(look, head, kept)
+    measures(look, end, kept)
 
 
 BUTTONS = ((-1, "chevron_left", "b", "before", "Earlier"), (1, "chevron_right", "n", "after", "Later"))
@@ -157,9 +168,9 @@ def of_rise(rise: learning.Rise | None) -> str:
 
 
 @url.fragment
-def picture(look: Look, end: Moment) -> None:
+def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
     """The canvas of the input at the checkpoint, of one head throughout."""
-    layer, head = end.head or (look.opened.subject.n_layers - 1, 0)
+    layer, head = place
     with panel("The input at this checkpoint", "train-canvas", folded=True) as p:
         if not p.open:
             return
@@ -170,6 +181,7 @@ def picture(look: Look, end: Moment) -> None:
         when = "at the end of training" if look.opened.run.finished else "so far"
         best = f"it has the most mass on gold paths {when}, measured on other inputs"
         why = best if "gold_mass" in end.measured else "this task has no gold paths by which to choose one"
+        why = "it is chosen above" if chosen else why
         says = f"The page follows layer {layer}, head {head} through all checkpoints, because {why}. One input shows "
         says += "how it looks, not how often; where a head looks does not show what it reads there."
         if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:

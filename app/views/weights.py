@@ -10,11 +10,11 @@ import streamlit as st
 from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
-from workbench.app.fields.heads import choose_head
 from workbench.app.fields.values import belongs_to_run, put
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.cell import drawing_and_cell
+from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
@@ -49,10 +49,8 @@ def subject(look: Look) -> code.Symbol:
 def circuits(look: Look) -> None:
     drawing, inspector = drawing_and_cell()
     with drawing, panel("Between tokens", "weights-circuit") as p:
-        row = st.container(horizontal=True, vertical_alignment="bottom")
-        with row.container(width=190):
-            layer, head = choose_head(look)
-        kind = choose("Circuit", list(CIRCUITS), "circuit_kind", "QK", CIRCUITS.__getitem__, row, width=330)
+        kind = choose("Circuit", list(CIRCUITS), "circuit_kind", "QK", CIRCUITS.__getitem__, width=330)
+        layer, head = choose_head(look)
         shown: Any = "OV" if kind == "OV" else "QK"
         facts = subject(look)
         try:

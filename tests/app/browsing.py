@@ -89,6 +89,12 @@ def choose(page: Page, label: str, option: str) -> None:
     settle(page)
 
 
+def choose_head(page: Page, layer: int, head: int, key: str = "head") -> None:
+    """Click a head among the small patterns, as a person does."""
+    page.locator(f'.st-key-grid-{key} [data-cell="{layer},{head}"]').click()
+    settle(page)
+
+
 def fill(page: Page, label: str, text: str) -> None:
     """Type into a field, as a person does."""
     field = page.get_by_label(label, exact=True).first
@@ -99,6 +105,7 @@ def fill(page: Page, label: str, text: str) -> None:
 
 FIELDS = """() => {
   const found = {}
+  const inside = (place) => [...place.querySelectorAll("*")].map((host) => host.shadowRoot).find(Boolean)
   for (const place of document.querySelectorAll('[data-testid="stElementContainer"][class*="st-key-"]')) {
     const key = place.className.match(/st-key-(\\S+)/)[1]
     const one = (selector) => place.querySelector(selector)
@@ -106,6 +113,10 @@ FIELDS = """() => {
     else if (one('[data-testid="stButtonGroup"]')) found[key] = one('[aria-checked="true"]')?.innerText ?? "nothing"
     else if (one('[data-testid="stRadio"]')) found[key] = one("label:has(input:checked) p")?.innerText ?? "nothing"
     else if (one('[data-testid="stCheckbox"]')) found[key] = one("input").checked ? "true" : ""
+    else if (/^grid-/.test(key)) {
+      const chosen = inside(place)?.querySelector(".chosen")
+      if (chosen) found[key.slice(5)] = chosen.dataset.tip.match(/layer \\d+, head \\d+/)[0]
+    }
     else if (one('[data-testid="stSelectbox"], [data-testid="stNumberInput"], [data-testid="stTextInput"]'))
       found[key] = one("input").value
   }

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench
-from tests.app.browsing import address_of, choose, measured, open_page, settle
+from tests.app.browsing import address_of, choose, choose_head, fields, measured, open_page, settle
 from workbench import figures
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
@@ -66,7 +66,7 @@ def test_arrow_keys_walk_over_the_cells(browser: Any, address: str) -> None:
 
 def test_a_link_opens_the_same_view_in_a_fresh_browser(browser: Any, address: str) -> None:
     page = open_page(browser, f"{address}/canvas?run=sort-tempered")
-    choose(page, "Head", "layer 1, head 1")
+    choose_head(page, 1, 1)
     page.get_by_text("Own input", exact=True).click()
     settle(page)
     page.get_by_label("Input, as the task writes it").fill("9 4 4 30")
@@ -292,7 +292,7 @@ def test_a_cell_of_a_heads_weights_shows_how_it_comes_about_by_a_click_and_by_th
     assert box is not None
     place = {"x": 2.5 * box["width"] / columns, "y": 1.5 * box["height"] / rows}
     grid.hover(position=place)  # type: ignore[arg-type]
-    words, value = str(page.locator(".tip").first.text_content()).removesuffix(" score").split(": ")
+    words, value = str(page.locator(".tip:visible").text_content()).removesuffix(" score").split(": ")
     assert words == "2 → 3"  # row 1 and column 2 of symbols from 1
     grid.click(position=place)  # type: ignore[arg-type]
     settle(page)
@@ -303,6 +303,20 @@ def test_a_cell_of_a_heads_weights_shows_how_it_comes_about_by_a_click_and_by_th
     page.keyboard.press("ArrowDown")
     settle(page)
     assert page.locator("[data-at]").get_attribute("data-at") == "2,3" and "entry_to=4" in page.url
+
+
+@pytest.mark.parametrize("where", ["hops", "weights", "mechanisms", "training"])
+def test_another_head_is_chosen_by_a_click_and_by_the_arrow_keys(browser: Any, address: str, where: str) -> None:
+    page = open_page(browser, f"{address}/{where}?run=chain-chacal&head=layer+0,+head+0")
+    choose_head(page, 0, 2)
+    assert address_of(page)["head"] == "layer 0, head 2"
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert address_of(page)["head"] == fields(page)["head"] == "layer 0, head 3"
+    if where != "mechanisms":  # whose cards have no head in their titles
+        assert "layer 0, head 3" in page.get_by_test_id("stMain").inner_text().lower()
+    again = open_page(browser, page.url)
+    assert fields(again)["head"] == "layer 0, head 3"
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:

@@ -159,9 +159,10 @@ def test_two_inputs_of_one_model_are_compared_by_themselves(explorer: AppTest) -
 
 def test_what_is_chosen_changes_what_is_drawn(explorer: AppTest, run_root: Path) -> None:
     compare(explorer, "chain-standard", "chain-chacal", head="layer 1, head 2")
-    assert explorer.selectbox(key="head").value == "1.2" and len(drawings(explorer)) == 3
+    assert explorer.session_state["head"] == "1.2" and len(drawings(explorer)) == 3
     before = drawings(explorer)
-    explorer.selectbox(key="head2").set_value("0.3").run()
+    explorer.session_state["head2"] = "0.3"
+    explorer.run()
     assert not explorer.exception
     assert [a == b for a, b in zip(before, drawings(explorer), strict=True)] == [True, False, True]
     explorer.selectbox(key="compare_lens").set_value("kl").run()

@@ -126,7 +126,7 @@ def test_what_was_chosen_of_one_run_is_let_go_in_the_next(explorer: AppTest) -> 
     assert not explorer.exception
     explorer.selectbox(key="run").set_value("sort-tempered").run()
     assert not explorer.exception
-    assert explorer.selectbox(key="head").value in ("0.0", "0.1", "1.0", "1.1")
+    assert explorer.session_state["head"] in ("0.0", "0.1", "1.0", "1.1")
     assert explorer.selectbox(key="matrix").value == "pattern"
     assert explorer.number_input(key="focus").value is None
     explorer.number_input(key="length").set_value(20).run()
@@ -214,4 +214,4 @@ def test_the_head_at_first_is_that_of_a_report_whatever_the_input(explorer: AppT
     head = inspect_run(opened, n=4, seed=0, only=["gold_mass"], nulls=()).needed_head
     for number in ("0", "5"):
         page(explorer, "canvas", run=run, sample=number)
-        assert explorer.selectbox(key="head").value == "{}.{}".format(*head)
+        assert explorer.session_state["head"] == "{}.{}".format(*head)

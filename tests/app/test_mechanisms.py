@@ -156,7 +156,6 @@ def test_a_claim_about_heads_is_read_at_the_head_in_focus(explorer: AppTest, run
     found = inspect_run(run, n=n_each(run.task()), seed=0, only=["chain_following"], nulls=("untrained",), causal=False)
     for head in ((0, 1), (1, 3)):
         support.page(explorer, "mechanisms", run="chain-standard", head=f"layer {head[0]}, head {head[1]}")
-        explorer.selectbox(key="head").set_value(f"{head[0]}.{head[1]}").run()
         expected = found["chain_following"].mean.select(layer=head[0], head=head[1])
         assert _numbers(support.charts(explorer)[1]["data"][0]["y"]) == pytest.approx(expected.values.tolist())
 

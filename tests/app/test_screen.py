@@ -165,7 +165,7 @@ def test_a_link_without_a_run_says_it_at_once_and_the_way_back_is_the_view_befor
 ) -> None:
     page = opened("canvas?show-edit=true")
     first = check(page, "without a run")
-    assert first["run"] == "chaser" and first["head"] and first["edit_query"]
+    assert first["run"] == "chaser" and first["position"] and first["edit_query"]
     again(browser, page, "without a run")
     fill(page, "Input number", "5")
     second = check(page, "number 5")

@@ -96,6 +96,18 @@ def test_the_head_best_at_the_end_is_followed_through_all_checkpoints(explorer: 
         assert any(rf"**Layer {layer}, head {head}\: " in text.value for text in explorer.markdown)
 
 
+def test_another_head_is_followed_where_it_is_chosen(explorer: AppTest, run_root: Path) -> None:
+    run = load_run(run_root / "chain-chacal")
+    layer, best = over_training.moment(run, n=64, seed=0, only=["attention_graph"]).head
+    other = (best + 1) % 4
+    page(explorer, "training", run="chain-chacal", head=f"layer {layer}, head {other}")
+    followed = over_training.measure(run, n=64, seed=0, only=["gold_mass"], head=(layer, other))
+    line = next(t for t in chart(explorer, "Mass on true edges")["data"] if t.get("name") == "Mass on true edges")
+    assert values(line) == followed.measured["gold_mass"].select(layer=layer, head=other).values.tolist()
+    assert any(rf"**Layer {layer}, head {other}\: " in text.value for text in explorer.markdown)
+    assert any("because it is chosen above" in text.value for text in explorer.caption)
+
+
 def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: AppTest, run_root: Path) -> None:
     kept = over_training.checkpoints(load_run(run_root / "sort-tempered"))
     page(explorer, "training", run="sort-tempered")

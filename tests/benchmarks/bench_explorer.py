@@ -140,13 +140,13 @@ def every_page(table: Table, browser: Any, address: str, server: int) -> None:
         table.ask(f"another input, {name}: server seconds a click", computed, most=0.25)
 
 
-HEAD = """async (name) => {
+HEAD = """async (head) => {
   const maps = () => [...document.querySelectorAll('*')].map((host) => host.shadowRoot).filter(Boolean)
   const titles = () => maps().map((root) => root.querySelector('svg[aria-label]')?.getAttribute('aria-label') ?? '')
-  const option = [...document.querySelectorAll('[role=option]')].find((one) => one.textContent === name)
-  const start = performance.now(), number = /layer (\\d+), head (\\d+)/.exec(name)[0]
-  option.click()
-  const done = () => titles().filter((title) => title.includes(number)).length === 2
+  const cell = maps().map((root) => root.querySelector(`.cell[data-cell="0,${head}"]`)).find(Boolean)
+  const start = performance.now()
+  cell.dispatchEvent(new MouseEvent('click', { bubbles: true, composed: true }))
+  const done = () => titles().filter((title) => title.includes(`layer 0, head ${head}`)).length === 2
   while (!done() && performance.now() - start < 10000) await new Promise(requestAnimationFrame)
   return performance.now() - start
 }"""
@@ -159,15 +159,50 @@ def another_head(table: Table, browser: Any, address: str) -> None:
     settle(page)
     taken = []
     for i in range(1, INPUTS + 4):
-        page.get_by_label("Head", exact=True).click()
-        page.wait_for_selector("[role=option]")
-        taken.append(float(page.evaluate(HEAD, f"layer 0, head {i % 4}")))
+        taken.append(float(page.evaluate(HEAD, i % 4)))
         page.wait_for_timeout(400)
     page.close()
     taken = sorted(taken[3:])  # the first ones cache
     median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
     table.add(f"another head, weights page ({INPUTS} clicks)", f"{median:.0f} ms", f"{high:.0f} ms")
     table.ask("another head, weights: median milliseconds", median, most=300)
+
+
+PANELS = {
+    "entropy": ".st-key-panel-entropy .main-svg",
+    "mechanisms": "[class*=st-key-claim-card-]",
+    "hops": ".st-key-panel-hops-mass .main-svg",
+}
+TO_A_PAGE = """async (link, panel) => {
+  const waits = () => document.querySelector("[data-testid=stSpinner], [data-testid=stProgress]")
+  const drawn = () => document.querySelector(panel)
+  const start = performance.now()
+  const after = async (what) => {
+    while (!what() && performance.now() - start < 60000) await new Promise(requestAnimationFrame)
+    return performance.now() - start
+  }
+  link.click()
+  return [await after(() => waits() || drawn()), await after(drawn)]
+}"""
+
+
+def held_out(table: Table, browser: Any, address: str, runs: list[str]) -> None:
+    """From a click on a page to its panel of held-out sequences of 512 tokens, of runs that nothing is known of."""
+    page = open_page(browser, f"{address}/hops?run=demo", width=1600)  # where the menu has room for all pages
+    for name, panel in PANELS.items():
+        progress, taken = [], []
+        for run in runs:
+            page.goto(f"{address}/residual?run={run}")
+            page.wait_for_selector(CELL)
+            settle(page)
+            first, last = page.get_by_role("link", name=name.title()).evaluate(TO_A_PAGE, panel)
+            progress.append(first / 1e3)
+            taken.append(last / 1e3)
+            measured(page)
+        what = f"512 tokens, held out: {name} page, progress shown after {statistics.median(progress):.1f} s"
+        table.add(f"{what} ({len(runs)} runs)", f"{statistics.median(taken):.2f} s", f"{max(taken):.2f} s (most)")
+        table.ask(f"held out at 512 tokens, {name}: seconds, most", max(taken), most=5)
+    page.close()
 
 
 def long_session(table: Table, browser: Any, address: str, server: int) -> None:
@@ -212,41 +247,55 @@ def heights(table: Table, browser: Any, address: str) -> None:
     table.ask("height of the tallest page in pixels", tallest[name], most=2000)
 
 
+def on_a_cell(table: Table, browser: Any, address: str) -> None:
+    """From a click on a cell to its panel."""
+    for name in ("canvas", "residual"):
+        page = open_page(browser, f"{address}/{name}?run=demo")
+        page.wait_for_selector(CELL)
+        settle(page)
+        clicks(page, CELL)  # the first ones compile and cache
+        taken = sorted(clicks(page, CELL))
+        median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
+        table.add(f"click on a cell, {name} page ({CLICKS} clicks)", f"{median:.0f} ms", f"{high:.0f} ms")
+        table.ask(f"{name}: median milliseconds", median, most=300)
+        table.ask(f"{name}: 95th percentile, milliseconds", high, most=800)
+        page.close()
+
+
+def long_input(table: Table, browser: Any, address: str, run: str) -> None:
+    """Another γ of the demo run, and the canvas of inputs of 512 tokens."""
+    page = open_page(browser, f"{address}/canvas?run=demo")
+    gamma(table, page)
+    taken = []
+    for sample in range(5):
+        taken.append(until(page, f"{address}/canvas?run={run}&sample={sample}", ".cell"))
+        settle(page)
+    page.close()
+    table.add(
+        "512 tokens: a new page with the whole canvas (5 inputs)",
+        f"{statistics.median(taken):.2f} s",
+        f"{max(taken):.2f} s (most)",
+    )
+    table.ask("seconds to the canvas of 512 tokens", max(taken[1:]), most=2)
+
+
 def explorer() -> Table:
     table = Table("explorer", "what", "median", "95th percentile")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         workbench.train("chain-chacal", out=root / "demo", progress=False)
-        workbench.train("chain-chacal", out=root / "long", progress=False, steps=0, task={"n": 512})
+        runs = [f"long-{seed}" for seed in range(5)]
+        for seed, run in enumerate(runs):
+            workbench.train("chain-chacal", out=root / run, progress=False, steps=0, task={"n": 512}, seed=seed)
         first_page(table, root)
         with browsing() as browser, started(root) as (server, opened):
             address = opened.split("/?")[0]
-            for name in ("canvas", "residual"):
-                page = open_page(browser, f"{address}/{name}?run=demo")
-                page.wait_for_selector(CELL)
-                settle(page)
-                clicks(page, CELL)  # the first ones compile and cache
-                taken = sorted(clicks(page, CELL))
-                median, high = statistics.median(taken), taken[int(0.95 * len(taken)) - 1]
-                table.add(f"click on a cell, {name} page ({CLICKS} clicks)", f"{median:.0f} ms", f"{high:.0f} ms")
-                table.ask(f"{name}: median milliseconds", median, most=300)
-                table.ask(f"{name}: 95th percentile, milliseconds", high, most=800)
-                page.close()
-            page = open_page(browser, f"{address}/canvas?run=demo")
-            gamma(table, page)
-            long = []
-            for sample in range(5):
-                long.append(until(page, f"{address}/canvas?run=long&sample={sample}", ".cell"))
-                settle(page)
-            table.add(
-                "512 tokens: a new page with the whole canvas (5 inputs)",
-                f"{statistics.median(long):.2f} s",
-                f"{max(long):.2f} s (most)",
-            )
-            table.ask("seconds to the canvas of 512 tokens", max(long[1:]), most=2)
+            on_a_cell(table, browser, address)
+            long_input(table, browser, address, runs[0])
             another_head(table, browser, address)
             every_page(table, browser, address, server.pid)
             heights(table, browser, address)
+            held_out(table, browser, address, runs)
             long_session(table, browser, address, server.pid)
     return table
 

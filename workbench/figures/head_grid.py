@@ -15,8 +15,9 @@ from workbench.figures.style import GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 
-LARGE, SMALL, FEW = 76, 46, 8  # pixels of a pattern; the larger ones of up to so many heads
-WIDE, TITLE, LINE, GAP = 900, 20, 12, 8  # pixels
+SIDES = {8: 76, 32: 42}  # heads, at most -> pixels of a pattern
+TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
+WIDE, TITLE, LINE, GAP = 820, 20, 12, 8  # pixels
 PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
 
 
@@ -34,7 +35,7 @@ def head_grid(
         seen: with the patterns.
         example: which sequence of the capture.
         scores: a number from 0 to 1 for each head (dims `layer`, `head`), measured on other sequences; a frame is the
-            stronger the higher it is, and it is written below.
+            stronger the higher it is, and it is written below, of many heads in what is shown on hover.
         fallen: the share of right answers that fall without each head (the same dims), written below that.
         chosen: the head that is marked.
 
@@ -42,9 +43,11 @@ def head_grid(
         ValueError: if there is no such example, or patterns were not captured.
     """
     patterns = [attention_graph.pattern(seen, layer)[example] for layer in range(seen.subject.n_layers)]
-    side = LARGE if sum(map(len, patterns)) <= FEW else SMALL
+    n_heads = sum(map(len, patterns))
+    side = next((side for most, side in SIDES.items() if n_heads <= most), TINY)
+    told = [one for one in (scores, fallen) if one is not None]
     parts, x, y, width = [], 0, 0, 0
-    down = TITLE + side + 4 + LINE * ((scores is not None) + (fallen is not None)) + GAP
+    down = TITLE + side + 4 + LINE * len(told) * (side > TINY) + GAP
     for layer, heads in enumerate(patterns):
         across = len(heads) * (side + GAP) + GAP
         if x and x + across > WIDE:
@@ -55,15 +58,16 @@ def head_grid(
             parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
-    return Drawing("Every head on this input", _says(scores, fallen), "".join(parts), width, y + down - GAP)
+    says = _says(scores, fallen, "below" if side > TINY else "on hover")
+    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
 
 
-def _says(scores: Measurement | None, fallen: Measurement | None) -> str:
-    """What the pictures and the numbers below them are."""
+def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
+    """What the pictures are, and the numbers that are told below them or on hover."""
     below = [] if scores is None else [f"{scores.units} {scores.name}"]
-    below += [] if fallen is None else ["(−) right answers that fall without the head"]
-    says = "queries from above, the keys they read from the left"
-    return f"{says}; below: {', then '.join(below)}, on other sequences" if below else says
+    below += [] if fallen is None else ["(−) right answers that fall without it"]
+    says = "rows are queries, columns keys"
+    return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
 
 
 def _head(
@@ -86,6 +90,8 @@ def _head(
     if cost is not None:
         tip += f"; without it {cost:.0%} of right answers fall"
         parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
+    if box["width"] <= TINY:
+        parts = []
     frame = {"stroke_width": 4} if marked else _frame(score)
     frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
     return [

@@ -91,7 +91,7 @@ def _subtitle(shown: Mapping[str, Curves]) -> str:
 
 def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend: bool) -> None:
     """Titles and axes: the rows share the steps, up to the last one."""
-    framed(figure, "Learning curves", "", height=200 + 160 * len(rows), legend=legend)
+    framed(figure, "Learning curves", "", height=180 + 135 * len(rows), legend=legend)
     for i, row in enumerate(rows, 1):
         scale: dict[str, Any] = {"rangemode": "tozero"}
         if row == "right answers":

@@ -17,7 +17,7 @@ from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
 MOST_LINES = 14
-HEIGHT = 400  # pixels: a page has the learning curves above it
+HEIGHT = 350  # pixels: a page has the learning curves above it
 IN_ORDER = {"layer", "depth", "hop", "length", "digit"}  # dims whose lines are coloured in their order
 
 
