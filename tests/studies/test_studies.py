@@ -25,6 +25,7 @@ from workbench.studies import (
     PAPER,
     SMALL,
     STUDIES,
+    Higher,
     Published,
     Reaches,
     Result,
@@ -228,6 +229,33 @@ def tiny(**changes: Any) -> dict[str, Any]:
     """Settings with which a preset trains in a second."""
     model = {"d_model": 16, "n_heads": 2}
     return {"model": model, "batch_size": 4, "eval_size": 8, "steps": 2, **changes}
+
+
+SORTERS = (("one", "sort-standard"), ("other", "sort-tempered"))
+
+
+def test_each_group_is_tuned_at_the_place_where_the_contrast_asks_for_it(tmp_path: Path) -> None:
+    task = {"q": 8, "min_length": 2, "max_length": 4, "test_max_length": 5}
+    study = Study(
+        "Is one a good deal better on long sequences than the other on short ones?",
+        contrasts=[Higher("accuracy", "one", "other", by=50, at={"length": 5}, than_at={"length": 2})],
+        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy"),
+        runs={
+            SMALL: {
+                "settings": tiny(task=task),
+                "variants": [{"name": name, "preset": preset} for name, preset in SORTERS],
+            }
+        },
+        measure=ByCondition(("accuracy",), "length", values=(2, 5), n=4),
+        seeds={SMALL: 3},
+        tune={"learning_rate": [1e-2]},
+    )
+    result = run_study(study, root=tmp_path, name="where", progress=False)
+    assert result is not None and result.verdict is Verdict.FAILS
+    assert [(one.group, one.quantity) for one in result.tried] == [
+        ("one", "accuracy, length 5"),
+        ("other", "accuracy, length 2"),
+    ]
 
 
 def test_only_the_variants_of_a_failed_contrast_are_tuned(tmp_path: Path) -> None:

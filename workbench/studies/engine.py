@@ -177,9 +177,13 @@ class Engine:
         for group in contrast.groups:
             of_group = [(one, quantities) for one, quantities in tuned if group_name(one, self.study.tune) == group]
             candidates = {"as planned": groups[group], **self._groups(of_group)}
-            chosen = max(candidates, key=lambda name: _goodness(candidates[name][contrast.quantity], contrast))
+            at = _asked_at(contrast, group)
+            goodness = {
+                name: _goodness(one[contrast.quantity], at, contrast.quantity) for name, one in candidates.items()
+            }
+            chosen = max(goodness, key=goodness.__getitem__)
             best[group] = candidates[chosen]
-            asked = what_in_words(contrast.quantity, getattr(contrast, "at", {}))
+            asked = what_in_words(contrast.quantity, at)
             tried.append(Tried(group, asked, tuple(candidates), chosen))
         return contrast.ask(best)
 
@@ -221,7 +225,13 @@ def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
     return ", ".join([planned.variant, *values])
 
 
-def _goodness(mean: Measurement, contrast: Contrast) -> float:
+def _asked_at(contrast: Contrast, group: str) -> Mapping[str, Any]:
+    """The place at which a contrast asks for a group's quantity: dim -> coordinate."""
+    elsewhere = getattr(contrast, "than_at", None)
+    return getattr(contrast, "at", {}) if elsewhere is None or group == contrast.groups[0] else elsewhere
+
+
+def _goodness(mean: Measurement, at: Mapping[str, Any], quantity: str) -> float:
     """How good a mean is: the more the better, but of a loss, a distance or a number of steps the less."""
-    value = float(mean.select(**getattr(contrast, "at", {})).values)
-    return -value if any(word in contrast.quantity for word in LESS_IS_BETTER) else value
+    value = float(mean.select(**at).values)
+    return -value if any(word in quantity for word in LESS_IS_BETTER) else value

@@ -43,7 +43,7 @@ class Multiplication(Task):
     """
 
     name: ClassVar[str] = "multiplication"
-    summary: ClassVar[str] = "two numbers and their product, lowest digit first"
+    summary: ClassVar[str] = "two numbers and their product, all with their lowest digit first"
     group: ClassVar[str] = "digit"
     unit: ClassVar[Literal["position"]] = "position"
 

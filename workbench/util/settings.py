@@ -58,9 +58,13 @@ def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The settings of a run's config under their dotted names, as tables and comparisons show them.
 
     Each objective is `("objectives.NAME", True)`, then `objectives.NAME.SETTING`. Attention is
-    `model.attention.SETTING` where all layers have the same, else `model.attention.0.SETTING` and so on.
+    `model.attention.SETTING` where all layers have the same, else `model.attention.0.SETTING` and so on. Keys and
+    values have heads of their own only where several query heads share them: else `model.n_heads` says it.
     """
     model = config.get("model")
+    if isinstance(model, Mapping) and "n_heads" in model and model.get("n_kv_heads") == model["n_heads"]:
+        model = {name: value for name, value in model.items() if name != "n_kv_heads"}
+        config = {**config, "model": model}
     layers = model.get("attention") if isinstance(model, Mapping) else None
     if isinstance(model, Mapping) and isinstance(layers, list | tuple) and layers:
         same = all(layer == layers[0] for layer in layers)
