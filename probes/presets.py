@@ -147,7 +147,7 @@ PRESETS: dict[str, Preset] = {
     "lis-table": Preset(
         "Is the entry of the dynamic programme known at each number?",
         ("lis",),
-        ("dp",),
+        ("longest_ending_here",),
         "labelled",
         n=512,
     ),

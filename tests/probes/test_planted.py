@@ -176,7 +176,7 @@ def test_what_only_token_and_position_tell_is_no_headline(tmp_path: Path) -> Non
     (finding,) = ask(run, "lis-table", controls=BASELINES).findings
     embedding = "blocks.0.hook_resid_pre"
     assert finding.point != embedding and embedding not in finding.uses, finding.in_words()
-    found = probe(run, "dp", points=embedding)
+    found = probe(run, "longest_ending_here", points=embedding)
     assert judge(found).worth is Worth.TOKEN_AND_POSITION and "before attention nothing else is there" in verdict(found)
-    (use,) = causal_test(run, "dp", point=embedding).values()
+    (use,) = causal_test(run, "longest_ending_here", point=embedding).values()
     assert use.used is not True, use.verdict()

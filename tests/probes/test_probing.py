@@ -243,7 +243,7 @@ def test_what_token_and_position_tell_is_not_called_decodable() -> None:
     assert judge(outcome(0.97, 0.31, 0.05, placed=0.8)).worth is Worth.DECODABLE
     assert judge(outcome(0.97, 0.31, 0.05, placed=0.98)).worth is Worth.TOKEN_AND_POSITION
     assert judge(outcome(0.97, 0.31, 0.05, placed=0.9)).worth is Worth.UNDECIDED
-    early: dict[str, object] = {"point": "blocks.0.hook_resid_pre", "label": "dp"}
+    early: dict[str, object] = {"point": "blocks.0.hook_resid_pre", "label": "longest_ending_here"}
     assert judge(outcome(0.97, 0.31, 0.05, **early)).worth is Worth.TOKEN_AND_POSITION
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "point": MID})).worth is Worth.DECODABLE
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "label": "position"})).worth is Worth.DECODABLE

@@ -183,7 +183,9 @@ def test_the_witness_of_lis_is_an_increasing_subsequence_of_the_answers_length()
     task = tasks.make("lis", length=20, values=60)
     batch = task.sample(500, generator(5))
     truth = task.truth(batch.tokens)
-    for row, witness, dp in zip(batch.tokens, truth.labels["witness"], truth.labels["dp"], strict=True):
+    for row, witness, dp in zip(
+        batch.tokens, truth.labels["witness"], truth.labels["longest_ending_here"], strict=True
+    ):
         chosen = row[witness == 1].tolist()
         assert chosen == sorted(set(chosen)) and len(chosen) == int(dp.max()) == int(row[-1])
 

@@ -38,10 +38,10 @@ class LongestIncreasingSubsequence(Task):
     at random positions. All other numbers are uniform with repeats. The chain of thought is the array of the dynamic
     programme; with it, the loss is on everything after ||.
 
-    Labels: `dp` (at each number: the longest increasing subsequence that ends there), `witness` (at each number: 1 on
-    one longest subsequence, 0 off it), `length` (how many numbers, where scored). Gold edges of hop 1: from a number to
-    those that can stand before it in the longest subsequence that ends there; from the position that predicts the
-    answer to every number where a longest one ends.
+    Labels: `longest_ending_here` (at each number: the length of the longest increasing subsequence that ends there),
+    `witness` (at each number: 1 on one longest subsequence, 0 off it), `length` (how many numbers, where scored). Gold
+    edges of hop 1: from a number to those that can stand before it in the longest subsequence that ends there; from the
+    position that predicts the answer to every number where a longest one ends.
     """
 
     name: ClassVar[str] = "lis"
@@ -180,7 +180,7 @@ class LongestIncreasingSubsequence(Task):
         )
         example, query, key = before.nonzero(as_tuple=True)
         labels = {
-            "dp": torch.where(inside, best, -1),
+            "longest_ending_here": torch.where(inside, best, -1),
             "witness": torch.where(inside, witness, -1),
             "length": torch.where(scored, lengths[:, None], -1),
         }
