@@ -49,7 +49,7 @@ def pick(runs: Sequence[Measured]) -> list[Measured]:
 
 def _card(run: Run, accuracy: float | None) -> None:
     st.page_link(
-        "views/canvas.py", label=f"**{plain(run.name)}**", icon=":material/visibility:", query_params={"run": run.name}
+        "views/story.py", label=f"**{plain(run.name)}**", icon=":material/visibility:", query_params={"run": run.name}
     )
     try:
         picture = _picture(str(run.path), run.version, run)

@@ -84,7 +84,9 @@ function wire(holder, clicks) {
     const from = svg.querySelector(".cell.chosen") ?? svg.querySelector(".cell")
     if (!from) return
     const [row, column] = from.dataset.cell.split(",").map(Number)
-    const to = svg.querySelector(`.cell[data-cell="${row + step[0]},${column + step[1]}"]`)
+    const cells = [...svg.querySelectorAll(".cell")]
+    const beyond = "wraps" in from.dataset ? cells[cells.indexOf(from) + step[1]] : null // on to the next layer's heads
+    const to = svg.querySelector(`.cell[data-cell="${row + step[0]},${column + step[1]}"]`) ?? beyond
     if (to) choose(holder, svg, to, WAIT)
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -30,7 +31,7 @@ from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
 from workbench.instruments.residual import projection
-from workbench.interventions import Head
+from workbench.interventions import Head, head_in_words
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.report import verdicts_by_place as by_place
@@ -252,9 +253,12 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             figure = code.call(figures.shade_steps, figure, rise.start, rise.end)
         numbers = {name: own} | ({f"{name} control": followed.controls[name]} if name in followed.controls else {})
         controlled = name in followed.controls and name in CLAIMS
+        control = followed.controls[name] if controlled else None
         dotted = f" {DOTTED}" if controlled else ""
         shaded = " Shaded: where the logged accuracy rises most." if rise is not None else ""
-        verdict = by_place.changed(own, "step", followed.controls[name] if controlled else None)
+        verdict = by_place.changed(
+            at_head(own, followed.head), "step", None if control is None else at_head(control, followed.head)
+        )
         if verdict and controlled and followed.head is not None:
             verdict += other_needed(look)
         p.show(
@@ -263,6 +267,14 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             f"{own.caption} {sequences(look)}{dotted}{shaded}",
             verdict=verdict,
         )
+
+
+def at_head(m: Measurement, head: Head | None) -> Measurement:
+    """What was measured of the head that is followed, under its name; all of it where it is not of heads."""
+    if head is None or "head" not in m.dims:
+        return m
+    layer, number = head
+    return replace(m.select(layer=layer, head=number), name=f"{m.name} at {head_in_words(*head)}")
 
 
 def follow(look: Look, end: Moment, kept: list[int], name: str) -> Timeline | None:

@@ -313,10 +313,22 @@ def test_another_head_is_chosen_by_a_click_and_by_the_arrow_keys(browser: Any, a
     page.keyboard.press("ArrowRight")
     settle(page)
     assert address_of(page)["head"] == fields(page)["head"] == "layer 0, head 3"
+    page.keyboard.press("ArrowRight")  # there is none after it
+    settle(page)
+    assert address_of(page)["head"] == "layer 0, head 3"
     if where != "mechanisms":  # whose cards have no head in their titles
         assert "layer 0, head 3" in page.get_by_test_id("stMain").inner_text().lower()
     again = open_page(browser, page.url)
     assert fields(again)["head"] == "layer 0, head 3"
+
+
+def test_after_the_last_head_of_a_layer_comes_the_first_of_the_next(browser: Any, address: str) -> None:
+    page = open_page(browser, f"{address}/hops?run=sort-tempered")
+    choose_head(page, 0, 0)
+    for key, head in [("Right", "0, head 1"), ("Right", "1, head 0"), ("Left", "0, head 1"), ("Down", "1, head 1")]:
+        page.keyboard.press(f"Arrow{key}")
+        settle(page)
+        assert address_of(page)["head"] == f"layer {head}"
 
 
 def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: Any, address: str) -> None:

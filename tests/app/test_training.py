@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import RUNS, charts, check_code, drawings, page, titles
+from tests.app.support import RUNS, charts, check_code, drawings, page, says, titles
 from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.sidebar import right
@@ -106,6 +106,7 @@ def test_another_head_is_followed_where_it_is_chosen(explorer: AppTest, run_root
     assert values(line) == followed.measured["gold_mass"].select(layer=layer, head=other).values.tolist()
     assert any(rf"**Layer {layer}, head {other}\: " in text.value for text in explorer.markdown)
     assert any("because it is chosen above" in text.value for text in explorer.caption)
+    assert says(explorer, rf"Mass on true edges at layer {layer}, head {other}\: {values(line)[0]:.0%} at step 0")
 
 
 def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: AppTest, run_root: Path) -> None:

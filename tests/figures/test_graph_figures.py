@@ -103,6 +103,16 @@ def test_a_ladder_of_one_head_or_of_rollout_needs_no_choice() -> None:
     assert bars["hop 1"] == pytest.approx((0.4, 0.7)) and "own position" not in bars and bars["hop 5"] == (0, 0)
 
 
+def test_a_ladder_says_of_which_runs_the_best_head_is_drawn() -> None:
+    both, one = ladder(0.4, 0.9), ladder(0.4, 0.9).select(layer=0, head=0)
+    said = [
+        figures.hop_ladder(runs, {})[0].layout.title.subtitle.text
+        for runs in ({"a": both, "b": both}, {"a": one, "b": both}, {"a": one, "b": one})
+    ]
+    assert "each run's head with the most" in said[0] and "of b the head with the most" in said[1]
+    assert "the most such mass" not in said[2]
+
+
 def test_a_ladder_of_a_single_example_claims_no_interval() -> None:
     one = ladder(0.9).select(layer=0, head=0)
     single = replace(one, low=None, high=None, n=None, settings={**one.settings, "layer": 0, "head": 3})

@@ -45,11 +45,9 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     with_interval = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
     what = f"share of a query's attention on its ancestor h hops up; beside each bar: on all ancestors{with_interval}"
     settings = list(dict.fromkeys(_settings(m) for m in runs.values()))
-    best = (
-        "each run's head with the most such mass on these sequences; "
-        if any("head" in m.dims for m in runs.values())
-        else ""
-    )
+    by_best = [run for run, m in runs.items() if "head" in m.dims]
+    whose = "each run's head" if len(by_best) == len(runs) else f"of {', '.join(by_best)} the head"
+    best = f"{whose} with the most such mass on these sequences; " if by_best else ""
     note = f"{settings[0] if len(settings) == 1 else ''}{best}{sample_size(runs)}"
     framed(figure, next(iter(runs.values())).name, f"{what}<br>{note}", height=230 + 36 * len(rows))
     figure.update_layout(margin={"t": 104, "r": NUMBERS})

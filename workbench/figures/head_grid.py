@@ -18,6 +18,7 @@ from workbench.measurement import Measurement
 SIDES = {8: 76, 32: 42}  # heads, at most -> pixels of a pattern
 TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
 WIDE, TITLE, LINE, GAP = 820, 20, 12, 8  # pixels
+EDGE = 6  # pixels left of the pictures, so that what shows that the drawing has the keyboard covers none
 PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
 
 
@@ -46,15 +47,15 @@ def head_grid(
     n_heads = sum(map(len, patterns))
     side = next((side for most, side in SIDES.items() if n_heads <= most), TINY)
     told = [one for one in (scores, fallen) if one is not None]
-    parts, x, y, width = [], 0, 0, 0
+    parts, x, y, width = [], 0, 3, 0
     down = TITLE + side + 4 + LINE * len(told) * (side > TINY) + GAP
     for layer, heads in enumerate(patterns):
         across = len(heads) * (side + GAP) + GAP
         if x and x + across > WIDE:
             x, y = 0, y + down
-        parts.append(text(f"layer {layer}", x, y + TITLE / 2 - 1, 11, text_anchor="start", class_="quiet"))
+        parts.append(text(f"layer {layer}", x + EDGE, y + TITLE / 2 - 1, 11, text_anchor="start", class_="quiet"))
         for head, weight in enumerate(heads):
-            box = {"x": x + head * (side + GAP) + 2, "y": y + TITLE, "width": side, "height": side}
+            box = {"x": x + head * (side + GAP) + EDGE, "y": y + TITLE, "width": side, "height": side}
             parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
@@ -65,7 +66,7 @@ def head_grid(
 def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
     """What the pictures are, and the numbers that are told below them or on hover."""
     below = [] if scores is None else [f"{scores.units} {scores.name}"]
-    below += [] if fallen is None else ["(−) right answers that fall without it"]
+    below += [] if fallen is None else ["(−) right answers lost without it"]
     says = "rows are queries, columns keys"
     return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
 
@@ -93,7 +94,7 @@ def _head(
     if box["width"] <= TINY:
         parts = []
     frame = {"stroke_width": 4} if marked else _frame(score)
-    frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip}
+    frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip, "data_wraps": ""}
     return [
         pixels(_shares(weight), **box),
         element("rect", **box, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"),
