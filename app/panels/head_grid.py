@@ -37,6 +37,6 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
     why = ""
     if needed and first != best_head(look):
         why = f". Shown at first: {head_in_words(*first)}, which most right answers need"
-    st.caption(f"Click a head or press ← →: {plain(grid.subtitle)}{why}.")
+    st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}{why}.")
     clickable(grid, f"grid-{key}", cell=choose)
     return chosen

@@ -66,7 +66,7 @@ def head_grid(
 def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
     """What the pictures are, and the numbers that are told below them or on hover."""
     below = [] if scores is None else [f"{scores.units} {scores.name}"]
-    below += [] if fallen is None else ["(−) right answers lost without it"]
+    below += [] if fallen is None else ["(−) answers lost without it"]
     says = "rows are queries, columns keys"
     return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
 
