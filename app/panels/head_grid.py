@@ -10,7 +10,7 @@ from workbench.app.fields.heads import best_head, head_of_clicks, head_scores, h
 from workbench.app.fields.values import put
 from workbench.app.panels.clicks import clickable
 from workbench.app.state import Look
-from workbench.interventions import Head, head_in_words
+from workbench.interventions import Head
 
 
 def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: Head | None = None) -> Head:
@@ -34,9 +34,6 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
         if f"{layer}.{head}" in heads_by_name(look):
             put(key, f"{layer}.{head}")
 
-    why = ""
-    if needed and first != best_head(look):
-        why = f". Shown at first: {head_in_words(*first)}, which most right answers need"
-    st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}{why}.")
+    st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}.")
     clickable(grid, f"grid-{key}", cell=choose)
     return chosen

@@ -132,7 +132,8 @@ def _say(found: Found | Kept, has_pairs: bool) -> None:
             chips(statement, left)
             right.markdown(in_words(statement))
     if found.head:
-        st.markdown(plain(found.head))
+        with st.container(key="how-head"):
+            st.markdown(plain(found.head))
     if isinstance(found, Found) and found.to_come:
         return
     more = len(found.statements) - MOST
