@@ -30,6 +30,10 @@ GLOSSARY: dict[str, str] = {
         "The bits that a probe needs to send the labels, its own fitting included: short where the label is easy to "
         "read."
     ),
+    "edited, elsewhere": (
+        "Of answers that were right, how many change when the model computes on from an edit of what a claim is about; "
+        "and from the same edit of another place, or one as large in a direction of no meaning."
+    ),
     "encoder basis": "The rows of the embedding, one for each token: what a residual looks like as an input token.",
     "excess": "What an edit does beyond its control edits.",
     "γ": "The weight of each further step of a path in ChaCAL. With γ = 0 it is standard attention.",
@@ -68,5 +72,8 @@ GLOSSARY: dict[str, str] = {
         "Softmax whose scores grow with the logarithm of the length, so that it stays sharp on long inputs."
     ),
     "test condition": "A setting of the held-out sequences, such as their length; a test set for each.",
+    "without a head": (
+        "The head writes nothing, at any position. An answer falls, or is lost, if it was right and then is not."
+    ),
 }
 """Word -> what it means."""
