@@ -10,7 +10,7 @@ import streamlit as st
 from workbench.app.config_in_words import capitalised
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
-from workbench.app.fields.widgets import choose, clicked
+from workbench.app.fields.widgets import choose
 from workbench.app.state import Look, Opened
 from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
@@ -27,18 +27,6 @@ belongs_to_run("head", "matrix")
 SEED = 0  # of the sequences that heads are chosen on: those of a report
 NUMBERS = 2**24  # in one layer's patterns of them, at most
 REMOVALS, SEARCHED, FEWEST = 2**17, 32, 8  # tokens that are run to remove heads, at most; sequences: most, fewest
-
-
-def head_of_clicks(look: Look, key: str, first: Head) -> Head:
-    """The head in focus, which clicks choose.
-
-    Args:
-        look: the run.
-        key: of the field.
-        first: the head that it starts at.
-    """
-    heads = heads_by_name(look)
-    return heads[clicked(list(heads), key, name_of(first), lambda name: head_in_words(*heads[name]))]
 
 
 def best_head(look: Look) -> Head:

@@ -6,11 +6,12 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app.config_in_words import plain
-from workbench.app.fields.heads import best_head, head_of_clicks, head_scores, heads_by_name, needed_head
+from workbench.app.fields.heads import best_head, head_scores, heads_by_name, name_of, needed_head
 from workbench.app.fields.values import put
+from workbench.app.fields.widgets import clicked
 from workbench.app.panels.clicks import clickable
 from workbench.app.state import Look
-from workbench.interventions import Head
+from workbench.interventions import Head, head_in_words
 
 
 def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: Head | None = None) -> Head:
@@ -24,14 +25,15 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
     """
     if first is None:
         first = needed_head(look) if needed else best_head(look)
-    if len(heads_by_name(look)) < 2 or look.opened.subject.no_pattern:
+    heads = heads_by_name(look)
+    if len(heads) < 2 or look.opened.subject.no_pattern:
         return first
-    chosen = head_of_clicks(look, key, first)
+    chosen = heads[clicked(list(heads), key, name_of(first), lambda name: head_in_words(*heads[name]))]
     scores, fallen = head_scores(look, fallen=needed)
     grid = figures.head_grid(look.seen, scores=scores, fallen=fallen, chosen=chosen)
 
     def choose(layer: str, head: int) -> None:
-        if f"{layer}.{head}" in heads_by_name(look):
+        if f"{layer}.{head}" in heads:
             put(key, f"{layer}.{head}")
 
     st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}.")
