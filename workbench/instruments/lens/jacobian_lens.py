@@ -73,13 +73,11 @@ def mean_jacobians(
 ) -> Float[Tensor, "point d_model d_model"]:
     """J of every point but the last one, by vector-Jacobian products, a few sequences at a time.
 
-    For each dimension of the end, one backward pass gives its row of every J. The model is not changed. Sequences
-    without a position that counts are left out of the average.
+    For each dimension of the end, one backward pass gives its row of every J. The model is not changed.
 
     Args:
         model: the decoder, its hooked copy, or a model of one's own or of Hugging Face.
-        tokens: the sequences.
-        counted: the positions V of each.
+        tokens, counted: the sequences and the positions V of each; a sequence without any is left out of the average.
         points: hook names of residuals in the order of the forward pass; the last one is the end.
         at_once: about how many numbers may stand in memory.
         progress: called with the share that is done.
