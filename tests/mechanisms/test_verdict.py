@@ -94,6 +94,10 @@ def test_an_edit_shows_need_where_it_does_more_than_elsewhere_and_than_in_models
 ) -> None:
     (found,) = verdicts(rates(RIGHT), {}, None, own, nulls)
     assert found.needed is needed and (found.tested is None) == (needed is Needed.TOO_FEW)
+    if found.tested is not None:  # what models that know nothing do is told beside it
+        in_nulls = found.tested.changed_in_nulls
+        assert np.isnan(in_nulls) if nulls is None else 0 <= in_nulls <= 1
+        assert needed is not Needed.AS_ANY or in_nulls >= found.tested.changed - 0.1
 
 
 @pytest.mark.parametrize("places", [1, 7])

@@ -46,7 +46,9 @@ def test_of_a_model_that_is_known_it_says_what_is_known(sorter: Inspected) -> No
     assert verdict.tested is not None and f". {NEED[verdict.needed]}: edited" in minimum
     tested = verdict.tested
     changed = f"{tested.changed:.0%} of {tested.n} right answers change"
-    assert f"{changed}, elsewhere {tested.elsewhere:.0%}." in minimum
+    assert f"{changed}, elsewhere {tested.elsewhere:.0%}" in minimum
+    (copy,) = [sentence for sentence in text if sentence.startswith("Copy before the delimiter")]
+    assert "control (untrained models), which alone tells nothing; but the answers need it: edited, " in copy
     assert text[-1].startswith("Measured on ") and "say nothing of other seeds" in text[-1]
 
 

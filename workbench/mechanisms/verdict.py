@@ -70,6 +70,7 @@ class Tested:
         elsewhere: share of answers that the edit elsewhere changed; NaN where there was none.
         in_nulls: what `as_claimed` of a model with fresh weights hardly exceeds; NaN where too few answers could be
             tested.
+        changed_in_nulls: what `changed` of such a model hardly exceeds, likewise.
         n: answers tested.
     """
 
@@ -77,6 +78,7 @@ class Tested:
     changed: float
     elsewhere: float
     in_nulls: float
+    changed_in_nulls: float
     n: int
 
 
@@ -254,11 +256,17 @@ def _of_nulls(nulls: Measurement, outcome: str) -> np.ndarray:
 def _tested(test: Measurement, nulls: Measurement | None) -> Tested:
     as_claimed, changed = (test.select(edit="claimed", outcome=outcome) for outcome in ("as claimed", "changed"))
     assert changed.n is not None
-    in_nulls = float("nan") if nulls is None else _limit_of(nulls, "as claimed")
     return Tested(
         as_claimed=float(as_claimed.values),
         changed=float(changed.values),
         elsewhere=float(test.select(edit="elsewhere", outcome="changed").values),
-        in_nulls=min(in_nulls, 1.0) if np.isfinite(in_nulls) else float("nan"),
+        in_nulls=_hardly_exceeded(nulls, "as claimed"),
+        changed_in_nulls=_hardly_exceeded(nulls, "changed"),
         n=int(changed.n),
     )
+
+
+def _hardly_exceeded(nulls: Measurement | None, outcome: str) -> float:
+    """The share of answers to which the claimed edit does this in models with fresh weights, at most; NaN if unknown."""
+    most = _limit_of(nulls, outcome)
+    return min(most, 1.0) if np.isfinite(most) else float("nan")

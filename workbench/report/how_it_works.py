@@ -199,7 +199,7 @@ NEED: dict[Needed, str] = {
     Needed.AS_CLAIMED: "The answers need it",
     Needed.LOST: f"The answers need it, {NOT_AS_CLAIMED}",
     Needed.NOT_NEEDED: "The answers do not need it",
-    Needed.AS_ANY: "That answers need it cannot be told, since the same edit does as much in models that know nothing",
+    Needed.AS_ANY: "That answers need it cannot be told, since the same edit does about as much in models that know nothing",
     Needed.NOT_TOLD: "Whether the answers need it is not settled",
     Needed.TOO_FEW: "Whether the answers need it cannot be told from so few right answers",
 }
@@ -207,8 +207,12 @@ NEED: dict[Needed, str] = {
 
 def _claim(claim: Claimed) -> str:
     """One claim: what it says, how often it holds, and what an edit of what it is about does."""
-    needs = _needs(claim)
-    return " ".join([f"{claim.name}: {sentence(claim.claim)}", f"{_holds(claim)}.", *([f"{needs}."] if needs else [])])
+    holds, needs = _holds(claim), _needs(claim)
+    if claim.holds is not Holds.BEYOND and needs:
+        said = f"{holds}, which alone tells nothing; but {needs[0].lower()}{needs[1:]}."
+    else:
+        said = " ".join(f"{part}." for part in (holds, needs) if part)
+    return f"{claim.name}: {sentence(claim.claim)} {said}"
 
 
 def _brief(claim: Claimed) -> str:
@@ -237,7 +241,7 @@ def _holds(claim: Claimed) -> str:
         return f"{text}; in its strongest control ({names}), in {reached}"
     if len(claim.verdicts) > 1:
         places = len(claim.verdicts)
-        return f"At none of {places} places does it hold more often than in its strongest control ({names})"
+        return f"It holds at none of {places} places more often than in its strongest control ({names})"
     return f"{text}, no more often than in its strongest control ({names}: {reached})"
 
 
@@ -255,8 +259,6 @@ def _needs(claim: Claimed) -> str | None:
     if claim.needed not in NEED:
         return None
     text = NEED[claim.needed]
-    if claim.holds is not Holds.BEYOND:
-        text = f"But {text[0].lower()}{text[1:]}"
     tests = [one.tested for one in claim.verdicts if one.tested]
     if not tests:
         return text
@@ -264,6 +266,8 @@ def _needs(claim: Claimed) -> str | None:
     elsewhere = [test.elsewhere for test in tests if not np.isnan(test.elsewhere)]
     text += f": {where}, {_changed(tests)}"
     text += f", elsewhere {_range(elsewhere)}" if elsewhere else ""
+    if claim.needed is Needed.AS_ANY:
+        text += f"; in those models, up to {_range([test.changed_in_nulls for test in tests])}"
     return text
 
 
