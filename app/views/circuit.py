@@ -40,7 +40,7 @@ def fields_of(look: Look) -> Asked:
     kinds = look.opened.subject.task.pair_kinds
     row = st.container(horizontal=True, vertical_alignment="bottom")
     kind = fields.choose(
-        "Pairs of questions differ in", list(kinds), "pairs", next(iter(kinds)), place=row.container(width=230)
+        "Pairs of questions differ in", list(kinds), "pairs", next(iter(kinds)), place=row.container(width=190)
     )
     metric = fields.choose(
         "Answers are measured by",
@@ -48,9 +48,9 @@ def fields_of(look: Look) -> Asked:
         "metric",
         next(iter(METRICS)),
         lambda name: capitalised(METRICS[name].name),
-        row.container(width=320),
+        row.container(width=230),
     )
-    n = fields.choose("Pairs", list(map(str, PAIRS)), "n_pairs", str(PAIRS[0]), place=row.container(width=110))
+    n = fields.choose("Pairs", list(map(str, PAIRS)), "n_pairs", str(PAIRS[0]), place=row.container(width=90))
     assert set(METHOD_NAMES) == set(METHODS)
     method = fields.choose(
         "Edges are scored by",
@@ -58,7 +58,7 @@ def fields_of(look: Look) -> Asked:
         "method",
         "eap_ig",
         METHOD_NAMES.__getitem__,
-        row.container(width=230),
+        row.container(width=160),
     )
     later = fields.toggle(
         "Later answers",

@@ -15,7 +15,7 @@ from workbench.figures.style import GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 
-SIDES = {8: 76, 32: 42}  # heads, at most -> pixels of a pattern
+SIDES = {8: 68, 32: 42}  # heads, at most -> pixels of a pattern
 TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
 WIDE, TITLE, LINE, GAP = 820, 20, 12, 8  # pixels
 EDGE = 6  # pixels left of the pictures, so that what shows that the drawing has the keyboard covers none
