@@ -259,9 +259,9 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
         for which in m.coords["answers"]:
             yield f"answers that {which}", m.select(answers=which)
     else:
-        yield "cases in which exactly what rests on it is lost", m.select(edit="claimed", outcome="as claimed")
-        yield "the query's answers that rest on it", m.select(edit="claimed", outcome="changed")
-        yield "the same, edge elsewhere", m.select(edit="elsewhere", outcome="changed")
+        yield "cases in which all answers that need the edge are lost, and no others", m.select(edit="claimed", outcome="as claimed")
+        yield "answers that need the edge", m.select(edit="claimed", outcome="changed")
+        yield "the same answers, another edge cut", m.select(edit="elsewhere", outcome="changed")
 
 
 def _with_controls(run: str, m: Measurement, controls: Controls) -> list[tuple[str, Measurement]]:
