@@ -145,9 +145,10 @@ def _say(found: Found | Kept, has_pairs: bool) -> None:
     if has_pairs:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
     if not any(statement.claims for statement in found.statements):
-        st.markdown(
-            "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
-            "be decoded from it."
-        )
+        with st.container(key="how-unknown"):
+            st.markdown(
+                "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
+                "be decoded from it."
+            )
     when = f" Found on {found.made:%d %B %Y}." if isinstance(found, Kept) else ""
     st.caption(f"{plain(found.sure)}{when} *Needed* says more than *holds*: see Mechanisms.")

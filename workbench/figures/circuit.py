@@ -20,7 +20,7 @@ GAPS = (26, 62)  # between two columns: at least, and where there are few
 WIDE, LEAST = 800, 600
 BAR, LEGEND = 26, 30
 MLP_ABOVE = 58  # an MLP stands above the heads of its layer, which it reads
-BETWEEN = (84, 64)  # above a layer: of models with few layers, and of others
+BETWEEN = (84, 54)  # above a layer: of models with few layers, and of others
 FEW = 2
 OUTSIDE = 160  # edges outside the circuit that are drawn, at most
 THIN, THICK = 1.2, 6.0
@@ -298,7 +298,7 @@ def faithfulness(kept: Measurement, without: Measurement | None = None, share: f
     subtitle = (
         f"{about.get('model', 'model')}: {about.get('metric', 'metric')},{SOFT}of the whole model 1, of no edge 0"
     )
-    framed(figure, "What circuits keep, by size", subtitle, height=360)
+    framed(figure, "What circuits keep, by size", subtitle, height=330)
     sizes = [float(size) for size in kept.coords["share"]]
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick >= min(sizes) * 0.99]
     axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}

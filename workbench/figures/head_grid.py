@@ -17,7 +17,7 @@ from workbench.measurement import Measurement
 
 SIDES = {8: 68, 32: 42}  # heads, at most -> pixels of a pattern
 TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
-WIDE, TITLE, LINE, GAP = 820, 20, 12, 8  # pixels
+WIDE, TITLE, LINE, GAP = 850, 20, 12, 8  # pixels
 EDGE = 6  # pixels left of the pictures, so that what shows that the drawing has the keyboard covers none
 PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
 
