@@ -27,6 +27,7 @@ import workbench
 from tests.app.browsing import browsing, measured, open_page, settle, started
 from workbench.app.views import PAGES
 
+ZOO = Path(__file__).parents[2] / "app" / "zoo"
 CELL = '.cell[data-point*="hook"]'  # of the residual, not a head among the small patterns
 CLICKS = 60
 STARTS = 5  # of a server and a browser, to the first page
@@ -233,17 +234,21 @@ def first_page(table: Table, root: Path) -> None:
     table.ask("seconds to the first page, median", median, most=2)
 
 
-def heights(table: Table, browser: Any, address: str) -> None:
-    """How far each page scrolls before anything is folded out."""
-    tallest = {}
-    for name in PAGES:
-        page = open_page(browser, f"{address}/{name}?run=demo")
-        page.wait_for_timeout(3000)
-        tallest[name] = int(page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"))
-        page.close()
+def heights(table: Table, browser: Any) -> None:
+    """How far each page of the runs that come along scrolls before anything is folded out."""
+    tallest: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as empty, started(Path("runs"), cwd=empty) as (_, opened):
+        for run in sorted(path.parent.name for path in ZOO.glob("*/config.json")):
+            for name in PAGES:
+                page = open_page(browser, f"{opened.split('/?')[0]}/{name}?run={run}")
+                measured(page)
+                main = "document.querySelector('[data-testid=stMainBlockContainer]')"
+                tallest[f"{name} of {run}"] = int(page.evaluate(f"{main}.scrollHeight"))
+                page.context.close()
     name = max(tallest, key=lambda name: tallest[name])
     median = statistics.median(tallest.values())
-    table.add(f"height of a page, 1280 px wide (most: {name})", f"{median:.0f} px", f"{tallest[name]} px (most)")
+    what = f"height of a page of the zoo's runs, 1280 px wide ({len(tallest)} pages; most: {name})"
+    table.add(what, f"{median:.0f} px", f"{tallest[name]} px (most)")
     table.ask("height of the tallest page in pixels", tallest[name], most=2000)
 
 
@@ -294,7 +299,7 @@ def explorer() -> Table:
             long_input(table, browser, address, runs[0])
             another_head(table, browser, address)
             every_page(table, browser, address, server.pid)
-            heights(table, browser, address)
+            heights(table, browser)
             held_out(table, browser, address, runs)
             long_session(table, browser, address, server.pid)
     return table
