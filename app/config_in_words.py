@@ -47,8 +47,3 @@ def seconds(value: float) -> str:
 def plain(text: str) -> str:
     """A text for what shows Markdown, which would make links and pictures of a stranger's names."""
     return re.sub(r"([\\`*_\[\]<>$:~!|#&])", r"\\\1", text)
-
-
-def capitalised(text: str) -> str:
-    """A text with its first letter in upper case, and the rest as it is."""
-    return text[:1].upper() + text[1:]

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from workbench.app import state
-from workbench.app.config_in_words import attention, capitalised, plain
+from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import forget_other_run, put
 from workbench.app.fields.widgets import choose, choose_there
@@ -24,6 +24,7 @@ from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
 from workbench.tasks import COUNTED, Task
 from workbench.util.seeds import generator
+from workbench.util.words import capitalised
 
 SAMPLE_HELP = "The same number gives the same input. The model never trained on it."
 LAST_INPUT = 10**6
@@ -89,7 +90,7 @@ def facts(opened: Opened) -> None:
     steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
     trained = f"{steps}, seed {config.seed}; " if config.steps else ""
     st.caption(
-        f"{plain(opened.subject.task.summary[:1].upper() + opened.subject.task.summary[1:])}.  \n"
+        f"{plain(capitalised(opened.subject.task.summary))}.  \n"
         f"{plain(attention(config))}; width {config.model.d_model}, {_heads(config.model.n_heads)}; "
         f"{trained}{right(run, opened.step)}"
     )

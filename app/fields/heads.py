@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import streamlit as st
 
-from workbench.app.config_in_words import capitalised
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
@@ -20,6 +19,7 @@ from workbench.interventions import Head, can_remove_heads, costliest, fallen_wi
 from workbench.measurement import Measurement
 from workbench.report.found import kept
 from workbench.tasks import Batch
+from workbench.util.words import capitalised
 
 belongs_to_run("head", "matrix")
 

@@ -18,6 +18,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.report.found import at_a_glance, kept
 from workbench.runs import Run
 from workbench.tasks import COUNTED, Task
+from workbench.util.words import capitalised
 
 MOST, IN_A_ROW = 6, 3
 
@@ -59,7 +60,7 @@ def _card(run: Run, accuracy: float | None) -> None:
     if picture:
         st.html(as_image(picture, f"Attention of {run.name}, a picture", 'class="thumbnail"'))
     task = run.task()
-    asks, attention = words.capitalised(task.summary), words.capitalised(words.attention(run.config))
+    asks, attention = capitalised(task.summary), capitalised(words.attention(run.config))
     st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_right(run, task, accuracy)}")
     if found := _known(run):
         st.markdown(found)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import streamlit as st
 
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look
 from workbench.inspection import Inspected, claims
@@ -20,6 +20,7 @@ from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.mechanisms.verdict import Holds
 from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
+from workbench.util.words import capitalised
 
 
 class Verdict(NamedTuple):

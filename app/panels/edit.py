@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures, interventions
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields import edit as edits
 from workbench.app.fields import url
 from workbench.app.fields.values import put, start_anew
@@ -22,6 +22,7 @@ from workbench.app.state import Look
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Edited, Head, MoveEdge
+from workbench.util.words import capitalised
 
 SAYS = (
     "The model runs once more with the edit made inside it; everything after the edit is computed anew. Purple frame: "

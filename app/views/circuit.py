@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
@@ -22,6 +22,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.circuits import METHODS, METRICS, Circuit, greedy_edges
 from workbench.measurement import Measurement
+from workbench.util.words import capitalised
 
 METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "Path patching (exact)"}
 

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.url import memory
@@ -33,6 +33,7 @@ from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.mechanisms.verdict import Holds
 from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
+from workbench.util.words import capitalised
 
 LISTED = 10  # failing sequences
 EVERY = "every hop"

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.probe_question import Question, best_point, choose_question, fit_now
@@ -35,6 +35,7 @@ from workbench.probes import (
 from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
 from workbench.report import verdicts_by_place as by_place
+from workbench.util.words import capitalised
 
 NOT_USED = (
     "Decodable does not mean used: that the label can be read does not show that the model reads it. The panel below "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import capitalised, plain
+from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import needed_head
@@ -30,6 +30,7 @@ from workbench.report.story import (
     title_of,
     with_input,
 )
+from workbench.util.words import capitalised
 
 belongs_to_run("chapter")
 

@@ -259,7 +259,10 @@ def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
         for which in m.coords["answers"]:
             yield f"answers that {which}", m.select(answers=which)
     else:
-        yield "cases in which all answers that need the edge are lost, and no others", m.select(edit="claimed", outcome="as claimed")
+        yield (
+            "cases in which all answers that need the edge are lost, and no others",
+            m.select(edit="claimed", outcome="as claimed"),
+        )
         yield "answers that need the edge", m.select(edit="claimed", outcome="changed")
         yield "the same answers, another edge cut", m.select(edit="elsewhere", outcome="changed")
 

@@ -11,6 +11,7 @@ from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edited, MoveEdge
+from workbench.util.words import capitalised
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
 MOST_ARCS = 160
@@ -47,7 +48,7 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     _legend(page, bool(page.chosen))
     notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"
     verdict = tried.verdict()
-    return Drawing(verdict[:1].upper() + verdict[1:], notes, page.body(), page.width, page.height)
+    return Drawing(capitalised(verdict), notes, page.body(), page.width, page.height)
 
 
 def _rows(tried: Edited) -> list[Row]:

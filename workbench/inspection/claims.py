@@ -22,6 +22,7 @@ from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import LEAST_LOST, NeededHeads, where_in_words
 from workbench.mechanisms.verdict import Needed, Verdict, strongest_control, verdicts
 from workbench.util.lookup import lookup
+from workbench.util.words import capitalised
 
 
 class Results(Protocol):
@@ -93,7 +94,7 @@ def causal_lines(inspected: Inspected, name: str) -> list[str]:
         lines += [f"{where}: {line}" if where else line for line in needing_in_words(group, edited_in(one))]
     if one.causal is not None and one.causal.needed is not None:
         lines.append(set_in_words(one.causal.needed))
-    return [line[:1].upper() + line[1:] for line in lines]
+    return [capitalised(line) for line in lines]
 
 
 def edited_in(one: Result) -> str:

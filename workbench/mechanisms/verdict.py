@@ -267,6 +267,6 @@ def _tested(test: Measurement, nulls: Measurement | None) -> Tested:
 
 
 def _hardly_exceeded(nulls: Measurement | None, outcome: str) -> float:
-    """The share of answers to which the claimed edit does this in models with fresh weights, at most; NaN if unknown."""
+    """The most right answers to which the claimed edit does this in models with fresh weights; NaN if unknown."""
     most = _limit_of(nulls, outcome)
     return min(most, 1.0) if np.isfinite(most) else float("nan")

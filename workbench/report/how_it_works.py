@@ -24,6 +24,7 @@ from workbench.report.verdicts import least
 from workbench.report.verdicts_by_place import at
 from workbench.tasks import COUNTED
 from workbench.util.seeds import generator
+from workbench.util.words import capitalised
 
 FAR_APART = 0.3  # of rates at two places, which one range would say too little of
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
@@ -199,7 +200,8 @@ NEED: dict[Needed, str] = {
     Needed.AS_CLAIMED: "The answers need it",
     Needed.LOST: f"The answers need it, {NOT_AS_CLAIMED}",
     Needed.NOT_NEEDED: "The answers do not need it",
-    Needed.AS_ANY: "That answers need it cannot be told, since the same edit does about as much in models that know nothing",
+    Needed.AS_ANY: "That answers need it cannot be told, since the same edit does about as much in models that know "
+    "nothing",
     Needed.NOT_TOLD: "Whether the answers need it is not settled",
     Needed.TOO_FEW: "Whether the answers need it cannot be told from so few right answers",
 }
@@ -283,7 +285,7 @@ def _smallest_set(claim: Claimed) -> str:
     if claim.needed not in NEED or needed is None or not needed.heads or not any(one.tested for one in claim.verdicts):
         return ""
     said = set_in_words(needed)
-    return f"{said[:1].upper()}{said[1:]}."
+    return f"{capitalised(said)}."
 
 
 def _gold(one: SeedGroup) -> Iterator[Statement]:
@@ -312,11 +314,11 @@ def head_in_focus(one: Inspected) -> str | None:
         most += f", though no more than under a control ({', '.join(map(in_words, no_more))})" if no_more else ""
     needed = one.needed_head
     if one.fallen is None or needed is None or needed == one.head:
-        return f"{where[:1].upper()}{where[1:]} has {most}{_cost(one.fallen)}."
+        return f"{capitalised(where)} has {most}{_cost(one.fallen)}."
     own, other = (share(one.fallen.select(**{REMOVED: head_in_words(*head)})) for head in (one.head, needed))
     return (
         f"The head that answers need most is {head_in_words(*needed)}: without it {other} of right answers fall. "
-        f"{where[:1].upper()}{where[1:]} has {most}; without it {own} fall. Removed, a head takes all that it writes "
+        f"{capitalised(where)} has {most}; without it {own} fall. Removed, a head takes all that it writes "
         "with it; an edit of what a claim is about does not, and may need other heads."
     )
 

@@ -24,6 +24,7 @@ from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
 from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.verdicts import learnt
+from workbench.util.words import capitalised
 
 MOST_CHAPTERS = 8
 Picture: TypeAlias = go.Figure | Drawing
@@ -131,9 +132,7 @@ def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None
         return
     layer, head = (known and known.needed) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
-    text = (
-        f"{asks[:1].upper()}{asks[1:]}. One input, from the task's truth above to the model's answers below, through "
-    )
+    text = f"{capitalised(asks)}. One input, from the task's truth above to the model's answers below, through "
     why = (known and known.head) or head_in_focus(inspected) or "Which head matters is not measured yet."
     text += f"{head_in_words(layer, head)}. {why}"
     picture = figures.canvas(seen, layer=layer, head=head)

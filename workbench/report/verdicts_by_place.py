@@ -11,6 +11,7 @@ import numpy as np
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
 from workbench.measurement.places import at_point, point_name
+from workbench.util.words import capitalised
 
 Place = dict[str, Any]
 """Dim -> label."""
@@ -292,7 +293,7 @@ def leads(path: Measurement) -> str | None:
         said.append(
             f"in the {basis} basis {token} ends ahead of the tokens drawn, and is so from {point_name(point)} on"
         )
-    return f"{'; '.join(said)[:1].upper()}{'; '.join(said)[1:]}." if said else None
+    return f"{capitalised('; '.join(said))}." if said else None
 
 
 def tops(table: Measurement, point: str, position: int) -> str | None:

@@ -21,6 +21,7 @@ from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 from workbench.util.ties import agreement
+from workbench.util.words import capitalised
 
 
 def cosine(first: Tensor, second: Tensor) -> Tensor:
@@ -84,6 +85,6 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
         coords={"point": points, "example": range(len(mask))},
         units=units,
         settings={"model": f"{first.subject.name} and {second.subject.name}", "how": how},
-        caption=f"{words[:1].upper() + words[1:]}: of what both models decode from the same layer, each by its own "
+        caption=f"{capitalised(words)}: of what both models decode from the same layer, each by its own "
         "final norm and unembedding, at scored positions. It does not say which of the two is right.",
     )
