@@ -37,6 +37,7 @@ def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path) -> None
     study = quick(name)
     result = run_study(study, root=tmp_path, name=name, seeds=3, workers=2, progress=False)
     assert result is not None and {one.verdict for one in result.outcomes} <= set(Verdict)
+    assert "minutes" in result.made
     assert set(result.groups) == set(study.tunes.groups[SMALL])
     runs = tmp_path / name / SMALL / "runs"
     begun = {finetuned(path).config.model for path in runs.glob("*-seed=1") if not path.name.startswith(("beg", "fre"))}

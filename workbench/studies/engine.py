@@ -13,7 +13,7 @@ from rich.progress import track
 
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import mean_over_runs
-from workbench.runs import Run, load_run
+from workbench.runs import METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together, what_in_words
 from workbench.studies.result import Result, Tried
@@ -212,8 +212,8 @@ class Engine:
 
     def _minutes(self) -> float:
         """How long the training of all its runs took, one after the other; those that it shares too."""
-        weights = [path for folder in (self.runs / RUNS, self.out / TUNED) for path in folder.glob(f"[!.]*/{WEIGHTS}")]
-        return sum(load_run(path.parent).record().get("seconds", 0.0) for path in weights) / 60
+        logs = [path for folder in (self.runs / RUNS, self.out / TUNED) for path in folder.glob(f"[!.]*/{METRICS}")]
+        return sum(max((row.get("seconds", 0.0) for row in read_log(path)), default=0.0) for path in logs) / 60
 
 
 def group_name(planned: Planned, without: Iterable[str] = ()) -> str:

@@ -104,7 +104,7 @@ class Result:
             "commit": commit(),
             "workbench": version(),
         }
-        if planned:
+        if minutes:
             made["minutes"] = round(minutes, 1)
         if step_times:
             made |= machine() | {"step_times": dict(step_times)}
