@@ -39,8 +39,10 @@ from workbench.studies import (
     write_pages,
     zoo,
 )
+from workbench.studies.contrasts import Outcome
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
 from workbench.studies.figures import by_dim, by_group
+from workbench.studies.ledger import index_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
 from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
@@ -122,6 +124,21 @@ def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, 
     assert "100.0 %" in page and "three steps are enough" in page
     assert f"\nworkbench study run {file.name}" in page, "there is no study of that name to run, but the file"
     assert "[Does the weight of further hops matter?](hops.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_page_over_all_says_which_contrast_decided_and_how_many_hold(root: Path, file: Path) -> None:
+    (row,) = collect(root, dict([find_study(str(file))]))
+    verdicts = {"first": Verdict.HOLDS, "second": Verdict.OPEN, "third": Verdict.HOLDS}
+    several = [replace(row.outcomes[0], verdict=verdict, words=words) for words, verdict in verdicts.items()]
+
+    def told(outcomes: list[Outcome], verdict: Verdict) -> str:
+        return index_page([replace(row, outcomes=outcomes, verdict=verdict)], {}).splitlines()[-1]
+
+    mixed = told(several, Verdict.OPEN)
+    assert "(hops.md)<br>second |" in mixed and mixed.endswith("| not settled; 2 of 3 hold |")
+    assert "(hops.md)<br>first |" in told(several[::2], Verdict.HOLDS)
+    assert told(several[::2], Verdict.HOLDS).endswith("| holds |")
+    assert told(several[1:2], Verdict.OPEN).endswith("| not settled |")
 
 
 def test_every_number_has_its_seeds_and_its_interval(root: Path) -> None:

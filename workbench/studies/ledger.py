@@ -109,19 +109,31 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         "in them is typed by hand. A claim holds where the whole 95 % interval over seeds says so; what every",
         "seed has to reach holds where every seed does, and does not hold where none does. At scale *small*",
         "it is the claim about small models that was tested, not the paper's own configuration; at scale *gpu* that",
-        "configuration with fewer steps.",
+        "configuration with fewer steps. Below each question stands the contrast that decided the verdict.",
         "",
         "| study | paper | scale | seeds | verdict |",
         "| --- | --- | --- | --- | --- |",
     ]
     for one in results:
         source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
-        cells = [f"[{one.question}]({one.name}.md)", source, one.scale, str(one.seeds), SIGNS[one.verdict]]
+        asked = f"[{one.question}]({one.name}.md){_decided_by(one)}"
+        cells = [asked, source, one.scale, str(one.seeds), f"{SIGNS[one.verdict]}{_how_many_hold(one)}"]
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
         lines += ["", "Not run yet:", "", *(f"- {study.question} (`{name}`)" for name, study in missing.items())]
     return "\n".join([*lines, ""])
+
+
+def _decided_by(one: Result) -> str:
+    """The first contrast whose verdict is that of the whole study, on a line of its own."""
+    return next((f"<br>{outcome.words}" for outcome in one.outcomes if outcome.verdict is one.verdict), "")
+
+
+def _how_many_hold(one: Result) -> str:
+    """How many of several contrasts hold, where not all do."""
+    holding = sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
+    return "" if holding == len(one.outcomes) or len(one.outcomes) == 1 else f"; {holding} of {len(one.outcomes)} hold"
 
 
 def command(result: Result, study: Study) -> str:
