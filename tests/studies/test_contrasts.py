@@ -54,13 +54,23 @@ def test_every_seed_must_reach_a_value() -> None:
     asked = means(all=(1.0, 0.99, 1.0), most=(1.0, 1.0, 0.5), none=(0.1, 0.12, 0.11, 0.1, 0.1))
     verdicts = {name: Reaches("accuracy", name, 0.99).ask(asked).verdict for name in asked}
     assert verdicts == {"all": Verdict.HOLDS, "most": Verdict.OPEN, "none": Verdict.FAILS}
-    assert "2 of 3 seeds" in Reaches("accuracy", "most", 0.99).ask(asked).words
+    words = Reaches("accuracy", "most", 0.99).ask(asked).words
+    assert words.startswith("accuracy: all seeds of most should reach 99.0 %: 2 of 3 do; mean 83.3 %")
 
 
 def test_staying_below_is_the_reverse_of_reaching() -> None:
     asked = means(all=(1.0, 0.99, 1.0), most=(1.0, 1.0, 0.5), none=(0.1, 0.12, 0.11, 0.1, 0.1))
     verdicts = {name: StaysBelow("accuracy", name, 0.99).ask(asked).verdict for name in asked}
     assert verdicts == {"all": Verdict.FAILS, "most": Verdict.OPEN, "none": Verdict.HOLDS}
+    words = StaysBelow("accuracy", "all", 0.99).ask(asked).words
+    assert words.startswith("accuracy: no seed of all should reach 99.0 %: 3 of 3 do; mean 99.7 %")
+
+
+def test_groups_that_are_hardly_ever_right_cannot_be_compared() -> None:
+    asked = means(one=(0.0, 0.004, 0.002), other=(0.001, 0.0, 0.003), better=(0.0, 0.04, 0.02))
+    said = "; neither reaches 1.0 %, so nothing can be compared"
+    ends = {name: Higher("accuracy", name, "other").ask(asked).words.endswith(said) for name in ("one", "better")}
+    assert ends == {"one": True, "better": False}
 
 
 def test_one_group_is_compared_with_itself_at_another_place() -> None:

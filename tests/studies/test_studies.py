@@ -42,15 +42,16 @@ from workbench.studies import (
 from workbench.studies.contrasts import Outcome
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
 from workbench.studies.figures import by_dim, by_group
-from workbench.studies.ledger import index_page
+from workbench.studies.ledger import index_page, keep_earlier
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
-from workbench.studies.result import differences
+from workbench.studies.result import Tried, differences, settings_in_words
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, unpack
 from workbench.testing.questions import STUDY_CHECKS
 from workbench.training import preset_config, train
 from workbench.training.sweeps.plan import read_plan
 
+LEDGER = Path(__file__).parents[2] / "docs" / "studies" / "ledger.json"
 BOTH = (("weak", "chain-standard"), ("other", "chain-chacal"))
 
 FILE = """
@@ -139,6 +140,24 @@ def test_the_page_over_all_says_which_contrast_decided_and_how_many_hold(root: P
     assert "(hops.md)<br>first |" in told(several[::2], Verdict.HOLDS)
     assert told(several[::2], Verdict.HOLDS).endswith("| holds |")
     assert told(several[1:2], Verdict.OPEN).endswith("| not settled |")
+
+
+def test_settings_that_were_tried_are_told_without_what_the_group_says() -> None:
+    one = Tried("standard, n_layers 2", "accuracy", (), "standard, steps 9, n_layers 2")
+    other = Tried("chacal", "accuracy", (), "as planned")
+    assert settings_in_words([one]) == " (with steps 9)"
+    assert settings_in_words([one, other]) == " (standard, n_layers 2 with steps 9)"
+    assert settings_in_words([other]) == ""
+
+
+def test_the_ledger_tells_of_every_contrast_what_its_study_says_of_the_numbers() -> None:
+    for row in keep_earlier([], read_ledger(LEDGER), STUDIES):
+        for contrast, outcome in zip(STUDIES[row.name].contrasts, row.outcomes, strict=True):
+            again = contrast.ask(row.groups)
+            if outcome.words != again.words:  # then it failed, and is told of the best of the settings tried
+                assert again.verdict is Verdict.FAILS and outcome.words.partition(" (with ")[1], outcome.words
+            else:
+                assert outcome.verdict is again.verdict
 
 
 def test_every_number_has_its_seeds_and_its_interval(root: Path) -> None:
@@ -239,6 +258,12 @@ def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Pat
     names = [f"sort-standard, learning_rate {rate}" for rate in ("0.0001", "0.01")]
     assert tried.settings == ("as planned", *names) and tried.chosen in tried.settings
     assert tried.quantity == "accuracy, length 5"
+    with_settings = "" if tried.chosen == "as planned" else f" (with {tried.chosen.removeprefix('sort-standard, ')})"
+    assert result.outcomes[0].words.endswith(f"]{with_settings}")
+    write_pages([result], {"less": study}, tmp_path / "pages")
+    page = (tmp_path / "pages" / "less.md").read_text(encoding="utf-8")
+    assert "- sort-standard, accuracy, length 5: as planned; learning_rate 0.0001; learning_rate 0.01. Best: " in page
+    assert "| accuracy, by length | 2 | 5 |\n| --- | --- | --- |\n| sort-standard | " in page
     assert len(list_runs(tmp_path / "less" / SMALL / TUNED)) == 6
 
 

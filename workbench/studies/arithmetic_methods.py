@@ -9,4 +9,6 @@ STUDY = methods_study(
     Grid("arithmetic", "operators", values=(4, 5, 6), layers=(4, 5, 6)),
     settings={"task": {"brackets": "always"}, "steps": 2000},
     question="Does Seq-VCR, with pauses and without, solve longer expressions than a plain model of the same depth?",
+    note="At scale small values are modulo 7, and the commonest alone is right in about one of six: so "
+    "many right answers are no sign that a model computes.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from workbench.measurement.places import place_in_words
 from workbench.util.lookup import lookup
 
 FEWEST_SEEDS = 3  # on either side, before anything is said to hold or not
+TOO_FEW = 0.01  # right, to compare two groups by
 
 Means = Mapping[str, Mapping[str, Measurement]]
 
@@ -114,6 +115,8 @@ class Higher:
         what, above = what_in_words(self.quantity, self.at), f"above {self._other} ({_mean(theirs)}){margin}"
         difference = _interval(value, low, high, ours.units)
         words = f"{what}: {self.group} ({_mean(ours)}) {above}; difference {difference}"
+        if verdict is Verdict.OPEN and ours.units == "share" and max(ours.values, theirs.values) < TOO_FEW:
+            words += f"; neither reaches {number_in_words(TOO_FEW, ours.units)}, so nothing can be compared"
         return Outcome(verdict, value, low, high, n, words)
 
 
@@ -151,7 +154,7 @@ class Reaches:
             said = f"{self.group}, {shown} over {n} sequences, against {wanted}"
         else:
             reached = int((mean.each >= self.value).sum())
-            said = f"{reached} of {n} seeds of {self.group} reach {wanted}; mean {shown}"
+            said = f"all seeds of {self.group} should reach {wanted}: {reached} of {n} do; mean {shown}"
         words = f"{what_in_words(self.quantity, self.at)}: {said}"
         return Outcome(_verdict(reached == n, reached == 0, (n,)), value, low, high, (n,), words)
 
@@ -176,7 +179,8 @@ class StaysBelow:
     def ask(self, means: Means) -> Outcome:
         asked = Reaches(self.quantity, self.group, self.value, self.at).ask(means)
         turned = {Verdict.HOLDS: Verdict.FAILS, Verdict.FAILS: Verdict.HOLDS, Verdict.OPEN: Verdict.OPEN}
-        return Outcome(turned[asked.verdict], asked.value, asked.low, asked.high, asked.n, asked.words)
+        words = asked.words.replace("all seeds of", "no seed of", 1)
+        return replace(asked, verdict=turned[asked.verdict], words=words)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together, what_in_words
-from workbench.studies.result import Result, Tried
+from workbench.studies.result import AS_PLANNED, Result, Tried, settings_in_words
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
@@ -176,7 +176,7 @@ class Engine:
         best = dict(groups)
         for group in contrast.groups:
             of_group = [(one, quantities) for one, quantities in tuned if group_name(one, self.study.tune) == group]
-            candidates = {"as planned": groups[group], **self._groups(of_group)}
+            candidates = {AS_PLANNED: groups[group], **self._groups(of_group)}
             at = _asked_at(contrast, group)
             goodness = {
                 name: _goodness(one[contrast.quantity], at, contrast.quantity) for name, one in candidates.items()
@@ -185,7 +185,8 @@ class Engine:
             best[group] = candidates[chosen]
             asked = what_in_words(contrast.quantity, at)
             tried.append(Tried(group, asked, tuple(candidates), chosen))
-        return contrast.ask(best)
+        outcome = contrast.ask(best)
+        return replace(outcome, words=outcome.words + settings_in_words(tried[-len(contrast.groups) :]))
 
     def _result(self, groups: dict[str, Quantities], outcomes: list[Outcome], tried: list[Tried]) -> Result:
         if not outcomes:

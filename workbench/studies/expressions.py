@@ -77,13 +77,13 @@ class Grid:
         return by_setting(lines, title, x_title, WHOLE)
 
 
-def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], question: str) -> Study:
+def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], question: str, note: str = "") -> Study:
     """The study of a grid.
 
     Args:
         small, papers: its two scales.
         settings: further settings of the small scale.
-        question: of the study.
+        question, note: of the study.
     """
     values, layers = sorted({*small.values, *papers.values}), sorted({*small.layers, *papers.layers})
     return Study(
@@ -95,6 +95,7 @@ def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], questi
         },
         measure=Logged((WHOLE,)),
         contrasts=small.contrasts(),
+        note=note,
         draw=replace(small, values=values, layers=layers).draws(),
         seeds={SMALL: 3, PAPER: 3},
         tune={"learning_rate": [3e-4]},

@@ -52,7 +52,7 @@ def by_group(
         marks = {"symbol": "line-ew-open", "size": 44, "color": VERMILLION, "line": {"width": 3}}
         values = [of_paper[name] for name in drawn]
         figure.add_scatter(x=drawn, y=values, mode="markers", marker=marks, name="as published, at the paper's scale")
-    framed(figure, title, f"{sample_size(shown)}; bars are 95 % intervals", legend=bool(drawn))
+    framed(figure, title, f"{sample_size(shown)}; whiskers are 95 % intervals", legend=bool(drawn))
     what = f"{quantity}, {place_in_words(at)}" if at else quantity
     return _y_axis(figure, next(iter(shown.values())), what)
 
@@ -82,7 +82,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
             name=name,
             showlegend=len(lines) > 1,
         )
-    framed(figure, title, f"{sample_size(shown)}; bars are 95 % intervals", legend=len(lines) > 1)
+    framed(figure, title, f"{sample_size(shown)}; whiskers are 95 % intervals", legend=len(lines) > 1)
     order = [f"{place:g}" for place in places]
     figure.update_xaxes(title=x_title, type="category", categoryorder="array", categoryarray=order)
     return _y_axis(figure, next(iter(shown.values())), quantity)
@@ -123,7 +123,22 @@ def over_training(
 def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> go.Figure:
     """A quantity of a single dim (length, digit, layer), a line for each group."""
     shown = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
-    return curves(shown, title, y_title, f"{sample_size(shown)}; bars are 95 % intervals")
+    return _side_by_side(curves(shown, title, y_title, f"{sample_size(shown)}; whiskers are 95 % intervals"))
+
+
+def _side_by_side(figure: go.Figure) -> go.Figure:
+    """Lines over numbers moved a little apart, each with its dots, so that whiskers can be told from each other."""
+    places = sorted({x for trace in figure.data for x in trace.x})
+    if len(places) < 2 or not all(isinstance(x, (int, float)) for x in places):
+        return figure
+    lines = list(dict.fromkeys(trace.line.color or trace.marker.color for trace in figure.data))
+    step = 0.4 * min(np.diff(places)) / len(lines)
+    for trace in figure.data:
+        shift = step * (lines.index(trace.line.color or trace.marker.color) - (len(lines) - 1) / 2)
+        trace.update(
+            x=[x + shift for x in trace.x], customdata=trace.x, hovertemplate="%{customdata}: %{y}<extra></extra>"
+        )
+    return figure
 
 
 def mark_value(figure: go.Figure, value: float, words: str) -> go.Figure:

@@ -124,12 +124,13 @@ class FineTunes:
         measured: Quantities = {}
         for name in self.quantities:
             units = UNITS[name]
-            measured[name] = _number(name, ends[AFTER][name], units, about)
-            for event, words in WHEN.items():
-                measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about)
+            n = done.config.eval_size if units == "share" else None
+            measured[name] = _number(name, ends[AFTER][name], units, about, n)
+            for event, words in WHEN.items() if self.beside is not None else ():  # else no attention is exchanged
+                measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about, n)
             values = np.array([row[name] for _, row in over], dtype=float)
-            label = f"{name} {OVER}"
-            measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about)
+            label, counts = f"{name} {OVER}", None if n is None else np.full(len(steps), n)
+            measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about, n=counts)
         return measured
 
     def _compared(self, groups: dict[str, Quantities]) -> dict[str, Quantities]:
@@ -143,8 +144,9 @@ class FineTunes:
         return groups
 
 
-def _number(name: str, value: float, units: str, about: Mapping[str, Any]) -> Measurement:
-    return Measurement(name, np.array(float(value)), (), {}, units, dict(about))
+def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:
+    counts = None if n is None else np.array(n)
+    return Measurement(name, np.array(float(value)), (), {}, units, dict(about), n=counts)
 
 
 def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:

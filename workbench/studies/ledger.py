@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.pictures import write_pictures
 from workbench.measurement import Measurement
-from workbench.measurement.places import place_in_words
+from workbench.measurement.places import place_in_words, point_name
 from workbench.studies.contrasts import Verdict, number_in_words
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
@@ -21,6 +23,7 @@ from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
 WIDTH, PIXELS = 900, 2
+MOST_COLUMNS = 12  # of a table by length or digit
 SIGNS = {Verdict.HOLDS: "holds", Verdict.FAILS: "**does not hold**", Verdict.OPEN: "not settled"}
 
 
@@ -65,7 +68,14 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
             f"`workbench study report {unknown[0]}.toml`, so that it can be drawn; or give another folder with --out"
         )
     by_place = {(one.name, one.scale): one for one in [*earlier, *results]}
-    return [by_place[name, scale] for name in studies for scale in SCALES if (name, scale) in by_place]
+    kept = [(name, scale) for name in studies for scale in SCALES if (name, scale) in by_place]
+    return [_reworded(by_place[name, scale], studies[name]) for name, scale in kept]
+
+
+def _reworded(one: Result, study: Study) -> Result:
+    """A result with its study's question, note and reasons as they are worded now: no run has to be made again."""
+    differs = [replace(each, why=study.reason(each.setting, one.scale)) for each in one.differs]
+    return replace(one, question=study.question, note=study.note, differs=differs)
 
 
 def write_ledger(results: Sequence[Result], path: Path) -> None:
@@ -106,10 +116,11 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         "",
         "Every claim of the papers that was asked again here, by one command each: `workbench study run NAME`.",
         f"This page and those behind it are made from [{LEDGER}]({LEDGER}) by `workbench study report`; no number",
-        "in them is typed by hand. A claim holds where the whole 95 % interval over seeds says so; what every",
-        "seed has to reach holds where every seed does, and does not hold where none does. At scale *small*",
-        "it is the claim about small models that was tested, not the paper's own configuration; at scale *gpu* that",
-        "configuration with fewer steps. Below each question stands the contrast that decided the verdict.",
+        "in them is typed by hand. A claim holds where the whole 95 % interval over seeds says so; what all seeds, or",
+        "none, should reach holds where all, or none, do, and is not settled where some do. At scale *small* it is",
+        "the claim about small models that was tested, not the paper's own configuration; at scale *gpu* that",
+        "configuration with fewer steps. Below each question stands the first contrast that has the study's verdict;",
+        "some of a study's contrasts are checks, such as a chain of thought that has to work, and not the claim.",
         "",
         "| study | paper | scale | seeds | verdict |",
         "| --- | --- | --- | --- | --- |",
@@ -174,11 +185,14 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     if one.note:
         lines += [one.note, ""]
     lines += _numbers(one)
+    lines += _numbers_by_place(one)
     lines += _step_times(made)
     if one.tried:
         lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
         lines += [
-            f"- {each.group}, {each.quantity}: {', '.join(each.settings)}; best: {each.chosen}" for each in one.tried
+            f"- {each.group}, {each.quantity}: {'; '.join(map(each.alone, each.settings))}. "
+            f"Best: {each.alone(each.chosen)}."
+            for each in one.tried
         ]
         lines.append("")
     if one.differs:
@@ -222,6 +236,34 @@ def _numbers(one: Result) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def _numbers_by_place(one: Result) -> list[str]:
+    """A table of each quantity of one dim, such as lengths: group by coordinate; of many coordinates every so many."""
+    names = dict.fromkeys(name for quantities in one.groups.values() for name in quantities)
+    lines: list[str] = []
+    for name in names:
+        means = {group: own[name] for group, own in one.groups.items() if name in own and len(own[name].dims) == 1}
+        dims = {dim for mean in means.values() for dim in mean.dims}
+        if len(dims) != 1 or "step" in dims:
+            continue
+        (dim,) = dims
+        cells = {group: _cells(mean) for group, mean in means.items()}
+        measured = list(dict.fromkeys(at for mean in means.values() for at in mean.coords[dim]))
+        measured = [at for at in measured if any(at in own for own in cells.values())]
+        columns = measured[:: -math.ceil(len(measured) / MOST_COLUMNS)][::-1]
+        heads = [point_name(at) if isinstance(at, str) else str(at) for at in columns]
+        lines += [f"| {name}, by {dim} | {' | '.join(heads)} |", f"| --- |{' --- |' * len(columns)}"]
+        lines += [f"| {group} | {' | '.join(own.get(at, '') for at in columns)} |" for group, own in cells.items()]
+        lines.append("")
+    return lines
+
+
+def _cells(mean: Measurement) -> dict[Any, str]:
+    """Coordinate -> its value with its interval, in words, where there is one."""
+    (dim,) = mean.dims
+    values = zip(mean.coords[dim], mean.values, strict=True)
+    return {at: with_interval(mean.select(**{dim: at})) for at, value in values if not math.isnan(value)}
 
 
 def with_interval(mean: Measurement) -> str:

@@ -37,7 +37,7 @@ def drawn(what: str, block: int) -> tuple[Draw, ...]:
 
     def at_checkpoints(groups: Groups) -> go.Figure:
         """Matrix entropy after one block, at every checkpoint."""
-        title = f"{what}: matrix entropy after block {block}, over training"
+        title = f"{what}: matrix entropy after MLP {block}, over training"
         return over_training(groups, TRAINING, title, at=after(block))
 
     return by_layer, at_checkpoints
@@ -58,7 +58,8 @@ STUDY = Study(
     ),
     note="At this size the plain model learns too, and then no longer collapses; the paper's is of a size that it "
     "never learns, for which see multiplication-collapse-larger. The contrasts of the end were asked first; those on "
-    "the way were added when the figure over training had been seen.",
+    "the way were added when the figure over training had been seen. Its runs are those of "
+    "multiplication-methods, which may have been asked of more seeds.",
     draw=drawn("Multiplication", BLOCK),
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,

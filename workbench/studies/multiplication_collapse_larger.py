@@ -23,6 +23,8 @@ STUDY = Study(
         Higher(ENTROPY, SEQ_VCR, VANILLA, at=MIDDLE),
         Higher(ENTROPY, BOTH, VANILLA, at=MIDDLE),
     ),
+    note="Entropy that is kept does not make an answer right: how often these models multiply is in "
+    "multiplication-larger.",
     draw=drawn("Multiplication, larger", BLOCK),
     seeds=multiplication_larger.STUDY.seeds,
     because=multiplication_larger.STUDY.because,

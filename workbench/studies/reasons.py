@@ -15,7 +15,8 @@ AT_SMALL_SCALE: dict[str, str] = {
     **dict.fromkeys(
         ("model.d_vocab", "model.n_ctx", "model.heads.successor", "model.heads.count", "model.heads.fill"), _FOLLOWS
     ),
-    **dict.fromkeys(("steps", "batch_size", "warmup"), _MINUTES),
+    **dict.fromkeys(("steps", "warmup"), _MINUTES),
+    "batch_size": "with the steps, so many examples that a run takes minutes on two CPU cores",
     "learning_rate": _RATE,
     "schedule": "one cycle, with which few steps go furthest",
     "beta2": "forgets sooner, as few steps need it",
@@ -28,7 +29,7 @@ AT_SMALL_SCALE: dict[str, str] = {
     "model.positions": "rotary, with which few steps learn how far back a clause stands",
     "model.unembed_bias": "none, as in the other models here",
     "model.attention.beta": "1 / log of the median training length, which is shorter here",
-    "objectives.seq_vcr.layer": "on the logits, as the paper has it for small vocabularies",
+    "objectives.seq_vcr.layer": "null is the logits, as the paper has it for small vocabularies; -1 is for GPT-2",
     "objectives.seq_vcr.projection": "on the logits, which need no projection",
     **dict.fromkeys(("task.n", "task.k", "task.q", "task.digits", "task.operators", "task.length"), _INPUTS),
     **dict.fromkeys(
@@ -37,11 +38,11 @@ AT_SMALL_SCALE: dict[str, str] = {
     **dict.fromkeys(("task.max_length", "task.test_max_length", "task.values", "task.p"), _INPUTS),
     "task.min_operators": "shorter expressions too, from which longer ones are learnt",
     "task.skew": "every training length is as likely: with few steps rare lengths are hardly seen",
-    "task.repetition": "as in the paper's modified training set",
-    "task.reading": "the root alone, which is learnt in fewer steps; it is harder, so published figures differ",
+    "task.repetition": "a tenth of the training sequences repeat symbols, as in the paper's modified training set",
+    "task.reading": "the root alone is the answer: learnt in fewer steps; published accuracies are of another measure",
 }
 AT_GPU_SCALE: dict[str, str] = {
-    "steps": "so many that all runs together take ten minutes of one GPU",
+    "steps": "so few that all runs, side by side, take about ten minutes of one GPU",
     "warmup": "the same share of the steps",
     "precision": "the paper says mixed precision, and not which",
 }

@@ -22,6 +22,8 @@ from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.settings import as_text, flat_config
 
+AS_PLANNED = "as planned"
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -37,6 +39,19 @@ class Tried:
     quantity: str
     settings: tuple[str, ...]
     chosen: str
+
+    def alone(self, setting: str) -> str:
+        """One of the settings without what the group's name says already."""
+        of_group = self.group.split(", ")
+        return ", ".join(part for part in setting.split(", ") if part not in of_group)
+
+
+def settings_in_words(tried: Sequence[Tried]) -> str:
+    """The settings of a contrast that was asked again, in brackets; nothing where those planned are best."""
+    chosen = [each for each in tried if each.chosen != AS_PLANNED]
+    names = [f"{each.group} with" if len(tried) > 1 else "with" for each in chosen]
+    said = [f"{name} {each.alone(each.chosen)}" for name, each in zip(names, chosen, strict=True)]
+    return f" ({'; '.join(said)})" if said else ""
 
 
 @dataclass(frozen=True)

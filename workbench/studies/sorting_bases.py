@@ -18,17 +18,17 @@ TRAINED = ({"length": 6}, {"length": 10})  # lengths trained on, at both scales
 
 def draw_copy(groups: Groups) -> go.Figure:
     """Tokens before ⊥ point at themselves in the encoder basis (Figure 4.12)."""
-    return by_dim(groups, COPY, "Before ⊥, tokens point at themselves (encoder basis)", "share of positions")
+    return by_dim(groups, COPY, "How often tokens before ⊥ point at themselves (encoder basis)", "share of positions")
 
 
 def draw_successor(groups: Groups) -> go.Figure:
     """Outputs point at themselves and their successor in the decoder basis (Figure 4.13)."""
-    return by_group(groups, SUCCESSOR, "Outputs point at themselves and their successor (decoder basis)")
+    return by_group(groups, SUCCESSOR, "How often outputs point at themselves and their successor (decoder basis)")
 
 
 def draw_minimum(groups: Groups) -> go.Figure:
     """⊥ points at the minimum in the decoder basis (Figure 4.14)."""
-    return by_group(groups, MINIMUM, "⊥ points at the minimum (decoder basis)")
+    return by_group(groups, MINIMUM, "How often ⊥ points at the minimum (decoder basis)")
 
 
 STUDY = Study(

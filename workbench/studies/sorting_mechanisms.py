@@ -25,7 +25,7 @@ def draw_successor(groups: Groups) -> go.Figure:
 
 
 STUDY = Study(
-    question="Do hints make the minimum and the successor easier to read from the residual, at all lengths?",
+    question="Do hints make the minimum and the successor easier to read, beyond the training lengths?",
     source=Source("Task hinting", "Figures 4.15 and 4.16"),
     runs=sorting_lengths.STUDY.runs,
     runs_of="sorting-lengths",
