@@ -11,7 +11,7 @@ from workbench.studies.multiplication_methods import AT, BOTH, SEQ_VCR, THOUGHT,
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 LAYERS = 4  # of the small scale, so that there are layers in between
-SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 1000, "checkpoint_count": 6}
+SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 1200, "checkpoint_count": 6}
 PUBLISHED = published(0.0, 0.0, 0.0, 0.995, 1.0)
 
 
