@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from workbench.cli import main
+from workbench.measurement import Measurement
 from workbench.report import found
 from workbench.runs import list_runs, load_run
 from workbench.studies import (
@@ -42,7 +43,7 @@ from workbench.studies import (
 from workbench.studies.contrasts import Outcome
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
 from workbench.studies.figures import by_dim, by_group
-from workbench.studies.ledger import index_page, keep_earlier
+from workbench.studies.ledger import index_page, keep_earlier, study_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
 from workbench.studies.result import Tried, differences, settings_in_words
 from workbench.studies.step_time import relative_step_times
@@ -148,6 +149,17 @@ def test_settings_that_were_tried_are_told_without_what_the_group_says() -> None
     assert settings_in_words([one]) == " (with steps 9)"
     assert settings_in_words([one, other]) == " (standard, n_layers 2 with steps 9)"
     assert settings_in_words([other]) == ""
+
+
+def test_a_quantity_that_is_nowhere_defined_has_no_table(root: Path, file: Path) -> None:
+    (row,) = collect(root, dict([find_study(str(file))]))
+    nowhere = Measurement("share", np.full(3, np.nan), ("length",), {"length": [2, 3, 4]}, "share")
+    some = replace(nowhere, name="found", values=np.array([np.nan, 0.5, np.nan]))
+    groups = {group: {**own, "share": nowhere, "found": some} for group, own in row.groups.items()}
+    study = replace(find_study(str(file))[1], runs_of="other")
+    page = study_page([replace(row, groups=groups)], {"hops-small": []}, study)
+    assert "share, by length" not in page and "| found, by length | 3 |\n" in page
+    assert "those of `other`, where" in page
 
 
 def test_the_ledger_tells_of_every_contrast_what_its_study_says_of_the_numbers() -> None:
@@ -434,7 +446,6 @@ def test_every_exhibit_is_a_run_of_its_study(exhibit: zoo.Exhibit) -> None:
 
 
 def test_measurements_survive_the_file() -> None:
-    from workbench.measurement import Measurement
     from workbench.measurement.compare_runs import over_seeds
 
     one = Measurement("accuracy", np.array([0.25, np.nan]), ("length",), {"length": [2, 5]}, "share", {"model": "a"})

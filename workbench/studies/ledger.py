@@ -164,6 +164,8 @@ def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]],
     if first.source is not None:
         lines += [f"{first.source['paper']}, {first.source['place']}.", ""]
     lines += ["```bash", *(command(one, study) for one in results), "```", ""]
+    if study.runs_of is not None:
+        lines += [f"Its runs are those of `{study.runs_of}`, where there may be more seeds.", ""]
     for one in results:
         lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
     return "\n".join(lines)
@@ -251,6 +253,8 @@ def _numbers_by_place(one: Result) -> list[str]:
         cells = {group: _cells(mean) for group, mean in means.items()}
         measured = list(dict.fromkeys(at for mean in means.values() for at in mean.coords[dim]))
         measured = [at for at in measured if any(at in own for own in cells.values())]
+        if not measured:
+            continue
         columns = measured[:: -math.ceil(len(measured) / MOST_COLUMNS)][::-1]
         heads = [point_name(at) if isinstance(at, str) else str(at) for at in columns]
         lines += [f"| {name}, by {dim} | {' | '.join(heads)} |", f"| --- |{' --- |' * len(columns)}"]

@@ -58,8 +58,7 @@ STUDY = Study(
     ),
     note="At this size the plain model learns too, and then no longer collapses; the paper's is of a size that it "
     "never learns, for which see multiplication-collapse-larger. The contrasts of the end were asked first; those on "
-    "the way were added when the figure over training had been seen. Its runs are those of "
-    "multiplication-methods, which may have been asked of more seeds.",
+    "the way were added when the figure over training had been seen.",
     draw=drawn("Multiplication", BLOCK),
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,

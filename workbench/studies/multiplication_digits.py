@@ -51,7 +51,6 @@ STUDY = Study(
         Higher(ACCURACY, VANILLA, VANILLA, at=LOWEST, than_at=MIDDLE),
         Higher(ACCURACY, VANILLA, VANILLA, at=HIGHEST, than_at=MIDDLE),
     ),
-    note="Its runs are those of multiplication-methods, which may have been asked of more seeds.",
     draw=draw,
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,

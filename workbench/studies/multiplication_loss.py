@@ -25,7 +25,6 @@ STUDY = Study(
     runs_of="multiplication-methods",
     measure=Together((Logged((LOSS,)), OverTraining(LOSS))),
     contrasts=(Higher(LOSS, VANILLA, SEQ_VCR), Higher(LOSS, VANILLA, BOTH)),
-    note="Its runs are those of multiplication-methods, which may have been asked of more seeds.",
     draw=draw,
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,
