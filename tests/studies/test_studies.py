@@ -258,7 +258,7 @@ def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Pat
     study = Study(
         "Are two steps enough?",
         contrasts=[Reaches("accuracy", "sort-standard", 0.99, at={"length": 5})],
-        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy"),
+        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy", "share right"),
         runs={SMALL: {"preset": "sort-standard", "settings": {**tiny(task=task), "eval_size": 64}}},
         measure=ByCondition(("accuracy",), "length", values=(2, 5), n=8),
         seeds={SMALL: 3},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import plotly.graph_objects as go
 
 from workbench.studies.contrasts import Higher
@@ -11,7 +13,9 @@ from workbench.studies.multiplication_methods import AT, BOTH, SEQ_VCR, THOUGHT,
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 LAYERS = 4  # of the small scale, so that there are layers in between
-SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 1200, "checkpoint_count": 6}
+SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 900, "checkpoint_count": 6}
+# A step with thoughts takes two to three times as long, and they are learnt well before the end.
+THINKING = {"name": THOUGHT, "preset": f"multiply-{THOUGHT}", "settings": {"steps": 500}}
 PUBLISHED = published(0.0, 0.0, 0.0, 0.995, 1.0)
 
 
@@ -20,11 +24,17 @@ def draw(groups: Groups) -> go.Figure:
     return by_group(groups, WHOLE, "Multiplication, larger: whole products right", at=AT, published=PUBLISHED)
 
 
+def small() -> dict[str, Any]:
+    """The configurations of the table at scale small, the chain of thought with fewer steps."""
+    plan = sweep("multiply", SMALLER, (VANILLA, SEQ_VCR, BOTH))
+    return {**plan, "variants": [*plan["variants"], THINKING]}
+
+
 STUDY = Study(
     question="With one digit more, does Seq-VCR with pause tokens multiply, where a plain model is never right?",
     source=Source("Seq-VCR", "Table 1, 5 × 5 digits"),
     runs={
-        SMALL: sweep("multiply", SMALLER, (VANILLA, SEQ_VCR, BOTH, THOUGHT)),
+        SMALL: small(),
         PAPER: sweep("paper/multiply-5", {}),
     },
     measure=Inspect((WHOLE,), n=512),
@@ -35,6 +45,9 @@ STUDY = Study(
     "batch and length succeeds.",
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
-    because={"task.digits": "three digits, one more than in the study of Table 1's smaller size"},
+    because={
+        "task.digits": "three digits, one more than in the study of Table 1's smaller size",
+        "steps": "so many that a run takes minutes on two CPU cores; 500 with thoughts, which are learnt in fewer",
+    },
     tune={"learning_rate": [1e-3]},
 )
