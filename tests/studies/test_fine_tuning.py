@@ -24,7 +24,10 @@ def quick(name: str) -> Study:
     text = {"length": 16} if "text" in tunes.needs else {}
     shared = {scale: {**FEW, **text} for scale in (SMALL, PAPER)}
     groups = {
-        scale: {group: {**own, **({"gamma_warmup": 2} if "gamma_warmup" in own else {})} for group, own in each.items()}
+        scale: {
+            group: {**own, **{name: few for name, few in (("gamma_warmup", 2), ("steps", 3)) if name in own}}
+            for group, own in each.items()
+        }
         for scale, each in tunes.groups.items()
     }
     begin = {**FEW, "length": 16}
@@ -33,16 +36,21 @@ def quick(name: str) -> Study:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["finetuned-perplexity", "finetuned-multiplication"])
-def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path) -> None:
+def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = quick(name)
-    result = run_study(study, root=tmp_path, name=name, seeds=3, workers=2, progress=False)
+    count = 3 * len(study.tunes.groups[SMALL])
+    result = run_study(study, root=tmp_path, name=name, seeds=3, workers=2)
+    said = capsys.readouterr().err
+    assert "begin-seed=1 finished; " in said and "3 of 3" in said and "step 9/9" in said
+    assert f"finished; {count} of {count}" in said and f"step {3 * count}/{3 * count}" in said
     assert result is not None and {one.verdict for one in result.outcomes} <= set(Verdict)
     assert "minutes" in result.made
     assert set(result.groups) == set(study.tunes.groups[SMALL])
     runs = tmp_path / name / SMALL / "runs"
     begun = {finetuned(path).config.model for path in runs.glob("*-seed=1") if not path.name.startswith(("beg", "fre"))}
     assert begun == {str((runs / "begin-seed=1").resolve())}
-    again = run_study(study, root=tmp_path, name=name, seeds=3, workers=2, progress=False)
+    again = run_study(study, root=tmp_path, name=name, seeds=3, workers=2)
+    assert not capsys.readouterr().err  # nothing is left to train
     assert again is not None and again.to_dict()["groups"] == result.to_dict()["groups"]
     pages = write_pages([result], {name: study}, tmp_path / "pages")
     assert "| published |" in next(page for page in pages if page.name == f"{name}.md").read_text()

@@ -110,7 +110,7 @@ class Engine:
         """The groups of a study that fine-tunes: the mean over its seeds; None if it was stopped."""
         seeds = list(range(self.seeds))
         try:
-            each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers)
+            each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers, self.progress)
         except StudyStoppedError:
             return None
         return {

@@ -6,8 +6,8 @@ import json
 import multiprocessing
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,23 @@ from workbench.runs import METRICS, read_log
 from workbench.studies.study import SMALL, Quantities, Scale, StudyStoppedError
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune import finetune, resume_finetune
-from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned, is_finetuning
+from workbench.training.finetune_config import (
+    AFTER,
+    BEFORE,
+    EXCHANGED,
+    FinetuneConfig,
+    Finetuned,
+    finetuned,
+    is_finetuning,
+)
+from workbench.training.progress import Progress
 from workbench.util.seeds import generator, global_draws
 
 PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
 UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
 OVER = "over fine-tuning"
 WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
+SECONDS_BETWEEN_LOOKS = 1.0
 FRESH, BEGIN = "fresh", "begin"  # folders: fresh weights, and the model that every group begins with
 
 
@@ -53,7 +63,13 @@ class FineTunes:
     needs: tuple[str, ...] = ("model",)
 
     def __call__(
-        self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None
+        self,
+        scale: Scale,
+        seeds: Sequence[int],
+        folder: Path,
+        given: Mapping[str, str],
+        workers: int | None,
+        progress: bool,
     ) -> list[dict[str, Quantities]]:
         """Train what is missing, and measure: of each seed, group -> quantity -> its measurement.
 
@@ -63,6 +79,7 @@ class FineTunes:
             folder: where everything is kept.
             given: of a scale other than `small`, what `needs` names: a folder with a model, and a text.
             workers: fine-tunings at a time; by default one for each core.
+            progress: show progress on standard error.
 
         Raises:
             ValueError: if there is no such scale, something is not given, or a setting is wrong.
@@ -74,7 +91,7 @@ class FineTunes:
         with workers_of(workers) as pool:
             if scale == SMALL:
                 jobs = [(self._first(folder, seed), begun[seed]) for seed in seeds]
-                train_all(pool, jobs)
+                train_all(pool, jobs, progress)
             else:
                 begun = dict.fromkeys(seeds, self._given(given))
             settings = {**self.shared[scale], **self._data(scale, given)}
@@ -86,6 +103,7 @@ class FineTunes:
                     ({**settings, **groups[name], "model": str(begun[seed]), "seed": seed}, place)
                     for (name, seed), place in places.items()
                 ],
+                progress,
             )
         by_place = dict(zip(places, done, strict=True))
         each = [{name: self._measured(by_place[name, seed]) for name in groups} for seed in seeds]
@@ -185,17 +203,36 @@ def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> list[Finetuned]:
+def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job], progress: bool) -> list[Finetuned]:
     """Train what is not trained yet.
 
     Raises:
         ValueError: if a setting is wrong, or a folder holds a fine-tuning with other settings.
         StudyStoppedError: if one of them was stopped.
     """
-    done = list(pool.map(_train, *zip(*jobs, strict=True)))
-    if not all(one.finished for one in done):
+    steps = {folder: settings.get("steps", FinetuneConfig.model_fields["steps"].default) for settings, folder in jobs}
+    made = {folder: finetuned(folder).step if is_finetuning(folder) else 0 for _, folder in jobs}
+    running = {pool.submit(_train, *job): job[1] for job in jobs}
+    futures = list(running)
+    with Progress(sum(steps.values()), progress and made != steps, sum(made.values()), every=60) as bar:
+        while running:
+            for over in wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED).done:
+                done, folder = over.result(), running.pop(over)
+                if made[folder] < steps[folder] and done.finished:
+                    bar.say(f"{folder.name} finished; {len(jobs) - len(running)} of {len(jobs)}")
+                made[folder] = done.step
+            made |= {folder: max(made[folder], _steps_of(folder)) for folder in running.values()}
+            bar.update(sum(made.values()), {})
+    if not all(future.result().finished for future in futures):
         raise StudyStoppedError
-    return done
+    return [future.result() for future in futures]
+
+
+def _steps_of(folder: Path) -> int:
+    """The step that is in the log of a fine-tuning, which another process may be writing; 0 if there is none."""
+    with suppress(ValueError):  # damage is told by the process that goes on with it
+        return max((row["step"] for row in read_log(folder / METRICS) if "step" in row), default=0)
+    return 0
 
 
 def _train(settings: dict[str, Any], folder: Path) -> Finetuned:

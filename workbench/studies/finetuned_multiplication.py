@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,14 +16,21 @@ VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-p
 MODES = {VANILLA: "plain", PAUSE: "pause", SEQ_VCR: "plain", BOTH: "pause", THOUGHT: "chain_of_thought"}
 
 
-def groups(digits: int, projection: int) -> dict[str, dict[str, Any]]:
-    """The rows of the table: Seq-VCR acts on a projection of the last residual, which is dropped."""
+def groups(digits: int, projection: int, thought: Mapping[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+    """The rows of the table: Seq-VCR acts on a projection of the last residual, which is dropped.
+
+    Args:
+        digits: of each factor.
+        projection: the width that the residual is projected to.
+        thought: settings of the chain of thought alone.
+    """
     penalty = {"seq_vcr": {"layer": -1, "projection": projection}}
     return {
         name: {
             "attention": "standard",
             "task": {"name": "multiplication", "digits": digits, "mode": mode},
             **(penalty if name in (SEQ_VCR, BOTH) else {}),
+            **((thought or {}) if name == THOUGHT else {}),
         }
         for name, mode in MODES.items()
     }
@@ -31,6 +39,7 @@ def groups(digits: int, projection: int) -> dict[str, dict[str, Any]]:
 SHAPE = {"n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4}
 BEGIN = {"steps": 600, "batch_size": 32, "length": 64, "learning_rate": 2e-3, "warmup": 50, "eval_every": 200}
 SMALLER = {"steps": 1200, "batch_size": 256, "learning_rate": 3e-3, "warmup": 100, "eval_size": 512, "eval_every": 100}
+THINKING = {"steps": 500}  # as the preset multiply-cot has them
 # Seq-VCR, §4.1: 40 epochs of 808,000 products, 32 at a time, at 5e-4.
 PAPERS = {
     "steps": 1_010_000,
@@ -58,7 +67,7 @@ STUDY = Study(
     question="Does a language model that is fine-tuned to multiply do so with Seq-VCR and pause tokens?",
     source=Source("Seq-VCR", "Table 1, 4 × 4 digits, GPT-2 fine-tuned"),
     tunes=FineTunes(
-        {SMALL: groups(2, 256), PAPER: groups(4, 2048)},
+        {SMALL: groups(2, 256, THINKING), PAPER: groups(4, 2048)},
         {SMALL: SMALLER, PAPER: PAPERS},
         SHAPE,
         BEGIN,
@@ -70,9 +79,10 @@ STUDY = Study(
         for name, value in {VANILLA: 0.25, PAUSE: 0.28, SEQ_VCR: 0.52, BOTH: 0.992, THOUGHT: 1.0}.items()
     ),
     note="The published shares are of GPT-2 on 4 × 4 digits. At scale small a GPT-2 of two layers is first trained on "
-    "Shakespeare and then fine-tuned on 2 × 2 digits; every answer is predicted from the true digits before it. The "
-    "weights of Seq-VCR are those of a later version of the paper. New examples are drawn at every step; the paper has "
-    "808,000 for 40 epochs.",
+    f"Shakespeare and then fine-tuned on 2 × 2 digits for {SMALLER['steps']} steps, the chain of thought, which is "
+    f"learnt sooner, for {THINKING['steps']}; every answer is predicted from the true digits before it. The weights of "
+    "Seq-VCR are those of a later version of the paper. New examples are drawn at every step; the paper has 808,000 "
+    "for 40 epochs.",
     draw=(draw_whole, draw_over),
     seeds={SMALL: 3, PAPER: 3},
 )

@@ -41,7 +41,13 @@ class Tunes(Protocol):
         """Scale -> group -> its settings."""
 
     def __call__(
-        self, scale: Scale, seeds: Sequence[int], folder: Path, given: Mapping[str, str], workers: int | None
+        self,
+        scale: Scale,
+        seeds: Sequence[int],
+        folder: Path,
+        given: Mapping[str, str],
+        workers: int | None,
+        progress: bool,
     ) -> list[dict[str, Quantities]]:
         """Of each seed: group -> quantity -> its measurement. Raises StudyStoppedError if it was stopped."""
 

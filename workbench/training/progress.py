@@ -20,10 +20,11 @@ class Progress:
         steps: the steps of the run.
         show: whether anything is shown.
         first: the step at which a resumed run begins.
+        every: the seconds between two lines, where there is no terminal.
     """
 
-    def __init__(self, steps: int, show: bool, first: int = 0) -> None:
-        self.steps, self.first = steps, first
+    def __init__(self, steps: int, show: bool, first: int = 0, every: float = SECONDS_BETWEEN_LINES) -> None:
+        self.steps, self.first, self.every = steps, first, every
         self.console = Console(stderr=True, quiet=not show, markup=False)
         self.bar = Bar(
             TextColumn("{task.description}"),
@@ -55,10 +56,15 @@ class Progress:
         )
         self.bar.update(self.id, completed=step, figures=text)
         now = time.perf_counter()
-        if not self.console.is_terminal and (now - self.last_line > SECONDS_BETWEEN_LINES or step == self.steps):
+        if not self.console.is_terminal and (now - self.last_line > self.every or step == self.steps):
             self.last_line = now
             left = (now - self.started) / max(1, step - self.first) * (self.steps - step)
-            self.console.print(f"step {step}/{self.steps}  {text}  {left:.0f} s left", highlight=False)
+            self.console.print(f"step {step}/{self.steps}  {text}  {time_left(left)}", highlight=False)
 
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False)
+
+
+def time_left(seconds: float) -> str:
+    """How long something will still take, in words."""
+    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"

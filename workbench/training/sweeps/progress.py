@@ -13,6 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from workbench.training.progress import time_left
 from workbench.training.sweeps.attempt import Crew
 from workbench.training.sweeps.jobs import Job
 
@@ -79,8 +80,7 @@ class Board:
         left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
         if done <= 0 or not left:
             return ""
-        seconds = (time.monotonic() - self.started) / done * left
-        return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
+        return f", {time_left((time.monotonic() - self.started) / done * left)}"
 
 
 def _figures(job: Job) -> str:
