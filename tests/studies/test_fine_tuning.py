@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,3 +92,55 @@ def test_the_papers_scale_begins_with_the_model_that_is_given(tmp_path: Path) ->
     result = run_study(quick("finetuned-perplexity"), given=given, **how)
     assert result is not None and result.verdict is Verdict.OPEN  # one seed settles nothing
     assert not list((tmp_path / "x" / PAPER / "runs").glob("begin*"))
+
+
+LONG = """
+from dataclasses import replace
+
+from workbench.studies import STUDIES
+
+study = STUDIES["finetuned-multiplication"]
+long = {"steps": 100_000, "batch_size": 4, "eval_size": 8, "eval_every": 50_000, "save_every": 50_000}
+shape = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
+STUDY = replace(study, tunes=replace(study.tunes, shape=shape, begin={**long, "length": 16}))
+"""
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait until something is so, at most two minutes."""
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def alive(group: int) -> bool:
+    """Whether any process of a group is left."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["Ctrl-C", "its own process is killed"])
+def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how: str, tmp_path: Path) -> None:
+    file, runs = tmp_path / "long.py", tmp_path / "long" / SMALL / "runs"
+    file.write_text(LONG, encoding="utf-8")
+    command = ["study", "run", str(file), "--root", str(tmp_path), "--seeds", "4", "--workers", "2", "--quiet"]
+    study = subprocess.Popen(
+        [sys.executable, "-m", "workbench", *command], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    logs = [runs / f"begin-seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
+    until(lambda: all(log.exists() and '"step": 100,' in log.read_text(encoding="utf-8") for log in logs))
+    if how == "Ctrl-C":
+        os.killpg(study.pid, signal.SIGINT)
+    else:
+        study.kill()
+    error = study.communicate(timeout=60)[1]
+    until(lambda: not alive(study.pid))
+    assert "Traceback" not in error
+    for log in logs:
+        done = finetuned(log.parent)
+        assert 100 <= done.step < 100_000 and not done.finished
+    assert not (runs / "begin-seed=2").exists()

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
-from workbench.studies.study import SMALL, Quantities, Scale, StudyStoppedError
+from workbench.studies.fine_tuning_workers import train_all, workers_of
+from workbench.studies.study import SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
-from workbench.training.finetune import finetune, resume_finetune
-from workbench.training.finetune_config import (
-    AFTER,
-    BEFORE,
-    EXCHANGED,
-    FinetuneConfig,
-    Finetuned,
-    finetuned,
-    is_finetuning,
-)
-from workbench.training.progress import Progress
+from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned
 from workbench.util.seeds import generator, global_draws
 
 PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
 UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
 OVER = "over fine-tuning"
 WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
-SECONDS_BETWEEN_LOOKS = 1.0
 FRESH, BEGIN = "fresh", "begin"  # folders: fresh weights, and the model that every group begins with
 
 
@@ -180,69 +164,3 @@ def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:
     with shown(progress=False):
         text.fast_tokenizer().save_pretrained(folder)
         model.save_pretrained(folder)
-
-
-Job = tuple[dict[str, Any], Path]
-"""The settings of a fine-tuning, and its folder."""
-
-
-@contextmanager
-def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
-    """Processes that fine-tune, one thread each; after Ctrl-C each of them has saved what it was at.
-
-    Raises:
-        StudyStoppedError: after Ctrl-C.
-    """
-    count = workers or os.cpu_count() or 1
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        raise StudyStoppedError from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job], progress: bool) -> list[Finetuned]:
-    """Train what is not trained yet.
-
-    Raises:
-        ValueError: if a setting is wrong, or a folder holds a fine-tuning with other settings.
-        StudyStoppedError: if one of them was stopped.
-    """
-    steps = {folder: settings.get("steps", FinetuneConfig.model_fields["steps"].default) for settings, folder in jobs}
-    made = {folder: finetuned(folder).step if is_finetuning(folder) else 0 for _, folder in jobs}
-    running = {pool.submit(_train, *job): job[1] for job in jobs}
-    futures = list(running)
-    with Progress(sum(steps.values()), progress and made != steps, sum(made.values()), every=60) as bar:
-        while running:
-            for over in wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED).done:
-                done, folder = over.result(), running.pop(over)
-                if made[folder] < steps[folder] and done.finished:
-                    bar.say(f"{folder.name} finished; {len(jobs) - len(running)} of {len(jobs)}")
-                made[folder] = done.step
-            made |= {folder: max(made[folder], _steps_of(folder)) for folder in running.values()}
-            bar.update(sum(made.values()), {})
-    if not all(future.result().finished for future in futures):
-        raise StudyStoppedError
-    return [future.result() for future in futures]
-
-
-def _steps_of(folder: Path) -> int:
-    """The step that is in the log of a fine-tuning, which another process may be writing; 0 if there is none."""
-    with suppress(ValueError):  # damage is told by the process that goes on with it
-        return max((row["step"] for row in read_log(folder / METRICS) if "step" in row), default=0)
-    return 0
-
-
-def _train(settings: dict[str, Any], folder: Path) -> Finetuned:
-    """One fine-tuning: begun, gone on with, or as it is if it is finished."""
-    if not is_finetuning(folder):
-        return finetune(settings, folder, progress=False)
-    done = resume_finetune(folder, progress=False)
-    kept = done.config.model_dump(mode="json")
-    for name, value in json.loads(json.dumps(settings)).items():
-        own = kept[name]["variant"] if name == "attention" and isinstance(value, str) else kept[name]
-        if own != value:
-            raise ValueError(f"{folder} holds another fine-tuning, with {name} {own!r} and not {value!r}: delete it")
-    return done
