@@ -11,7 +11,7 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
-from workbench.studies.fine_tuning_workers import train_all, workers_of
+from workbench.studies.fine_tuning_workers import Train, trainer
 from workbench.studies.study import SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned
@@ -71,27 +71,24 @@ class FineTunes:
         """
         if scale not in self.shared:
             raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.shared)}")
-        begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
-        with workers_of(workers) as pool:
-            if scale == SMALL:
-                jobs = [(self._first(folder, seed), begun[seed]) for seed in seeds]
-                train_all(pool, jobs, progress)
-            else:
-                begun = dict.fromkeys(seeds, self._given(given))
-            settings = {**self.shared[scale], **self._data(scale, given)}
-            groups = self.groups[scale]
-            places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in groups}
-            done = train_all(
-                pool,
-                [
-                    ({**settings, **groups[name], "model": str(begun[seed]), "seed": seed}, place)
-                    for (name, seed), place in places.items()
-                ],
-                progress,
-            )
-        by_place = dict(zip(places, done, strict=True))
-        each = [{name: self._measured(by_place[name, seed]) for name in groups} for seed in seeds]
+        mine = None if scale == SMALL else self._given(given)
+        settings = {**self.shared[scale], **self._data(scale, given)}
+        places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
+        with trainer(workers, progress) as train:
+            begun = self._begun(train, seeds, folder) if mine is None else dict.fromkeys(seeds, mine)
+            jobs = [
+                ({**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}, place)
+                for (name, seed), place in places.items()
+            ]
+            done = dict(zip(places, train(jobs), strict=True))
+        each = [{name: self._measured(done[name, seed]) for name in self.groups[scale]} for seed in seeds]
         return [self._compared(one) for one in each]
+
+    def _begun(self, train: Train, seeds: Sequence[int], folder: Path) -> dict[int, Path]:
+        """The small model that each seed's groups begin with."""
+        begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
+        train([(self._first(folder, seed), place) for seed, place in begun.items()])
+        return begun
 
     def _first(self, folder: Path, seed: int) -> dict[str, Any]:
         """How the model that a seed's groups begin with is trained, from fresh weights that are written here."""

@@ -7,9 +7,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 
 Job = tuple[dict[str, Any], Path]
 """The settings of a fine-tuning, and its folder."""
+Train = Callable[[Sequence[Job]], list[Finetuned]]
 
 # Of a process that fine-tunes: held while it does, and set once it shall take up nothing more.
 _working = threading.Lock()
@@ -32,8 +34,14 @@ _stopped = threading.Event()
 
 
 @contextmanager
-def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
-    """Processes that fine-tune, one thread each.
+def trainer(workers: int | None, progress: bool) -> Iterator[Train]:
+    """What trains all that is not trained yet, in processes of one thread each.
+
+    It raises ValueError if a setting is wrong, or a folder holds a fine-tuning with other settings.
+
+    Args:
+        workers: processes; by default one for each core.
+        progress: show progress on standard error.
 
     Raises:
         StudyStoppedError: after Ctrl-C.
@@ -41,20 +49,14 @@ def workers_of(workers: int | None) -> Iterator[ProcessPoolExecutor]:
     count = workers or os.cpu_count() or 1
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin)
     try:
-        yield pool
+        yield partial(_train_all, pool, progress)
     except KeyboardInterrupt:
         raise StudyStoppedError from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job], progress: bool) -> list[Finetuned]:
-    """Train what is not trained yet.
-
-    Raises:
-        ValueError: if a setting is wrong, or a folder holds a fine-tuning with other settings.
-        StudyStoppedError: if one of them was stopped.
-    """
+def _train_all(pool: ProcessPoolExecutor, progress: bool, jobs: Sequence[Job]) -> list[Finetuned]:
     steps = {folder: settings.get("steps", FinetuneConfig.model_fields["steps"].default) for settings, folder in jobs}
     made = {folder: finetuned(folder).step if is_finetuning(folder) else 0 for _, folder in jobs}
     running = {pool.submit(_train, *job): job[1] for job in jobs}
@@ -66,7 +68,8 @@ def train_all(pool: ProcessPoolExecutor, jobs: Sequence[Job], progress: bool) ->
                 if made[folder] < steps[folder] and done.finished:
                     bar.say(f"{folder.name} finished; {len(jobs) - len(running)} of {len(jobs)}")
                 made[folder] = done.step
-            made |= {folder: max(made[folder], _steps_of(folder)) for folder in running.values()}
+            for folder in running.values():  # one step is kept for what follows the last: it is measured and saved
+                made[folder] = max(made[folder], min(_steps_of(folder), steps[folder] - 1))
             bar.update(sum(made.values()), {})
     if not all(future.result().finished for future in futures):
         raise StudyStoppedError
