@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.training.test_sweep import wait_for
 from workbench.cli import main
 from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, write_pages
 from workbench.studies.fine_tuning import FineTunes
@@ -106,14 +105,6 @@ STUDY = replace(study, tunes=replace(study.tunes, shape=shape, begin={**long, "l
 """
 
 
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is so, at most two minutes."""
-    end = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def alive(group: int) -> bool:
     """Whether any process of a group is left."""
     with suppress(ProcessLookupError):
@@ -132,13 +123,13 @@ def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how
         [sys.executable, "-m", "workbench", *command], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     logs = [runs / f"begin-seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
-    until(lambda: all(log.exists() and '"step": 100,' in log.read_text(encoding="utf-8") for log in logs))
+    wait_for(lambda: all(log.exists() and '"step": 100,' in log.read_text(encoding="utf-8") for log in logs), 120)
     if how == "Ctrl-C":
         os.killpg(study.pid, signal.SIGINT)
     else:
         study.kill()
     error = study.communicate(timeout=60)[1]
-    until(lambda: not alive(study.pid))
+    wait_for(lambda: not alive(study.pid), 120)
     assert "Traceback" not in error
     for log in logs:
         done = finetuned(log.parent)

@@ -49,10 +49,10 @@ def names(**others: Any) -> list[str]:
     return [run.name for run in read_plan(fields(**others)).runs]
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    until = time.monotonic() + 60
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, "waited for a minute"
+        assert time.monotonic() < until, f"waited for {seconds} s"
         time.sleep(0.02)
 
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import plotly.graph_objects as go
 
-from workbench.studies.boxes_depth import ACCURACY, CHACAL, standard, sweep
+from workbench.studies.boxes_depth import ACCURACY, CHACAL, SHORTER, standard, sweep
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Logged, OverTraining, Parameters, Together
 from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
 
 # Of four boxes and up to six operations, models of this size learn next to nothing in minutes.
-SHORTER: dict[str, Any] = {
-    "task": {"style": "default", "n_boxes": 3, "n_objects": 6, "min_operations": 1, "max_operations": 4},
-    "model": {"d_mlp": 128, "positions": "rotary"},
-    "steps": 1600,
-    "batch_size": 64,
-    "learning_rate": 2e-3,
-    "checkpoint_count": 6,
-}
+FEWER = {"style": "default", "n_boxes": 3, "n_objects": 6, "min_operations": 1, "max_operations": 4}
 
 PUBLISHED = (
     Published(standard(2), ACCURACY, 0.451),
@@ -40,7 +31,7 @@ STUDY = Study(
     question="On boxes whose operations name every object, does a ChaCAL layer after a standard one beat two of those?",
     source=Source("ChaCAL", "Table 2, default"),
     runs={
-        SMALL: sweep("boxes-standard", "boxes-chacal", 3, SHORTER),
+        SMALL: sweep("boxes-standard", "boxes-chacal", 3, {**SHORTER, "task": FEWER}),
         PAPER: sweep("paper/boxes-default", "paper/boxes-default-chacal", 5, {}),
     },
     measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
