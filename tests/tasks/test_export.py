@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from workbench import tasks
 from workbench.cli import main
-from workbench.tasks import TASKS, Batch
+from workbench.tasks import TASKS, Batch, export
 from workbench.tasks.export import Recipe, read, show, stream, write
 
 CASES: list[tuple[str, dict[str, Any], str]] = [
@@ -123,3 +124,26 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="already exists"):
         list(write(Recipe(tasks.make("sorting"), 3), path))
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+@pytest.mark.parametrize(
+    ("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGHUP, 1), (signal.SIGINT, 2)]
+)
+def test_a_signal_ends_the_command_after_a_batch_and_a_second_at_once(
+    number: int, times: int, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Ctrl-C anywhere within a batch may come while a queue to the workers is locked, and ending them waits for it."""
+    drawn, before, rows_of = [], signal.getsignal(number), export._rows
+
+    def rows(*arguments: Any) -> Any:
+        for _ in range(times if len(drawn) == 1 else 0):
+            os.kill(os.getpid(), number)
+        drawn.append(1)
+        return rows_of(*arguments)
+
+    monkeypatch.setattr(export, "_rows", rows)
+    assert main(["data", "sorting", "--count", "9000", "--out", str(tmp_path / f"s{suffix}"), "--quiet"]) == 130
+    assert len(drawn) == 3 - times
+    assert capsys.readouterr().err == "workbench: interrupted\n"
+    assert not list(tmp_path.iterdir()) and signal.getsignal(number) is before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,10 +66,14 @@ def _write(recipe: Recipe, options: argparse.Namespace) -> None:
     from rich.progress import Progress
 
     from workbench.tasks.export import write
+    from workbench.util.interrupts import Interrupts
 
     counts = write(recipe, options.out, workers=options.workers)
-    with Progress(console=Console(stderr=True), disable=options.quiet) as progress:
+    bar = Progress(console=Console(stderr=True), disable=options.quiet)
+    with Interrupts() as interrupts, closing(counts), bar as progress:
         writing = progress.add_task(f"writing {options.out}", total=options.count)
         for written in counts:
             progress.update(writing, completed=written)
+            if interrupts.requested and written < options.count:
+                raise KeyboardInterrupt
     say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")

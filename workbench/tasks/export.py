@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
     return in_order(recipe.shard, range(recipe.shards()), workers)
 
 
-def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int]:
+def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Generator[int, None, None]:
     """Write a recipe's sequences as Parquet or JSON lines; yields the number written so far, after each batch.
 
     The file gets its name only when it is complete.
@@ -105,7 +105,7 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Iterator[int
     return _write(recipe, path, workers)
 
 
-def _write(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
+def _write(recipe: Recipe, path: Path, workers: int) -> Generator[int, None, None]:
     write_rows = _write_parquet if path.suffix == ".parquet" else _write_lines
     with new_file(path) as partial:
         yield from write_rows(recipe, partial, workers)

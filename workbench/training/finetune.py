@@ -44,7 +44,6 @@ from workbench.training.finetune_data import Data, read_data, task_of
 from workbench.training.finetune_gamma import LearnedGammas
 from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
-from workbench.training.loop import Interrupts
 from workbench.training.progress import Progress
 from workbench.training.state import (
     Learner,
@@ -56,6 +55,7 @@ from workbench.training.state import (
     only_trainer,
 )
 from workbench.util.files import check_free, new_folder, write_atomically
+from workbench.util.interrupts import Interrupts
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,6 +19,7 @@ from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
 from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
 from workbench.training.training_run import TrainingRun
+from workbench.util.interrupts import Interrupts
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -219,30 +218,3 @@ def mean_shown(members: Sequence[TrainingRun]) -> dict[str, float]:
     names = dict.fromkeys(name for member in members for name in member.shown)
     values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
     return {name: sum(figures) / len(figures) for name, figures in values.items()}
-
-
-class Interrupts:
-    """Remembers Ctrl-C, SIGTERM (a cluster's) and SIGHUP (a closed terminal's) until the training step is done.
-
-    A second one raises KeyboardInterrupt at once.
-    """
-
-    requested = False
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __enter__(self) -> Interrupts:
-        self.before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            # A signal that `nohup` has set to be ignored stays ignored.
-            handled = [n for n in self.signals if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-            self.before = {number: signal.signal(number, self._request) for number in handled}
-        return self
-
-    def _request(self, *_: Any) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
