@@ -6,17 +6,21 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.training.test_sweep import wait_for
 from workbench.cli import main
 from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, write_pages
-from workbench.studies.fine_tuning import FineTunes
-from workbench.training.finetune_config import finetuned
+from workbench.studies.fine_tuning import FineTunes, make_fresh
+from workbench.studies.fine_tuning_workers import Job, train
+from workbench.tasks.text import SHIPPED
+from workbench.training.finetune_config import FinetuneConfig, finetuned
+from workbench.training.sweeps import local
 
 SHAPE = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
 FEW = {"steps": 3, "batch_size": 4, "eval_size": 8, "eval_every": 2}
@@ -82,9 +86,6 @@ def test_what_the_papers_scale_needs_is_said(tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.slow
 def test_the_papers_scale_begins_with_the_model_that_is_given(tmp_path: Path) -> None:
-    from workbench.studies.fine_tuning import make_fresh
-    from workbench.tasks.text import SHIPPED
-
     make_fresh(tmp_path / "mine", SHAPE, 0)
     given = {"model": str(tmp_path / "mine"), "text": str(SHIPPED["shakespeare"])}
     how = {"root": tmp_path, "name": "x", "scale": PAPER, "seeds": 1, "workers": 2, "progress": False}
@@ -105,16 +106,8 @@ STUDY = replace(study, tunes=replace(study.tunes, shape=shape, begin={**long, "l
 """
 
 
-def alive(group: int) -> bool:
-    """Whether any process of a group is left."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, 0)
-        return True
-    return False
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["Ctrl-C", "its own process is killed"])
+@pytest.mark.parametrize("how", ["Ctrl-C", "its own process is interrupted", "its own process is killed"])
 def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how: str, tmp_path: Path) -> None:
     file, runs = tmp_path / "long.py", tmp_path / "long" / SMALL / "runs"
     file.write_text(LONG, encoding="utf-8")
@@ -124,14 +117,66 @@ def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how
     )
     logs = [runs / f"begin-seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
     wait_for(lambda: all(log.exists() and '"step": 100,' in log.read_text(encoding="utf-8") for log in logs), 120)
+    started = psutil.Process(study.pid).children(recursive=True)
+    assert len(started) >= 2
     if how == "Ctrl-C":
         os.killpg(study.pid, signal.SIGINT)
     else:
-        study.kill()
+        study.send_signal(signal.SIGINT if "interrupted" in how else signal.SIGKILL)
     error = study.communicate(timeout=60)[1]
-    wait_for(lambda: not alive(study.pid), 120)
+    assert not psutil.wait_procs(started, timeout=60)[1]
     assert "Traceback" not in error
     for log in logs:
         done = finetuned(log.parent)
         assert 100 <= done.step < 100_000 and not done.finished
     assert not (runs / "begin-seed=2").exists()
+
+
+def seeds_of_one_fine_tuning(name: str, text: str, folder: Path) -> list[Job]:
+    make_fresh(folder / "fresh", SHAPE, 0)
+    settings = {**FEW, "length": 16, "model": str(folder / "fresh"), "text": text, "attention": "standard"}
+    return [Job(FinetuneConfig(**settings, seed=seed), folder / f"{name}-seed={seed}") for seed in (0, 1)]
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_from_a_folder_named_from_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fine-tuning keeps the path of its model in full, and the study names it as its user named the root."""
+    monkeypatch.chdir(tmp_path)
+    jobs = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), Path("root"))
+    Path("root").mkdir(exist_ok=True)
+    assert [done.finished for done in train(jobs, 2, False)] == [True, True]
+    with monkeypatch.context() as patch:
+        patch.delattr(local.subprocess, "Popen")  # nothing is trained again
+        assert [done.step for done in train(jobs, 2, False)] == [3, 3]
+    other = replace(jobs[0], config=jobs[0].config.model_copy(update={"batch_size": 2}))
+    with pytest.raises(ValueError, match=r"mine-seed=0 holds another fine-tuning, with batch_size 4 and not 2"):
+        train([jobs[1], other], 2, False)
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_that_fails_is_said_in_one_line_and_the_study_goes_on_later(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("too short")
+    with pytest.raises(RuntimeError, match=r"^mine-seed=\d failed: [^\n]+$"):
+        train(seeds_of_one_fine_tuning("mine", str(tmp_path / "short.txt"), tmp_path), 2, False)
+    assert not list(tmp_path.glob("mine*"))
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_said_and_its_fine_tuning_gone_on_with(tmp_path: Path) -> None:
+    jobs = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), tmp_path)[:1]
+    long = [replace(jobs[0], config=jobs[0].config.model_copy(update={"steps": 400, "save_every": 10}))]
+
+    def kill() -> None:
+        wait_for(lambda: bool(list(tmp_path.glob("mine-seed=0/resume/step-*"))), 120)
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(RuntimeError, match="mine-seed=0 failed: its process was killed by SIGKILL"):
+        train(long, 1, False)
+    killer.join()
+    assert 10 <= finetuned(long[0].folder).step < 400
+    assert train(long, 1, False)[0].step == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
-from workbench.studies.fine_tuning_workers import Train, trainer
+from workbench.studies.fine_tuning_workers import Job, Train, train
 from workbench.studies.study import SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
-from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, Finetuned
+from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
+from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
 PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
@@ -67,6 +69,7 @@ class FineTunes:
 
         Raises:
             ValueError: if there is no such scale, something is not given, or a setting is wrong.
+            RuntimeError: in one line, if a fine-tuning failed.
             StudyStoppedError: if it was stopped; the same call goes on.
         """
         if scale not in self.shared:
@@ -74,20 +77,20 @@ class FineTunes:
         mine = None if scale == SMALL else self._given(given)
         settings = {**self.shared[scale], **self._data(scale, given)}
         places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
-        with trainer(workers, progress) as train:
-            begun = self._begun(train, seeds, folder) if mine is None else dict.fromkeys(seeds, mine)
-            jobs = [
-                ({**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}, place)
-                for (name, seed), place in places.items()
-            ]
-            done = dict(zip(places, train(jobs), strict=True))
+        train_all = partial(train, workers=workers, progress=progress)
+        begun = self._begun(train_all, seeds, folder) if mine is None else dict.fromkeys(seeds, mine)
+        jobs = [
+            _job({**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}, place)
+            for (name, seed), place in places.items()
+        ]
+        done = dict(zip(places, train_all(jobs), strict=True))
         each = [{name: self._measured(done[name, seed]) for name in self.groups[scale]} for seed in seeds]
         return [self._compared(one) for one in each]
 
-    def _begun(self, train: Train, seeds: Sequence[int], folder: Path) -> dict[int, Path]:
+    def _begun(self, train_all: Train, seeds: Sequence[int], folder: Path) -> dict[int, Path]:
         """The small model that each seed's groups begin with."""
         begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
-        train([(self._first(folder, seed), place) for seed, place in begun.items()])
+        train_all([_job(self._first(folder, seed), place) for seed, place in begun.items()])
         return begun
 
     def _first(self, folder: Path, seed: int) -> dict[str, Any]:
@@ -141,6 +144,12 @@ class FineTunes:
             ratio = float(own[PERPLEXITY].values) / base
             own[name] = _number(name, ratio, "", own[PERPLEXITY].settings)
         return groups
+
+
+@in_one_line()
+def _job(settings: Mapping[str, Any], folder: Path) -> Job:
+    """A fine-tuning with these settings. Raises ValueError in one line if one is wrong."""
+    return Job(FinetuneConfig.model_validate(dict(settings)), folder)
 
 
 def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:

@@ -95,8 +95,7 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
     """
     path = Path(out)
     config = config if isinstance(config, FinetuneConfig) else FinetuneConfig.model_validate(dict(config))
-    text = None if config.text is None else _absolute(config.text)
-    config = config.model_copy(update={"model": _absolute(config.model), "text": text})
+    config = config.in_full()
     processes = Processes.started(config.device)
     processes.do(lambda: check_free(path))
     tuning = FineTuning(config, path, progress, processes)
@@ -356,9 +355,3 @@ class _Nowhere:
 
     def sync(self) -> None:
         pass
-
-
-def _absolute(place: str) -> str:
-    """A path on this machine in full, so that training is resumed from any folder; a name on the hub as it is."""
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() else place

@@ -82,6 +82,11 @@ class FinetuneConfig(Checked):
             raise ValueError(f"gamma rises over {self.gamma_warmup} steps, and there are {self.steps}")
         return self
 
+    def in_full(self) -> FinetuneConfig:
+        """The same, with paths on this machine in full, so that training is resumed from any folder."""
+        text = None if self.text is None else _in_full(self.text)
+        return self.model_copy(update={"model": _in_full(self.model), "text": text})
+
     def attention_at(self, step: int) -> dict[str, Any]:
         """The variant and its settings in the step that follows `step` finished ones: γ · min(1, step / gamma_warmup).
 
@@ -90,6 +95,12 @@ class FinetuneConfig(Checked):
         if step >= self.gamma_warmup:
             return self.attention
         return {**self.attention, "gamma": self.attention["gamma"] * step / self.gamma_warmup}
+
+
+def _in_full(place: str) -> str:
+    """A path on this machine in full; a name on the hub as it is."""
+    path = Path(place).expanduser()
+    return str(path.resolve()) if path.exists() else place
 
 
 def read_config(folder: Path) -> FinetuneConfig:

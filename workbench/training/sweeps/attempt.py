@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
@@ -16,8 +16,7 @@ from workbench.training.sweeps.jobs import Job
 
 SECONDS_TO_SAVE = 60.0
 
-# Errors that training raises with a message of one line. Any other is a bug, and its traceback is shown.
-REPORTED = (ValueError, RuntimeError, OSError)
+Tried = TypeVar("Tried")
 
 
 def attempt(config: RunConfig, folder: Path) -> None:
@@ -28,24 +27,29 @@ def attempt(config: RunConfig, folder: Path) -> None:
     """
     torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
     if (folder / CONFIG).is_file():
-        with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
-            pass  # waits for a worker of a killed sweep, which saves before it ends
+        let_it_save(folder)
         resume(folder, progress=False)
     else:
         train(config, folder, progress=False)
 
 
+def let_it_save(folder: Path) -> None:
+    """Wait for a worker of a killed sweep or study, which saves before it ends."""
+    with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
+        pass
+
+
 @dataclass(frozen=True)
-class Ended:
+class Ended(Generic[Tried]):
     """The end of an attempt.
 
     Attributes:
-        job: the run.
+        job: what was attempted, such as a run.
         error: the error of the attempt, if there was one.
         lost: whether the worker died. Such an attempt can be repeated; an error of the run itself would come again.
     """
 
-    job: Job
+    job: Tried
     error: str | None = None
     lost: bool = False
 
@@ -64,7 +68,7 @@ class Crew(Protocol):
     def start(self, job: Job) -> None:
         """Start an attempt, or put it in the crew's queue."""
 
-    def ended(self, wait: float) -> list[Ended]:
+    def ended(self, wait: float) -> list[Ended[Job]]:
         """The attempts that ended since the last call; if there is none, wait for one, at most `wait` seconds."""
 
     def stop(self) -> None:

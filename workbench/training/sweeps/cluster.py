@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.runs import load_run, parse_config, states
-from workbench.training.sweeps.attempt import REPORTED, Ended, attempt
+from workbench.training.sweeps.attempt import Ended, attempt
 from workbench.training.sweeps.jobs import Job
+from workbench.util.child_processes import REPORTED
 from workbench.util.distribution import needs
 from workbench.util.files import new_folder
 from workbench.util.messages import brief

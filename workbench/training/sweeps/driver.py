@@ -118,7 +118,7 @@ def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Ca
                 job.status = "finished" if job.run.finished else "waiting"
 
 
-def _settle(end: Ended, board: Board, retries: int) -> None:
+def _settle(end: Ended[Job], board: Board, retries: int) -> None:
     """Set the status of a run after an attempt: finished, failed, or waiting for another attempt."""
     job, error, lost = end.job, end.error, end.lost
     try:

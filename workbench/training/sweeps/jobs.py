@@ -36,6 +36,10 @@ class Job:
     def name(self) -> str:
         return self.planned.name
 
+    def order(self) -> str:
+        """What a worker process is told, as one line of JSON."""
+        return self.planned.config.model_dump_json()
+
     @property
     def run(self) -> Run:
         """The run folder, which may not exist yet, and to which a worker may be writing."""

@@ -9,22 +9,40 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO
+from pathlib import Path
+from typing import IO, Generic, Protocol, TypeVar
 
 from workbench.training.sweeps.attempt import Ended
-from workbench.training.sweeps.jobs import Job
 from workbench.util.child_processes import python
 from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 0.05
 
 
+class Ordered(Protocol):
+    """What a process can be told to train: a folder, and an order on one line of JSON."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def order(self) -> str: ...
+
+
+Told = TypeVar("Told", bound=Ordered)
+
+
 @dataclass
-class Workers:
-    """Up to `workers` processes at a time, each of which makes one attempt (see `sweeps/__main__.py`)."""
+class Workers(Generic[Told]):
+    """Up to `workers` processes at a time, each of which makes one attempt.
+
+    Attributes:
+        workers: how many.
+        module: what each runs: a module that calls `child_processes.work`.
+    """
 
     workers: int
-    running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
+    module: str = __package__
+    running: list[tuple[Told, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
     here = True
 
     def at_once(self) -> int:
@@ -33,10 +51,10 @@ class Workers:
     def has_room(self) -> bool:
         return len(self.running) < self.workers
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Told) -> None:
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
         process = subprocess.Popen(
-            python(__package__, str(job.folder)),
+            python(self.module, str(job.folder)),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -46,10 +64,10 @@ class Workers:
         self.running.append((job, process, output))
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has died already, which `ended` reports
-            process.stdin.write(job.planned.config.model_dump_json().encode() + b"\n")
+            process.stdin.write(job.order().encode() + b"\n")
             process.stdin.flush()
 
-    def ended(self, wait: float) -> list[Ended]:
+    def ended(self, wait: float) -> list[Ended[Told]]:
         until = time.monotonic() + wait
         while not (over := [entry for entry in self.running if entry[1].poll() is not None]):
             if time.monotonic() > until:
@@ -76,7 +94,7 @@ class Workers:
         self.stop()
 
 
-def _end(job: Job, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended:
+def _end(job: Told, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended[Told]:
     """Wait for an attempt's process and say how it ended: its last line if it failed, or the signal that killed it."""
     code = process.wait()
     assert process.stdin is not None
