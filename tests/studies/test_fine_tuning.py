@@ -77,7 +77,7 @@ def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path, capsys:
 def test_what_the_papers_scale_needs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["study", "run", "finetuned-perplexity", "--scale", "paper", "--root", str(tmp_path), "--quiet"]
     assert main(command) == 2
-    assert "fine-tunes a model of yours, such as GPT-2: give --model" in capsys.readouterr().err
+    assert "it fine-tunes a model of yours, such as GPT-2; give --model" in capsys.readouterr().err
     assert main([*command, "--model", "x"]) == 2
     assert "give --text too" in capsys.readouterr().err
     assert main(["study", "show", "finetuned-multiplication"]) == 0

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from workbench import studies
 from workbench.cli import main
 from workbench.measurement import Measurement
 from workbench.report import found
@@ -521,7 +522,13 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
         (["run"], "name a study"),
         (["run", "chain-layer"], "did you mean 'chain-layers'"),
         (["run", "chain-layers", "--scale", "huge"], "no scale 'huge'; there is: small, gpu, paper"),
+        (["run", "property-heads", "chain-hops", "--scale", "gpu"], "property-heads: no scale 'gpu'; there is: small"),
+        (["run", "--all", "--scale", "huge"], "chain-layers: no scale 'huge'; there is: small, gpu, paper"),
+        (["run", "chain-layers", "--all"], "--all runs more than chain-layers"),
         (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "data-statistics", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "finetuned-perplexity", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "data-statistics", "--scale", "gpu"], "data-statistics: no scale 'gpu'; there is: small, paper"),
         (["run", "nowhere.toml"], "there is no study file nowhere.toml"),
         (["report", "--root", "nowhere"], "no study under nowhere has run"),
         (["dance"], "invalid choice"),
@@ -534,6 +541,32 @@ def test_wrong_words_are_one_line(
     code, text = said(capsys, *words)
     assert code == 2 and answer in text and text.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_all_leaves_out_what_has_no_such_scale_and_goes_on_after_a_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is said before anything is trained: the first study without the scale came after hours of training."""
+    tuned, counted = STUDIES["finetuned-perplexity"], STUDIES["data-statistics"]
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("seed=0 failed: its process was killed by SIGKILL")
+
+    broken = replace(counted, compute=fails)
+    monkeypatch.setattr(
+        studies, "STUDIES", {"broken": broken, "tuned": tuned, "heads": STUDIES["property-heads"], "counted": counted}
+    )
+    code, text = said(capsys, "run", "--all", "--scale", "paper", "--root", str(tmp_path), "--quiet")
+    lines = text.splitlines()
+    assert code == 1 and lines[0].startswith("counted, paper: holds")
+    assert lines[-4:] == [
+        "workbench: left out tuned: at scale paper it fine-tunes a model of yours, such as GPT-2; give --model",
+        "workbench: left out heads: no scale 'paper'; there is: small",
+        "workbench: broken: seed=0 failed: its process was killed by SIGKILL; the other studies go on",
+        "workbench: failed: broken; the same command tries again",
+    ]
+    code, text = said(capsys, "run", "broken", "--scale", "paper", "--root", str(tmp_path), "--quiet")
+    assert code == 1 and text == "workbench: seed=0 failed: its process was killed by SIGKILL\n"
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.cli.options import add_out, add_quiet, add_workers
-from workbench.cli.output import INTERRUPTED, say
+from workbench.cli.output import FAILED, INTERRUPTED, complain, say, warn
 from workbench.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
@@ -88,27 +89,52 @@ def _described(name: str, study: Study) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int | None:
-    from workbench.studies import STUDIES, find_study, run_study
+    from workbench.studies import run_study
 
-    names = list(STUDIES) if options.all else _names(options)
+    given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
+    names = _to_run(options, given)
+    failed = []
     for name in names:
-        find_study(name)  # a wrong name is said before anything is trained
-    for name in names:
-        result = run_study(
-            name,
-            root=options.root,
-            scale=options.scale,
-            seeds=options.seeds,
-            workers=options.workers,
-            ray=options.ray,
-            progress=not options.quiet,
-            given={name: value for name in ("model", "text") if (value := getattr(options, name)) is not None},
-        )
+        try:
+            result = run_study(
+                name,
+                root=options.root,
+                scale=options.scale,
+                seeds=options.seeds,
+                workers=options.workers,
+                ray=options.ray,
+                progress=not options.quiet,
+                given=given,
+            )
+        except RuntimeError as error:
+            if len(names) == 1:
+                raise
+            warn([f"{name}: {error}; the other studies go on"])
+            failed.append(name)
+            continue
         if result is None:
             say("stopped; the same command goes on")
             return INTERRUPTED
         say("\n".join(_told(result)))
-    return None
+    return complain(f"failed: {', '.join(failed)}; the same command tries again", FAILED) if failed else None
+
+
+def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> list[str]:
+    """The studies to run; what is wrong with one is said before anything is trained."""
+    from workbench.studies import STUDIES, find_study
+
+    if options.all and options.names:
+        raise ValueError(f"give the names of studies or --all, not both: --all runs more than {options.names[0]}")
+    names = list(STUDIES) if options.all else _names(options)
+    missing: dict[str, list[str]] = {}
+    for name in names:
+        if why := find_study(name)[1].missing(options.scale, given):
+            missing.setdefault(why, []).append(name)
+    left_out = [name for each in missing.values() for name in each]
+    if left_out and not (options.all and set(names) - set(left_out)):
+        raise ValueError(f"{left_out[0]}: {next(iter(missing))}")
+    warn(f"left out {', '.join(each)}: {why}" for why, each in missing.items())
+    return [name for name in names if name not in left_out]
 
 
 def _told(result: Result) -> list[str]:

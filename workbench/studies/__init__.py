@@ -146,7 +146,7 @@ def run_study(
     Returns the result; None if training was stopped.
 
     Raises:
-        ValueError: if there is no such study or scale, or a setting is wrong.
+        ValueError: if there is no such study or scale, something has to be given, or a setting is wrong.
         RuntimeError: if a run failed.
     """
     if isinstance(study, Study):
@@ -155,6 +155,10 @@ def run_study(
     else:
         found, study = find_study(study)
         name = name or found
+    if missing := study.missing(scale, given or {}):
+        raise ValueError(f"{name}: {missing}")
     count = study.seeds.get(scale, 1) if seeds is None else seeds
+    if count < 1:
+        raise ValueError(f"seeds must be at least 1, not {count}")
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
     return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()

@@ -68,13 +68,11 @@ class FineTunes:
             progress: show progress on standard error.
 
         Raises:
-            ValueError: if there is no such scale, something is not given, or a setting is wrong.
+            ValueError: if a setting is wrong.
             RuntimeError: in one line, if a fine-tuning failed.
             StudyStoppedError: if it was stopped; the same call goes on.
         """
-        if scale not in self.shared:
-            raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.shared)}")
-        mine = None if scale == SMALL else self._given(given)
+        mine = None if scale == SMALL else Path(given["model"])
         settings = {**self.shared[scale], **self._data(scale, given)}
         places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
         train_all = partial(train, workers=workers, progress=progress)
@@ -86,6 +84,14 @@ class FineTunes:
         done = dict(zip(places, train_all(jobs), strict=True))
         each = [{name: self._measured(done[name, seed]) for name in self.groups[scale]} for seed in seeds]
         return [self._compared(one) for one in each]
+
+    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
+        """What has to be given at a scale, in words; None where it is."""
+        name = None if scale == SMALL else next((name for name in self.needs if not given.get(name)), None)
+        if name is None:
+            return None
+        too = "" if name == "model" else " too"
+        return f"at scale {scale} it fine-tunes a model of yours, such as GPT-2; give --{name}{too}"
 
     def _begun(self, train_all: Train, seeds: Sequence[int], folder: Path) -> dict[int, Path]:
         """The small model that each seed's groups begin with."""
@@ -100,15 +106,6 @@ class FineTunes:
             make_fresh(fresh, self.shape, seed)
         text = str(SHIPPED["shakespeare"])
         return {"attention": "standard", **self.begin, "model": str(fresh), "text": text, "seed": seed}
-
-    def _given(self, given: Mapping[str, str]) -> Path:
-        missing = next((name for name in self.needs if not given.get(name)), None)
-        if missing is not None:
-            raise ValueError(
-                f"at this scale the study fine-tunes a model of yours, such as GPT-2: give --{missing}"
-                + ("" if missing == "model" else " too")
-            )
-        return Path(given["model"])
 
     def _data(self, scale: Scale, given: Mapping[str, str]) -> dict[str, Any]:
         """The text, where the groups do not train on a task."""

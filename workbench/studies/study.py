@@ -40,6 +40,9 @@ class Tunes(Protocol):
     def groups(self) -> Mapping[Scale, Mapping[str, Any]]:
         """Scale -> group -> its settings."""
 
+    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
+        """What has to be given at one of these scales, in words; None where it is."""
+
     def __call__(
         self,
         scale: Scale,
@@ -129,6 +132,17 @@ class Study:
             raise ValueError("a study measures its runs (`runs` and `measure`), or has `compute`, or has `tunes`")
         if bool(self.runs) != (self.measure is not None):
             raise ValueError("a study with runs says what to `measure` of each; one without has none to measure")
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The scales that it runs at."""
+        return tuple(self.runs or (self.seeds if self.tunes is None else self.tunes.groups))
+
+    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
+        """Why it cannot run at a scale with what is given, in words; None where it can."""
+        if scale not in self.scales:
+            return f"no scale {scale!r}; there is: {', '.join(self.scales)}"
+        return None if self.tunes is None else self.tunes.missing(scale, given)
 
     def plan(self, scale: Scale, seeds: int) -> dict[str, Any]:
         """The sweep of one scale, with its seeds.
