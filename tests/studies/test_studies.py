@@ -384,6 +384,28 @@ def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -
         assert f"({name})" in page and (tmp_path / "pages" / name).is_file()
 
 
+def test_a_file_may_have_scales_of_its_own(
+    root: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "hops.toml"
+    own.write_text(FILE.replace("[runs.paper]", "[runs.medium]"), encoding="utf-8")
+    code, text = said(capsys, "show", str(own))
+    assert code == 0 and "small: 6 runs, 3 seeds" in text and "medium: 10 runs, 5 seeds" in text
+    studies = dict([find_study(str(own))])
+    (small,) = collect(root, studies)
+    for one in (replace(small, scale="medium", seeds=5), small):
+        path = tmp_path / "hops" / one.scale / RESULT
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(one.to_dict()), encoding="utf-8")
+    found = collect(tmp_path, studies)
+    assert [one.scale for one in found] == ["small", "medium"]
+    earlier = [replace(small, scale="large"), replace(small, scale="medium", seeds=1)]
+    kept = keep_earlier(found, earlier, studies)
+    assert [(one.scale, one.seeds) for one in kept] == [("small", 3), ("medium", 5), ("large", 3)]
+    index = index_page(kept, studies)
+    assert index.index("| small | 3 |") < index.index("| medium | 5 |") < index.index("| large | 3 |")
+
+
 @pytest.mark.slow
 def test_a_report_keeps_the_results_of_an_earlier_ledger(root: Path, file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
@@ -574,6 +596,7 @@ def test_all_leaves_out_what_has_no_such_scale_and_goes_on_after_a_failure(
     [
         ("question = 'x?'", "measure"),
         ("question = ", "is not TOML"),
+        (FILE.replace("seeds.small = 3", "seeds.smal = 3"), "seeds are given for scale 'smal'; runs has: small, paper"),
         ("question='x?'\nmeasure=['overall']\ndraw='overall'\n[runs.small]\npreset='no'\n", "unknown preset 'no'"),
         (
             "question='x?'\nmeasure=['overall']\ndraw='a'\n[runs.small]\npreset='chain-chacal'\n"

@@ -4,7 +4,7 @@
     measure = ["log.accuracy", "path_mass"]     # instruments, `log.FIGURE`, `log.FIGURE over training`, `parameters`
     draw = "accuracy"                           # the quantity that the figure shows, a bar for each group
 
-    [runs.small]                                # a sweep file's fields, without seeds
+    [runs.small]                                # a sweep file's fields, without seeds; of any scales, here one
     preset = "chain-chacal"
     grid."model.attention.gamma" = [0.0, 0.9]
 
@@ -31,8 +31,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.figures import by_group
 from workbench.studies.measures import by_name
-from workbench.studies.study import PAPER, SMALL, Published, Source, Study
+from workbench.studies.study import Published, Source, Study
 from workbench.util.messages import brief, first_problem
+
+SEEDS = 5  # of each group, where the file does not say how many
 
 
 class _Part(BaseModel):
@@ -81,7 +83,7 @@ class StudyFile(_Part):
     contrasts: list[ContrastInFile] = []
     published: list[PublishedInFile] = []
     source: dict[str, str] | None = None
-    seeds: dict[str, int] = {SMALL: 5, PAPER: 4}
+    seeds: dict[str, int] = {}
     because: dict[str, str] = {}
     tune: dict[str, list[Any]] = {}
     n: int = Field(256, ge=2)
@@ -118,6 +120,8 @@ def _toml(path: Path) -> Study:
 
 def _study(data: Mapping[str, Any]) -> Study:
     file = StudyFile.model_validate(data)
+    if unknown := sorted(set(file.seeds) - set(file.runs)):
+        raise ValueError(f"seeds are given for scale {unknown[0]!r}; runs has: {', '.join(file.runs)}")
     published = [Published(one.group, one.quantity, one.value, one.at) for one in file.published]
     return Study(
         question=file.question,
@@ -127,7 +131,7 @@ def _study(data: Mapping[str, Any]) -> Study:
         measure=by_name(file.measure, file.n),
         source=None if file.source is None else Source(**file.source),
         published=published,
-        seeds=file.seeds,
+        seeds={scale: file.seeds.get(scale, SEEDS) for scale in file.runs},
         because=file.because,
         tune=file.tune,
     )

@@ -18,7 +18,7 @@ from workbench.studies.contrasts import Verdict, number_in_words
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
-from workbench.studies.study import SCALES, SMALL, Study
+from workbench.studies.study import SMALL, Study
 from workbench.util.files import write_atomically
 
 LEDGER = "ledger.json"
@@ -45,10 +45,10 @@ def read_ledger(path: Path) -> list[Result]:
 
 
 def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
-    """The results under a folder of studies, in the order of the studies, small scale first."""
+    """The results under a folder of studies, in the order of the studies, and of each in the order of its scales."""
     results = []
-    for name in studies:
-        for scale in SCALES:
+    for name, study in studies.items():
+        for scale in study.scales:
             data = read_json(root / name / scale / RESULT)
             if data is not None:
                 results.append(Result.from_dict(data))
@@ -68,8 +68,12 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
             f"`workbench study report {unknown[0]}.toml`, so that it can be drawn; or give another folder with --out"
         )
     by_place = {(one.name, one.scale): one for one in [*earlier, *results]}
-    kept = [(name, scale) for name in studies for scale in SCALES if (name, scale) in by_place]
-    return [_reworded(by_place[name, scale], studies[name]) for name, scale in kept]
+    kept: list[Result] = []
+    for name, study in studies.items():
+        own = {scale: one for (its, scale), one in by_place.items() if its == name}
+        order = [*study.scales, *own]  # a scale that the study has no more comes last
+        kept += [_reworded(own[scale], study) for scale in sorted(own, key=order.index)]
+    return kept
 
 
 def _reworded(one: Result, study: Study) -> Result:
