@@ -104,9 +104,11 @@ def _compiled() -> str:
 
 
 def _instruments() -> str:
-    from workbench.instruments import INSTRUMENTS, WEIGHTS
+    from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS
 
-    return "\n".join(_measured(name, one, one.measure) for name, one in {**INSTRUMENTS, **WEIGHTS}.items())
+    measured = [_measured(name, one, one.measure) for name, one in {**INSTRUMENTS, **WEIGHTS}.items()]
+    together = [f"{name}: {_first_line(one)}" for name, one in SETS.items()]
+    return "\n".join([*measured, "With --geometry, of all sequences together:", *together])
 
 
 def _mechanisms() -> str:

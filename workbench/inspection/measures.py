@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from workbench.capture import Capture, Subject
-from workbench.instruments import INSTRUMENTS, WEIGHTS, Instrument, WeightInstrument
+from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS, Instrument, WeightInstrument
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -123,6 +123,8 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
     """
     everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
     for name in (*only, *settings):
+        if name in SETS:
+            raise ValueError(f"{name} is of all sequences together: --geometry measures it, with its default settings")
         lookup(everything, name, "instrument or mechanism")
     n_hops = hops_measured(subject)
     measures, left_out = [], {}
