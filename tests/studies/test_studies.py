@@ -43,12 +43,12 @@ from workbench.studies import (
 )
 from workbench.studies.contrasts import Outcome
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
-from workbench.studies.figures import by_dim, by_group
+from workbench.studies.figures import by_dim, by_group, by_its_dims
 from workbench.studies.ledger import index_page, keep_earlier, study_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
 from workbench.studies.result import Tried, differences, settings_in_words
 from workbench.studies.step_time import relative_step_times
-from workbench.studies.stored import pack, unpack
+from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.testing.questions import STUDY_CHECKS
 from workbench.training import preset_config, train
 from workbench.training.sweeps.plan import read_plan
@@ -165,7 +165,7 @@ def test_a_quantity_that_is_nowhere_defined_has_no_table(root: Path, file: Path)
 
 def test_the_ledger_tells_of_every_contrast_what_its_study_says_of_the_numbers() -> None:
     for row in keep_earlier([], read_ledger(LEDGER), STUDIES):
-        for contrast, outcome in zip(STUDIES[row.name].contrasts, row.outcomes, strict=True):
+        for contrast, outcome in zip(STUDIES[row.name].asked(row.scale), row.outcomes, strict=True):
             again = contrast.ask(row.groups)
             if outcome.words != again.words:  # then it failed, and is told of the best of the settings tried
                 assert again.verdict is Verdict.FAILS and outcome.words.partition(" (with ")[1], outcome.words
@@ -294,7 +294,7 @@ def test_each_group_is_tuned_at_the_place_where_the_contrast_asks_for_it(tmp_pat
     study = Study(
         "Is one a good deal better on long sequences than the other on short ones?",
         contrasts=[Higher("accuracy", "one", "other", by=50, at={"length": 5}, than_at={"length": 2})],
-        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy"),
+        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy", "share"),
         runs={
             SMALL: {
                 "settings": tiny(task=task),
@@ -550,6 +550,8 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1"),
         (["run", "data-statistics", "--seeds", "0"], "seeds must be at least 1"),
         (["run", "finetuned-perplexity", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "finetuned-perplexity", "--workers", "-1"], "workers must be at least 1, not -1"),
+        (["run", "finetuned-perplexity", "--ray", "auto"], "finetuned-perplexity: it fine-tunes on this machine alone"),
         (["run", "data-statistics", "--scale", "gpu"], "data-statistics: no scale 'gpu'; there is: small, paper"),
         (["run", "nowhere.toml"], "there is no study file nowhere.toml"),
         (["report", "--root", "nowhere"], "no study under nowhere has run"),
@@ -596,6 +598,7 @@ def test_all_leaves_out_what_has_no_such_scale_and_goes_on_after_a_failure(
     [
         ("question = 'x?'", "measure"),
         ("question = ", "is not TOML"),
+        (FILE.replace('than = "chain-chacal, gamma 0.0"', 'than = "chain-chacal, gamma 0"'), "own.toml: unknown group"),
         (FILE.replace("seeds.small = 3", "seeds.smal = 3"), "seeds are given for scale 'smal'; runs has: small, paper"),
         ("question='x?'\nmeasure=['overall']\ndraw='overall'\n[runs.small]\npreset='no'\n", "unknown preset 'no'"),
         (
@@ -611,3 +614,45 @@ def test_a_wrong_file_is_one_line(text: str, answer: str, capsys: pytest.Capture
     code, words = said(capsys, "run", str(path), "--root", str(tmp_path / "studies"), "--quiet")
     assert code == 2 and answer in words and words.count("\n") == 1
     assert not (tmp_path / "studies").exists()
+
+
+def test_a_file_named_like_a_study_of_the_papers_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "chain-layers.toml"
+    path.write_text(FILE, encoding="utf-8")
+    code, words = said(capsys, "run", str(path), "--root", str(tmp_path / "studies"), "--quiet")
+    assert code == 2 and "has the name of a study of the papers" in words and not (tmp_path / "studies").exists()
+
+
+def test_a_result_that_cannot_be_drawn_is_named_and_the_other_pages_are_written(
+    root: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`draw` names a quantity, not what measures it."""
+    own = tmp_path / "my hops.toml"
+    own.write_text(FILE.replace('draw = "accuracy"', 'draw = "log.accuracy"'), encoding="utf-8")
+    (tmp_path / "my hops").mkdir()
+    shutil.copytree(root / "hops", tmp_path / "my hops", dirs_exist_ok=True)
+    shutil.copytree(root / "hops", tmp_path / "hops")
+    why = "cannot be drawn: unknown quantity 'log.accuracy' (did you mean 'accuracy'?)"
+    code, text = said(capsys, "run", str(own), "--root", str(tmp_path), "--quiet")
+    assert code == 2 and why in text and text.count("\n") == 1 and "result.json" in text
+    code, text = said(capsys, "report", str(own), str(file), "--root", str(tmp_path), "--out", str(tmp_path / "pages"))
+    assert code == 2 and f"my hops, small, {why}" in text
+    assert "![" in (tmp_path / "pages" / "hops.md").read_text(encoding="utf-8")
+    assert "![" not in (tmp_path / "pages" / "my hops.md").read_text(encoding="utf-8")
+    assert "(my%20hops.md)" in (tmp_path / "pages" / "index.md").read_text(encoding="utf-8")
+
+
+def test_a_quantity_is_drawn_as_its_dims_ask(root: Path, file: Path) -> None:
+    (one,) = collect(root, dict([find_study(str(file))]))
+    kinds = {name: by_its_dims(one.groups, name, "").data[0].type for name in ("accuracy", "overall")}
+    assert kinds == {"accuracy": "bar", "overall": "scatter"}
+    assert by_its_dims(one.groups, "accuracy over training", "").layout.xaxis.title.text == "training step"
+    with pytest.raises(ValueError, match="overall has the dims unit: say at which coordinates"):
+        by_group(one.groups, "overall", "")
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
+    lengths = {"length": tuple(np.arange(1, 4))}
+    measured = Measurement("m", np.array([0.1, 0.2, 0.3]), ("length",), lengths, "share", {})
+    write_json(tmp_path / "m.json", pack(measured))
+    assert float(unpack(read_json(tmp_path / "m.json")).select(length=3).values) == 0.3

@@ -191,7 +191,7 @@ def test_a_folder_that_holds_another_run_is_named_and_left_alone(tmp_path: Path)
     before = contents(tmp_path)
     longer = {**TINY, "task": {"n": 16, "k": 2}}
     with pytest.raises(
-        ValueError, match=r"seed=1 holds another run: its task.n is 8, and the sweep says 16; give another"
+        ValueError, match=r"seed=1 holds another run: its task.n is 8, and the sweep says 16; move it away"
     ):
         workbench.sweep(fields(longer, grid={"seed": [0, 1]}), tmp_path, progress=False)
     assert contents(tmp_path) == before

@@ -128,13 +128,19 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> list[str]:
     names = list(STUDIES) if options.all else _names(options)
     missing: dict[str, list[str]] = {}
     for name in names:
-        if why := find_study(name)[1].missing(options.scale, given):
+        if why := find_study(name)[1].missing(options.scale, given, options.ray):
             missing.setdefault(why, []).append(name)
     left_out = [name for each in missing.values() for name in each]
     if left_out and not (options.all and set(names) - set(left_out)):
         raise ValueError(f"{left_out[0]}: {next(iter(missing))}")
     warn(f"left out {', '.join(each)}: {why}" for why, each in missing.items())
-    return [name for name in names if name not in left_out]
+    names = [name for name in names if name not in left_out]
+    for name in names:
+        try:
+            find_study(name)[1].check(options.scale)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return names
 
 
 def _told(result: Result) -> list[str]:

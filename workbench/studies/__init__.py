@@ -46,6 +46,7 @@ from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result
 from workbench.studies.study import GPU, PAPER, SMALL, Published, Source, Study
+from workbench.training.sweeps.local import at_a_time
 from workbench.util.lookup import lookup
 
 __all__ = [
@@ -114,6 +115,8 @@ def find_study(name: str) -> tuple[str, Study]:
         ValueError: if there is neither.
     """
     if name not in STUDIES and (Path(name).suffix in (".toml", ".py") or Path(name).is_file()):
+        if Path(name).stem in STUDIES:
+            raise ValueError(f"{name} has the name of a study of the papers, whose folder it would share: rename it")
         return Path(name).stem, study_from_file(name)
     return name, lookup(STUDIES, name, "study")
 
@@ -155,10 +158,12 @@ def run_study(
     else:
         found, study = find_study(study)
         name = name or found
-    if missing := study.missing(scale, given or {}):
+    if missing := study.missing(scale, given or {}, ray):
         raise ValueError(f"{name}: {missing}")
     count = study.seeds.get(scale, 1) if seeds is None else seeds
     if count < 1:
         raise ValueError(f"seeds must be at least 1, not {count}")
+    if ray is None:
+        at_a_time(workers)  # a wrong number is said before anything is made
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
     return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()

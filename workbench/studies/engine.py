@@ -20,10 +20,9 @@ from workbench.studies.result import AS_PLANNED, Result, Tried, settings_in_word
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
-from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes
+from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
 from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Planned, read_plan
-from workbench.util.settings import as_text
 
 LESS_IS_BETTER = ("loss", "perplexity", "distance", "steps to")
 RUNS, TUNED, MEASURED, RESULT = "runs", "tuned", "measured", "result.json"
@@ -61,8 +60,9 @@ class Engine:
 
         Raises:
             ValueError: if the study has no such scale, a setting is wrong, or a folder holds another run.
-            RuntimeError: if runs failed, so that a group has none.
+            RuntimeError: if a run failed.
         """
+        self.study.check(self.scale)
         if self.study.compute is not None:
             return self._result(self._computed(), [], [])
         if self.study.tunes is not None:
@@ -73,21 +73,21 @@ class Engine:
         if measured is None:
             return None
         groups = self._groups(measured)
-        outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
+        outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]
         tried: list[Tried] = []
         if self.study.tune and any(outcome.verdict is Verdict.FAILS for outcome in outcomes):
-            tuned = self._trained(self._tuning(plan, outcomes), self.out / TUNED)
+            tuned = self._trained(self._tuning(plan, outcomes), self.out / TUNED, spare_failed=True)
             if tuned is None:
                 return None
             outcomes = [
                 self._asked_of_the_best(contrast, outcome, groups, tuned, tried)
-                for contrast, outcome in zip(self.study.contrasts, outcomes, strict=True)
+                for contrast, outcome in zip(self.study.asked(self.scale), outcomes, strict=True)
             ]
         return self._result(groups, outcomes, tried)
 
     def _tuning(self, plan: Mapping[str, Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
         """The sweep of the settings to tune, of the variants that are in a contrast which failed."""
-        asked = zip(self.study.contrasts, outcomes, strict=True)
+        asked = zip(self.study.asked(self.scale), outcomes, strict=True)
         failed = {group for contrast, outcome in asked if outcome.verdict is Verdict.FAILS for group in contrast.groups}
         variants = {planned.variant for planned in read_plan(plan).runs if group_name(planned) in failed}
         tuning = {**plan, "grid": {**plan["grid"], **self.study.tune}}
@@ -118,16 +118,29 @@ class Engine:
             for group, quantities in each[0].items()
         }
 
-    def _trained(self, plan: Mapping[str, Any], folder: Path) -> list[tuple[Planned, Quantities]] | None:
-        """What is measured of every run of a sweep, trained if no study has; None if training was stopped."""
+    def _trained(
+        self, plan: Mapping[str, Any], folder: Path, spare_failed: bool = False
+    ) -> list[tuple[Planned, Quantities]] | None:
+        """What is measured of every run of a sweep, trained if no study has; None if training was stopped.
+
+        Args:
+            plan: the sweep.
+            folder: of the runs.
+            spare_failed: leave out a group with a run that failed, such as for a learning rate that is too high.
+
+        Raises:
+            RuntimeError: if a run failed, and none is to be left out.
+        """
         take_over(read_plan(plan).runs, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
         table = sweep(plan, folder, workers=self.workers, ray=self.ray, progress=self.progress)
         if (table["status"] == "unfinished").any():
             return None
         failed = table[table["status"] == "failed"]
-        if len(failed):
-            raise RuntimeError(f"{', '.join(failed['run'])} failed: {failed['error'].iloc[0]}")
         planned = read_plan(plan).runs
+        if len(failed) and not spare_failed:
+            raise RuntimeError(f"{', '.join(failed['run'])} failed: {failed['error'].iloc[0]}")
+        lost = {group_name(one) for one in planned if one.name in set(failed["run"])}
+        planned = tuple(one for one in planned if group_name(one) not in lost)
         show = Console(stderr=True)
         each = track(planned, f"measuring {self.name}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
@@ -190,7 +203,7 @@ class Engine:
 
     def _result(self, groups: dict[str, Quantities], outcomes: list[Outcome], tried: list[Tried]) -> Result:
         if not outcomes:
-            outcomes = [contrast.ask(groups) for contrast in self.study.contrasts]
+            outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]
         planned = read_plan(self.study.plan(self.scale, self.seeds)).runs if self.study.runs else ()
         times: dict[str, float] = {}
         if self.study.timed is not None:
@@ -209,21 +222,16 @@ class Engine:
             self._minutes(),
         )
         write_json(self.out / RESULT, result.to_dict())
+        try:
+            self.study.figures(groups)
+        except ValueError as error:
+            raise ValueError(f"the result is in {self.out / RESULT}, but cannot be drawn: {error}") from None
         return result
 
     def _minutes(self) -> float:
         """How long the training of all its runs took, one after the other; those that it shares too."""
         logs = [path for folder in (self.runs / RUNS, self.out / TUNED) for path in folder.glob(f"[!.]*/{METRICS}")]
         return sum(max((row.get("seconds", 0.0) for row in read_log(path)), default=0.0) for path in logs) / 60
-
-
-def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
-    """The name of a run's group: its variant, and its values of the grid but for the seed."""
-    left_out = {"seed", *without}
-    values = [
-        f"{name.rpartition('.')[2]} {as_text(value)}" for name, value in planned.choice.items() if name not in left_out
-    ]
-    return ", ".join([planned.variant, *values])
 
 
 def _asked_at(contrast: Contrast, group: str) -> Mapping[str, Any]:

@@ -95,6 +95,7 @@ def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], questi
         },
         measure=Logged((WHOLE,)),
         contrasts=small.contrasts(),
+        contrasts_at={PAPER: papers.contrasts()},
         note=note,
         draw=replace(small, values=values, layers=layers).draws(),
         seeds={SMALL: 3, PAPER: 3},

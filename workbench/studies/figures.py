@@ -15,6 +15,7 @@ from workbench.figures.style import BLUE, GREY, PALETTE, VERMILLION, faint, fram
 from workbench.measurement import Measurement
 from workbench.measurement.places import place_in_words
 from workbench.studies.study import Groups, Published
+from workbench.util.lookup import lookup
 
 
 def by_group(
@@ -37,8 +38,9 @@ def by_group(
         only: the groups to draw; by default all.
     """
     at = dict(at or {})
-    shown = {name: own[quantity].select(**at) for name, own in groups.items() if quantity in own}
-    shown = {name: shown[name] for name in only or shown if name in shown}
+    shown = {name: own.select(**at) for name, own in _having(groups, quantity, only).items()}
+    if dims := next(iter(shown.values())).dims:
+        raise ValueError(f"{quantity} has the dims {', '.join(dims)}: say at which coordinates to draw it, in `at`")
     figure = go.Figure()
     for name, mean in shown.items():
         figure.add_bar(
@@ -55,6 +57,22 @@ def by_group(
     framed(figure, title, f"{sample_size(shown)}; whiskers are 95 % intervals", legend=bool(drawn))
     what = f"{quantity}, {place_in_words(at)}" if at else quantity
     return _y_axis(figure, next(iter(shown.values())), what)
+
+
+def by_its_dims(groups: Groups, quantity: str, title: str, *, published: Sequence[Published] = ()) -> go.Figure:
+    """One quantity of every group, as its dims ask for: bars, lines over training, or lines along its dim.
+
+    Raises:
+        ValueError: if no group has it, or it has several dims.
+    """
+    dims = next(iter(_having(groups, quantity).values())).dims
+    if not dims:
+        return by_group(groups, quantity, title, published=published)
+    if dims == ("step",):
+        return over_training(groups, quantity, title)
+    if len(dims) > 1:
+        raise ValueError(f"{quantity} has the dims {', '.join(dims)}; one of a single dim can be drawn")
+    return by_dim(groups, quantity, title, quantity)
 
 
 def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> go.Figure:
@@ -97,8 +115,7 @@ def over_training(
 ) -> go.Figure:
     """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
     figure = go.Figure()
-    own = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
-    shown = {name: mean.select(**(at or {})) for name, mean in own.items()}
+    shown = {name: mean.select(**(at or {})) for name, mean in _having(groups, quantity, only).items()}
     for i, (name, mean) in enumerate(shown.items()):
         colour, steps = PALETTE[i % len(PALETTE)], list(mean.coords["step"])
         if mean.each is not None:
@@ -122,8 +139,17 @@ def over_training(
 
 def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> go.Figure:
     """A quantity of a single dim (length, digit, layer), a line for each group."""
-    shown = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    shown = _having(groups, quantity, only)
     return _side_by_side(curves(shown, title, y_title, f"{sample_size(shown)}; whiskers are 95 % intervals"))
+
+
+def _having(groups: Groups, quantity: str, only: Sequence[str] = ()) -> dict[str, Measurement]:
+    """Group -> its mean of a quantity, of those that have it. Raises ValueError if none does."""
+    own = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
+    if not own:
+        lookup({name: None for one in groups.values() for name in one}, quantity, "quantity")
+        raise ValueError(f"{quantity} was measured of none of {', '.join(only)}")
+    return own
 
 
 def _side_by_side(figure: go.Figure) -> go.Figure:

@@ -16,6 +16,7 @@ from workbench.studies.fine_tuning_workers import Job, Train, train
 from workbench.studies.study import SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
+from workbench.util.files import new_folder
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -164,6 +165,6 @@ def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:
     given = {"vocab_size": len(text.vocabulary), "bos_token_id": None, "eos_token_id": None, **shape}
     with global_draws(generator(seed, "fresh").initial_seed()):
         model = GPT2LMHeadModel(GPT2Config(**given))
-    with shown(progress=False):
-        text.fast_tokenizer().save_pretrained(folder)
-        model.save_pretrained(folder)
+    with shown(progress=False), new_folder(folder) as whole:
+        text.fast_tokenizer().save_pretrained(whole)
+        model.save_pretrained(whole)

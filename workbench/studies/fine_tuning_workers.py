@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from workbench.studies.study import StudyStoppedError
 from workbench.training.finetune_config import FinetuneConfig, Finetuned, finetuned, is_finetuning
 from workbench.training.progress import Progress
 from workbench.training.sweeps.attempt import Ended
-from workbench.training.sweeps.local import Workers
+from workbench.training.sweeps.local import Workers, at_a_time
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -63,14 +62,14 @@ def train(jobs: Sequence[Job], workers: int | None, progress: bool) -> list[Fine
         progress: show progress on standard error.
 
     Raises:
-        ValueError: if a folder holds another fine-tuning; nothing is trained then.
+        ValueError: if a folder holds another fine-tuning, or workers are fewer than one; nothing is trained then.
         RuntimeError: in one line, if one failed, such as for a wrong setting; the others have saved.
         StudyStoppedError: after Ctrl-C.
     """
     there = {job.folder: job.look() for job in jobs}
     made = {folder: done.step if done else 0 for folder, done in there.items()}
     waiting = deque(job for job in jobs if not ((done := there[job.folder]) and done.finished))
-    crew: Workers[Job] = Workers(workers or os.cpu_count() or 1, "workbench.training.finetune_worker")
+    crew: Workers[Job] = Workers(at_a_time(workers), "workbench.training.finetune_worker")
     total, before = sum(job.config.steps for job in jobs), sum(made.values())
     with Progress(total, progress and bool(waiting), before, every=60) as bar:
         try:

@@ -2,7 +2,7 @@
 
     question = "Does the weight of further hops matter?"
     measure = ["log.accuracy", "path_mass"]     # instruments, `log.FIGURE`, `log.FIGURE over training`, `parameters`
-    draw = "accuracy"                           # the quantity that the figure shows, a bar for each group
+    draw = "accuracy"                           # the quantity that the figure shows: bars, or lines along its dim
 
     [runs.small]                                # a sweep file's fields, without seeds; of any scales, here one
     preset = "chain-chacal"
@@ -29,7 +29,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
-from workbench.studies.figures import by_group
+from workbench.studies.figures import by_its_dims
 from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
 from workbench.util.messages import brief, first_problem
@@ -126,7 +126,7 @@ def _study(data: Mapping[str, Any]) -> Study:
     return Study(
         question=file.question,
         contrasts=[one.contrast() for one in file.contrasts],
-        draw=partial(by_group, quantity=file.draw, title=file.question, published=published),
+        draw=partial(by_its_dims, quantity=file.draw, title=file.question, published=published),
         runs=file.runs,
         measure=by_name(file.measure, file.n),
         source=None if file.source is None else Source(**file.source),

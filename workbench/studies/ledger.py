@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import plotly.graph_objects as go
 
@@ -91,13 +92,19 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     """The ledger, a page for every study, each with its figures as pictures, and a page over all of them.
 
     Raises:
-        ValueError: if there is no browser to draw the pictures with.
+        ValueError: if there is no browser to draw the pictures with; or if a result cannot be drawn, once all pages are
+            written, that one's without a picture.
     """
     pictures: dict[str, list[str]] = {}
     figures: dict[str, go.Figure] = {}
+    undrawn: list[str] = []
     for one in results:
-        drawn = studies[one.name].figures(one.groups)
         stem = f"{one.name}-{one.scale}"
+        try:
+            drawn = studies[one.name].figures(one.groups)
+        except ValueError as error:
+            drawn = []
+            undrawn.append(f"{one.name}, {one.scale}, cannot be drawn: {error}")
         pictures[stem] = [f"{stem}{'' if number == 1 else f'-{number}'}.png" for number in range(1, len(drawn) + 1)]
         figures |= dict(zip(pictures[stem], drawn, strict=True))
     pages = {"index.md": index_page(results, studies)}
@@ -110,6 +117,8 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     write_ledger(results, out / LEDGER)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())
+    if undrawn:
+        raise ValueError(f"the pages are in {out}, but {'; '.join(undrawn)}")
     return [out / file for file in pages]
 
 
@@ -132,7 +141,7 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     ]
     for one in results:
         source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
-        asked = f"[{one.question}]({one.name}.md){_decided_by(one)}"
+        asked = f"[{one.question}]({quote(one.name)}.md){_decided_by(one)}"
         cells = [asked, source, one.scale, str(one.seeds), f"{SIGNS[one.verdict]}{_how_many_hold(one)}"]
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
@@ -183,7 +192,7 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         about += f"; its runs, several at a time, trained for {made['minutes']:.0f} min in all"
     lines = [f"## Scale {one.scale}: {one.verdict.value}", ""]
     for picture in pictures:
-        lines += [f"![{one.question}]({picture})", ""]
+        lines += [f"![{one.question}]({quote(picture)})", ""]
     lines += [f"{about}.", ""]
     if one.outcomes:
         lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]

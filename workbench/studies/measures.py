@@ -16,6 +16,8 @@ from workbench.inspection.learning_curves import single, units_of
 from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
+from workbench.runs.config import check_condition
+from workbench.tasks import Task
 
 Measure = Callable[[Run], dict[str, Measurement]]
 
@@ -42,6 +44,7 @@ class Inspect:
         seed: of those sequences.
         settings: instrument -> its settings.
         conditions: test conditions in place of the task's own.
+        also: further ones, each for the tasks that can draw it: where they are of one length, in the order of lengths.
         step: the training step of a checkpoint to measure instead of the trained model.
     """
 
@@ -50,6 +53,7 @@ class Inspect:
     seed: int = 0
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     conditions: tuple[dict[str, Any], ...] | None = None
+    also: tuple[dict[str, Any], ...] = ()
     step: int | None = None
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
@@ -61,10 +65,18 @@ class Inspect:
             settings=self.settings,
             nulls=(),
             causal=False,
-            conditions=self.conditions,
+            conditions=self._conditions(run.task()),
             step=self.step,
         )
         return {name: result[name].at_head().mean for name in self.names if name in result}
+
+    def _conditions(self, task: Task) -> Sequence[dict[str, Any]] | None:
+        """The test conditions; None for the task's own alone."""
+        further = [condition for condition in self.also if _can_draw(task, condition)]
+        if not further:
+            return self.conditions
+        own = task.conditions if self.conditions is None else self.conditions
+        return sorted([*map(dict, own), *further], key=lambda condition: condition.get("length", 0))
 
 
 @dataclass(frozen=True)
@@ -187,6 +199,15 @@ class Parameters:
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
+
+
+def _can_draw(task: Task, condition: dict[str, Any]) -> bool:
+    """Whether a task can draw sequences of a test condition."""
+    try:
+        check_condition(task, condition)
+    except ValueError:
+        return False
+    return True
 
 
 def _at(measured: Measurement, place: dict[str, Any]) -> Measurement:

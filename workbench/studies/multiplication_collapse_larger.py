@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from workbench.studies import multiplication_larger
-from workbench.studies.contrasts import Higher
-from workbench.studies.multiplication_collapse import ENTROPY, MEASURE, after, drawn
+from workbench.studies.multiplication_collapse import ENTROPY, MEASURE, after, drawn, higher
 from workbench.studies.multiplication_larger import LAYERS
-from workbench.studies.multiplication_methods import BOTH, SEQ_VCR, VANILLA
-from workbench.studies.study import Source, Study
+from workbench.studies.study import PAPER, SMALL, Source, Study
 
-BLOCK = LAYERS // 2 - 1  # of the small scale's layers
-MIDDLE = after(BLOCK)
+MIDDLE = {SMALL: after(LAYERS // 2 - 1), PAPER: after(5)}  # of so many layers, and of twelve
 
 
 STUDY = Study(
@@ -19,13 +16,11 @@ STUDY = Study(
     runs=multiplication_larger.STUDY.runs,
     runs_of="multiplication-larger",
     measure=MEASURE,
-    contrasts=(
-        Higher(ENTROPY, SEQ_VCR, VANILLA, at=MIDDLE),
-        Higher(ENTROPY, BOTH, VANILLA, at=MIDDLE),
-    ),
+    contrasts=higher(ENTROPY, MIDDLE[SMALL]),
+    contrasts_at={PAPER: higher(ENTROPY, MIDDLE[PAPER])},
     note="Entropy that is kept does not make an answer right: how often these models multiply is in "
     "multiplication-larger.",
-    draw=drawn("Multiplication, larger", BLOCK),
+    draw=drawn("Multiplication, larger", MIDDLE),
     seeds=multiplication_larger.STUDY.seeds,
     because=multiplication_larger.STUDY.because,
     tune={"learning_rate": [1e-3]},

@@ -12,13 +12,12 @@ from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.multiplication_methods import VANILLA
-from workbench.studies.study import Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
 ACCURACY = "accuracy"
-DIGITS = 2  # of each operand at the small scale
-LOWEST, MIDDLE, HIGHEST = {"digit": 0}, {"digit": DIGITS - 1}, {"digit": 2 * DIGITS - 1}
+DIGITS = {SMALL: 2, PAPER: 4}  # of each operand
 
 
 def operations(digits: int) -> dict[int, int]:
@@ -27,6 +26,12 @@ def operations(digits: int) -> dict[int, int]:
     labels = task.truth(task.sample(1, generator(0, "operations")).tokens).labels
     places, counts = (labels[name][0].tolist() for name in ("digit", "operations"))
     return {place: count for place, count in zip(places, counts, strict=True) if place >= 0}
+
+
+def contrasts(scale: str) -> tuple[Higher, ...]:
+    """The lowest and the highest digit above the one that takes the most operations, in the middle."""
+    middle, highest = {"digit": DIGITS[scale] - 1}, {"digit": 2 * DIGITS[scale] - 1}
+    return tuple(Higher(ACCURACY, VANILLA, VANILLA, at=end, than_at=middle) for end in ({"digit": 0}, highest))
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -47,10 +52,8 @@ STUDY = Study(
     runs=multiplication_methods.STUDY.runs,
     runs_of="multiplication-methods",
     measure=Inspect((ACCURACY,), n=512),
-    contrasts=(
-        Higher(ACCURACY, VANILLA, VANILLA, at=LOWEST, than_at=MIDDLE),
-        Higher(ACCURACY, VANILLA, VANILLA, at=HIGHEST, than_at=MIDDLE),
-    ),
+    contrasts=contrasts(SMALL),
+    contrasts_at={PAPER: contrasts(PAPER)},
     draw=draw,
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,

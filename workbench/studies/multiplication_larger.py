@@ -35,7 +35,7 @@ STUDY = Study(
     source=Source("Seq-VCR", "Table 1, 5 × 5 digits"),
     runs={
         SMALL: small(),
-        PAPER: sweep("paper/multiply-5", {}),
+        PAPER: sweep("paper/multiply-5", {"checkpoint_count": 12}),
     },
     measure=Inspect((WHOLE,), n=512),
     contrasts=(Higher(WHOLE, BOTH, VANILLA, at=AT), Higher(WHOLE, THOUGHT, VANILLA, at=AT)),

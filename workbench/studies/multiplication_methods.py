@@ -38,7 +38,7 @@ def draw(groups: Groups) -> go.Figure:
 STUDY = Study(
     question="Is Seq-VCR, with pause tokens and without, right about more products than a plain model?",
     source=Source("Seq-VCR", "Table 1, 4 × 4 digits"),
-    runs={SMALL: sweep("multiply", SHORTER), PAPER: sweep("paper/multiply-4", {})},
+    runs={SMALL: sweep("multiply", SHORTER), PAPER: sweep("paper/multiply-4", {"checkpoint_count": 12})},
     measure=Together((Inspect((WHOLE,), n=512), Logged((LOSS,)), OverTraining(LOSS))),
     contrasts=(
         Higher(WHOLE, BOTH, VANILLA, at=AT),

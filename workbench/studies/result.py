@@ -200,7 +200,8 @@ class Result:
         own = self.groups.get(published.group, {}).get(published.quantity)
         if own is None or any(label not in own.coords.get(dim, ()) for dim, label in published.at.items()):
             return None
-        return own.select(**published.at)
+        number = own.select(**published.at)
+        return None if number.dims else number
 
 
 def _plain(value: Any) -> Any:

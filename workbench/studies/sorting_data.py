@@ -28,6 +28,13 @@ def sweep(scale: str, settings: dict[str, Any], plain: str, hints: str) -> dict[
     return {"settings": settings, "grid": {"train_size": list(SIZES[scale])}, "variants": variants}
 
 
+def contrasts(scale: str) -> tuple[Higher, ...]:
+    """More data against few, with and without hints; and hints against none, with most data."""
+    few, many = SIZES[scale][0], SIZES[scale][-1]
+    pairs = (((PLAIN, many), (PLAIN, few)), ((HINTS, many), (HINTS, few)), ((HINTS, many), (PLAIN, many)))
+    return tuple(Higher(ACCURACY, group(*more), group(*less), at=BEYOND[scale]) for more, less in pairs)
+
+
 def draw(groups: Groups) -> go.Figure:
     """Whole sequences right, by length, for every size without hints (Figure 3.2)."""
     plain = [name for name in groups if name.startswith(f"{PLAIN},")]
@@ -52,11 +59,8 @@ STUDY = Study(
         PAPER: sweep(PAPER, {}, "paper/sort", "paper/sort-hints"),
     },
     measure=Inspect((ACCURACY,), n=512),
-    contrasts=(
-        Higher(ACCURACY, group(PLAIN, SIZES[SMALL][-1]), group(PLAIN, SIZES[SMALL][0]), at=BEYOND),
-        Higher(ACCURACY, group(HINTS, SIZES[SMALL][-1]), group(HINTS, SIZES[SMALL][0]), at=BEYOND),
-        Higher(ACCURACY, group(HINTS, SIZES[SMALL][-1]), group(PLAIN, SIZES[SMALL][-1]), at=BEYOND),
-    ),
+    contrasts=contrasts(SMALL),
+    contrasts_at={PAPER: contrasts(PAPER)},
     draw=(draw, draw_hints),
     seeds={SMALL: 3, PAPER: 3},
     because={

@@ -6,14 +6,14 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.studies.contrasts import Higher, StaysBelow
+from workbench.studies.contrasts import Contrast, Higher, StaysBelow
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import ACCURACY, BEYOND, SHORTER
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 LAYERS = {SMALL: (2, 4), PAPER: (2, 4, 8, 12)}
-FAR = {"length": 30}  # three times the training lengths of the small scale
+FAR = {SMALL: {"length": 30}, PAPER: {"length": 100}}  # three and five times the training lengths
 
 
 def group(layers: int) -> str:
@@ -25,6 +25,13 @@ def sweep(scale: str, preset: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Plain models of every depth."""
     layers = {"model.n_layers": list(LAYERS[scale])}
     return {"settings": settings, "variants": [{"name": "plain", "preset": preset, "grid": layers}]}
+
+
+def contrasts(scale: str) -> tuple[Contrast, ...]:
+    """Most layers against two at a length not far beyond; and no depth at one that is."""
+    fewest, *_, most = LAYERS[scale]
+    far = (StaysBelow(ACCURACY, group(layers), 0.01, at=FAR[scale]) for layers in LAYERS[scale])
+    return (Higher(ACCURACY, group(most), group(fewest), at=BEYOND[scale]), *far)
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -40,11 +47,8 @@ STUDY = Study(
         PAPER: sweep(PAPER, "paper/sort", {"train_size": 1_000_000}),
     },
     measure=Inspect((ACCURACY,), n=512),
-    contrasts=(
-        Higher(ACCURACY, group(4), group(2), at=BEYOND),
-        StaysBelow(ACCURACY, group(2), 0.01, at=FAR),
-        StaysBelow(ACCURACY, group(4), 0.01, at=FAR),
-    ),
+    contrasts=contrasts(SMALL),
+    contrasts_at={PAPER: contrasts(PAPER)},
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
     tune={"learning_rate": [1e-3]},

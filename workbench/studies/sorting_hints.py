@@ -35,6 +35,12 @@ def sweep(presets: Mapping[str, str], settings: dict[str, Any], steps: int | Non
     return {"settings": settings, "variants": variants}
 
 
+def contrasts(scale: str) -> tuple[Higher, ...]:
+    """Successor hints above none and above another; count hints below none."""
+    pairs = ((SUCCESSOR, NONE), (NONE, COUNT), (SUCCESSOR, FILL))
+    return tuple(Higher(ACCURACY, better, worse, at=BEYOND[scale]) for better, worse in pairs)
+
+
 def draw(groups: Groups) -> go.Figure:
     """Whole sequences right, by length (Figure 3.11)."""
     return by_dim(groups, ACCURACY, "Sorting with each kind of hint, by length", "share of sequences right")
@@ -48,11 +54,8 @@ STUDY = Study(
         PAPER: sweep(dict.fromkeys(HINTS, "paper/sort"), {}),
     },
     measure=Inspect((ACCURACY,), n=512),
-    contrasts=(
-        Higher(ACCURACY, SUCCESSOR, NONE, at=BEYOND),
-        Higher(ACCURACY, NONE, COUNT, at=BEYOND),
-        Higher(ACCURACY, SUCCESSOR, FILL, at=BEYOND),
-    ),
+    contrasts=contrasts(SMALL),
+    contrasts_at={PAPER: contrasts(PAPER)},
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
     tune={"learning_rate": [1e-3]},

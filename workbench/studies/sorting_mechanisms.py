@@ -9,9 +9,14 @@ from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import ByCondition
 from workbench.studies.sorting_lengths import BEYOND, HINTS, PLAIN
-from workbench.studies.study import Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 MINIMUM, SUCCESSOR = "minimum", "successor"
+
+
+def contrasts(scale: str) -> tuple[Higher, ...]:
+    """Both claims, with hints against without."""
+    return tuple(Higher(claim, HINTS, PLAIN, at=BEYOND[scale]) for claim in (MINIMUM, SUCCESSOR))
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -30,7 +35,8 @@ STUDY = Study(
     runs=sorting_lengths.STUDY.runs,
     runs_of="sorting-lengths",
     measure=ByCondition((MINIMUM, SUCCESSOR), "length", n=128),
-    contrasts=(Higher(MINIMUM, HINTS, PLAIN, at=BEYOND), Higher(SUCCESSOR, HINTS, PLAIN, at=BEYOND)),
+    contrasts=contrasts(SMALL),
+    contrasts_at={PAPER: contrasts(PAPER)},
     draw=(draw, draw_successor),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,

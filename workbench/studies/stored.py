@@ -19,7 +19,7 @@ DIGITS = 8  # significant: what is beyond differs between machines
 def pack(measured: Measurement) -> dict[str, Any]:
     """A measurement as JSON-ready data; NaN becomes null."""
     arrays = {name: _numbers(array) for name in ARRAYS if (array := getattr(measured, name)) is not None}
-    coords = {dim: list(measured.coords[dim]) for dim in measured.dims}
+    coords = {dim: [_plain(label) for label in measured.coords[dim]] for dim in measured.dims}
     about = {"name": measured.name, "units": measured.units, "dims": list(measured.dims), "coords": coords}
     return {**about, "settings": dict(measured.settings), "caption": measured.caption, **arrays}
 
@@ -31,6 +31,11 @@ def unpack(data: dict[str, Any]) -> Measurement:
     }
     about: dict[str, Any] = {name: data[name] for name in ("name", "units", "coords", "settings", "caption")}
     return Measurement(**about, **arrays, dims=tuple(data["dims"]))
+
+
+def _plain(label: Any) -> Any:
+    """A coordinate as JSON has it: a number of NumPy as Python's."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _numbers(array: np.ndarray) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,10 @@ from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
 from workbench.studies.reasons import AT_GPU_SCALE, AT_SMALL_SCALE
+from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.util.lookup import lookup
+from workbench.util.messages import brief
+from workbench.util.settings import as_text
 
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
@@ -93,6 +97,7 @@ class Study:
         runs: scale -> the sweep to train, as the fields of a sweep file, without seeds. Empty where nothing is trained.
         measure: what is measured of one finished run.
         contrasts: what must hold for the answer to be yes.
+        contrasts_at: scale -> the contrasts there, where its groups are others than those of `contrasts`.
         draw: the figure, from the means over seeds; or several.
         source: where the claim was published; None for a question of one's own.
         published: its figures.
@@ -120,6 +125,7 @@ class Study:
     seeds: Mapping[Scale, int] = field(default_factory=lambda: {SMALL: 5, PAPER: 4})
     because: Mapping[str, str] = field(default_factory=dict)
     tune: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    contrasts_at: Mapping[Scale, Sequence[Contrast]] = field(default_factory=dict)
     timed: str | None = None
     note: str = ""
     runs_of: str | None = None
@@ -138,11 +144,35 @@ class Study:
         """The scales that it runs at."""
         return tuple(self.runs or (self.seeds if self.tunes is None else self.tunes.groups))
 
-    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
-        """Why it cannot run at a scale with what is given, in words; None where it can."""
+    def missing(self, scale: Scale, given: Mapping[str, str], ray: str | None = None) -> str | None:
+        """Why it cannot run at a scale with what is given, in words; None where it can.
+
+        Args:
+            scale: the scale.
+            given: what it takes from elsewhere: `model`, `text`.
+            ray: the address of a Ray cluster to train on.
+        """
         if scale not in self.scales:
             return f"no scale {scale!r}; there is: {', '.join(self.scales)}"
+        if self.tunes is not None and ray is not None:
+            return "it fine-tunes on this machine alone; leave out --ray"
         return None if self.tunes is None else self.tunes.missing(scale, given)
+
+    def asked(self, scale: Scale) -> Sequence[Contrast]:
+        """The contrasts that are asked at a scale."""
+        return self.contrasts_at.get(scale, self.contrasts)
+
+    def check(self, scale: Scale) -> None:
+        """Raise ValueError if a contrast is about a group that a scale does not have, or a setting is wrong."""
+        if self.compute is not None:
+            return  # it says what its groups are once it has run
+        if self.tunes is not None:
+            groups = list(self.tunes.groups[scale])
+        else:
+            groups = [group_name(planned) for planned in read_plan(self.plan(scale, 1)).runs]
+        for contrast in self.asked(scale):
+            for group in contrast.groups:
+                lookup(dict.fromkeys(groups), group, "group")
 
     def plan(self, scale: Scale, seeds: int) -> dict[str, Any]:
         """The sweep of one scale, with its seeds.
@@ -158,10 +188,28 @@ class Study:
         return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(range(seeds))}}
 
     def figures(self, groups: Groups) -> list[go.Figure]:
-        """Its figures, from the means over seeds."""
+        """Its figures, from the means over seeds.
+
+        Raises:
+            ValueError: in one line, whatever is wrong in `draw`, which may be anybody's.
+        """
         draws = (self.draw,) if callable(self.draw) else self.draw
-        return [draw(groups) for draw in draws]
+        try:
+            return [draw(groups) for draw in draws]
+        except ValueError as error:
+            raise ValueError(brief(error)) from error
+        except Exception as error:
+            raise ValueError(brief(f"{type(error).__name__}: {error}")) from error
 
     def reason(self, setting: str, scale: Scale = SMALL) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
         return self.because.get(setting, BECAUSE.get(scale, {}).get(setting, ""))
+
+
+def group_name(planned: Planned, without: Iterable[str] = ()) -> str:
+    """The name of a run's group: its variant, and its values of the grid but for the seed."""
+    left_out = {"seed", *without}
+    values = [
+        f"{name.rpartition('.')[2]} {as_text(value)}" for name, value in planned.choice.items() if name not in left_out
+    ]
+    return ", ".join([planned.variant, *values])

@@ -44,9 +44,8 @@ def a_studys_contrasts_name_its_groups(name: str) -> None:
     require(study.contrasts, "it has no contrast, so that no answer can come of it")
     for scale, groups in _scales(study):
         known = f"the runs of {scale!r} make: {'; '.join(sorted(groups))}"
-        if scale == next(iter(study.runs), "small"):
-            missing = {group for contrast in study.contrasts for group in contrast.groups} - groups
-            require(not missing, f"a contrast names the group {min(missing, default='')!r}; {known}")
+        missing = {group for contrast in study.asked(scale) for group in contrast.groups} - groups
+        require(not missing, f"a contrast names the group {min(missing, default='')!r}; {known}")
         published = {one.group for one in study.published} - groups
         require(not published or scale != "paper", f"a published figure names {min(published, default='')!r}; {known}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from filelock import FileLock, Timeout
 from workbench.training.sweeps.attempt import Crew, Ended
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.jobs import Job, results, survey, write_results
-from workbench.training.sweeps.local import Workers
+from workbench.training.sweeps.local import Workers, at_a_time
 from workbench.training.sweeps.plan import read_plan
 from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
@@ -51,11 +50,13 @@ def sweep(
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
     plan, out = read_plan(source), output_folder(source, out)
-    _check_workers(workers, ray)
+    if ray is not None and workers is not None:
+        raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
+    count = at_a_time(workers)
     jobs = survey(plan, out)
     check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
-    crew: Crew = Workers(workers or _cores()) if ray is None or not unfinished else Cluster(ray)
+    crew: Crew = Workers(count) if ray is None or not unfinished else Cluster(ray)
     try:
         with _only_sweep(out):
             with Board(jobs, crew, progress and bool(unfinished)) as board:
@@ -63,13 +64,6 @@ def sweep(
             return write_results(jobs, out)
     finally:
         crew.close()
-
-
-def _check_workers(workers: int | None, ray: str | None) -> None:
-    if ray is not None and workers is not None:
-        raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, not {workers}")
 
 
 def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:
@@ -150,8 +144,3 @@ def _only_sweep(out: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise ValueError(f"{out} is being swept by another process; wait for it, or stop it first") from None
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -85,8 +85,8 @@ def survey(plan: Plan, out: Path) -> list[Job]:
             run = load_run(job.folder)
             if run.config != planned.config:
                 raise ValueError(
-                    f"{job.folder} holds another run: {_difference(run.config, planned.config)}; give another --out, "
-                    f"or move it away first"
+                    f"{job.folder} holds another run: {_difference(run.config, planned.config)}; move it "
+                    f"away first, or choose another folder"
                 )
             job.status = "finished" if run.finished else "waiting"
         job.look()

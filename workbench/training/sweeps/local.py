@@ -19,6 +19,19 @@ from workbench.util.messages import brief
 SECONDS_BETWEEN_LOOKS = 0.05
 
 
+def at_a_time(workers: int | None) -> int:
+    """How many processes train at the same time: by default one for each core that this process may use.
+
+    Raises:
+        ValueError: if fewer than one were asked for.
+    """
+    if workers is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    return workers
+
+
 class Ordered(Protocol):
     """What a process can be told to train: a folder, and an order on one line of JSON."""
 
