@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,9 +151,23 @@ def test_a_study_goes_on_from_a_folder_named_from_where_it_runs(
     with monkeypatch.context() as patch:
         patch.delattr(local.subprocess, "Popen")  # nothing is trained again
         assert [done.step for done in train(jobs, 2, False)] == [3, 3]
+    moved = [replace(job, folder=Path("elsewhere") / job.folder.name) for job in jobs]
+    Path("root").rename("elsewhere")
+    there = [job.config.model_copy(update={"model": "elsewhere/fresh"}) for job in jobs]
+    with monkeypatch.context() as patch:
+        patch.delattr(local.subprocess, "Popen")
+        jobs = [replace(job, config=config) for job, config in zip(moved, there, strict=True)]
+        assert [done.step for done in train(jobs, 2, False)] == [3, 3]
     other = replace(jobs[0], config=jobs[0].config.model_copy(update={"batch_size": 2}))
     with pytest.raises(ValueError, match=r"mine-seed=0 holds another fine-tuning, with batch_size 4 and not 2"):
         train([jobs[1], other], 2, False)
+    slower = replace(jobs[0], config=jobs[0].config.model_copy(update={"gamma_warmup": 0, "clip": 0.5}))
+    with pytest.raises(ValueError, match=r"with clip 1.0 and not 0.5: move it away first"):
+        train([slower], 2, False)  # a setting that was not said before
+    shutil.rmtree("elsewhere/fresh")
+    make_fresh(Path("elsewhere/fresh"), SHAPE, 7)
+    with pytest.raises(ValueError, match=r"with what .*fresh was before it was made anew|the model "):
+        train(jobs, 2, False)
 
 
 @pytest.mark.slow
@@ -179,4 +194,8 @@ def test_a_process_that_is_killed_is_said_and_its_fine_tuning_gone_on_with(tmp_p
         train(long, 1, False)
     killer.join()
     assert 10 <= finetuned(long[0].folder).step < 400
-    assert train(long, 1, False)[0].step == 400
+    (tmp_path / "moved").mkdir()
+    for name in ("fresh", "mine-seed=0"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    config = long[0].config.model_copy(update={"model": str(tmp_path / "moved" / "fresh")})
+    assert train([Job(config, tmp_path / "moved" / "mine-seed=0")], 1, False)[0].step == 400

@@ -27,6 +27,7 @@ from workbench.studies import (
     PAPER,
     SMALL,
     STUDIES,
+    Engine,
     Higher,
     Published,
     Reaches,
@@ -649,6 +650,63 @@ def test_a_quantity_is_drawn_as_its_dims_ask(root: Path, file: Path) -> None:
     assert by_its_dims(one.groups, "accuracy over training", "").layout.xaxis.title.text == "training step"
     with pytest.raises(ValueError, match="overall has the dims unit: say at which coordinates"):
         by_group(one.groups, "overall", "")
+
+
+OWN = """
+from dataclasses import dataclass
+from functools import partial
+
+from workbench.studies.measures import Logged, Together
+
+N = 64
+
+
+@dataclass(frozen=True)
+class Mine:
+    n: int = N
+
+    def __call__(self, run):
+        return {}
+
+
+def outer(k):
+    def inner(run):
+        return {str(each) for each in range(k)} and inner
+    return inner
+
+
+TOGETHER = Together((Logged(("loss",)), outer(3), lambda run: [x for x in run]))
+MEASURES = [outer(N), partial(outer(2), N), Mine(), TOGETHER]
+"""
+
+
+def test_a_measure_is_known_again_in_another_process_until_its_file_changes(tmp_path: Path) -> None:
+    """Where its text held an address, everything was measured again on every start."""
+    own = tmp_path / "own.py"
+    told = "import runpy, sys; from workbench.studies.code_of import described\n"
+    told += "print(*map(described, runpy.run_path(sys.argv[1])['MEASURES']), sep='\\n')"
+
+    def described_there(text: str) -> list[str]:
+        own.write_text(text, encoding="utf-8")
+        return subprocess.check_output([sys.executable, "-c", told, str(own)], text=True).splitlines()
+
+    before = described_there(OWN)
+    assert len({*before}) == 4 and before == described_there(OWN)
+    changed = described_there(OWN.replace("range(k)", "range(k + 1)"))
+    assert not {*before} & {*changed}
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "config.json", "metrics.jsonl"])
+def test_a_run_is_measured_again_when_any_of_its_files_changed(root: Path, name: str, tmp_path: Path) -> None:
+    """The same weights may come of another log: evaluated on more sequences, or more often."""
+    run = next(iter(list_runs(root / "hops" / SMALL / RUNS)))
+    shutil.copytree(run.path, tmp_path / "run")
+    engine = Engine("hops", STUDIES["chain-layers"], SMALL, 3, tmp_path, tmp_path)
+    before = engine._mark(load_run(tmp_path / "run"))
+    assert before == engine._mark(run)
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes() + b" ")
+    assert engine._mark(replace(run, path=tmp_path / "run")) != before
 
 
 def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:

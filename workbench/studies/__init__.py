@@ -55,6 +55,7 @@ __all__ = [
     "SMALL",
     "STUDIES",
     "Contrast",
+    "Engine",
     "Higher",
     "Near",
     "Outcome",

@@ -13,8 +13,9 @@ from rich.progress import track
 
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import mean_over_runs
-from workbench.runs import METRICS, Run, load_run, read_log
+from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
+from workbench.studies.code_of import described
 from workbench.studies.contrasts import Contrast, Outcome, Verdict, together, what_in_words
 from workbench.studies.result import AS_PLANNED, Result, Tried, settings_in_words
 from workbench.studies.reuse import take_over
@@ -23,6 +24,8 @@ from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
 from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.util.distribution import version
+from workbench.util.plugins import sources
 
 LESS_IS_BETTER = ("loss", "perplexity", "distance", "steps to")
 RUNS, TUNED, MEASURED, RESULT = "runs", "tuned", "measured", "result.json"
@@ -157,11 +160,11 @@ class Engine:
         return {name: unpack(pack(one)) for name, one in quantities.items()}
 
     def _mark(self, run: Run) -> str:
-        """What decides a run's measurement: its weights, and how it is measured."""
-        how = self.study.measure
-        code = getattr(how, "__code__", None)
-        spelt = repr(how) if code is None else f"{code.co_code.hex()} {code.co_consts!r} {code.co_names!r}"
-        return hashlib.sha256((run.path / WEIGHTS).read_bytes() + spelt.encode()).hexdigest()
+        """What decides a run's measurement: its weights, config and log, and how it is measured, by which code."""
+        digest = hashlib.sha256(f"{version()} {described(self.study.measure)} {sorted(sources().items())}".encode())
+        for name in (WEIGHTS, CONFIG, METRICS):
+            digest.update((run.path / name).read_bytes())
+        return digest.hexdigest()
 
     def _groups(self, measured: Iterable[tuple[Planned, Quantities]]) -> dict[str, Quantities]:
         """The mean over the seeds of each group, of every quantity that all of them have."""

@@ -16,7 +16,7 @@ from workbench.studies.fine_tuning_workers import Job, Train, train
 from workbench.studies.study import SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
-from workbench.util.files import new_folder
+from workbench.util.files import new_folder, parse_json, read_text
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -24,6 +24,7 @@ PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whol
 UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
 OVER = "over fine-tuning"
 WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
+LONGEST = 2**20  # bytes of a model's config
 FRESH, BEGIN = "fresh", "begin"  # folders: fresh weights, and the model that every group begins with
 
 
@@ -103,8 +104,14 @@ class FineTunes:
     def _first(self, folder: Path, seed: int) -> dict[str, Any]:
         """How the model that a seed's groups begin with is trained, from fresh weights that are written here."""
         fresh = folder / f"{FRESH}-seed={seed}"
-        if not (fresh / "config.json").is_file():
+        if not fresh.exists():
             make_fresh(fresh, self.shape, seed)
+        shape = parse_json(read_text(fresh / "config.json", LONGEST))
+        if other := next((name for name, size in self.shape.items() if shape.get(name) != size), None):
+            raise ValueError(
+                f"{fresh} is a model with {other} {shape.get(other)} and not {self.shape[other]}: "
+                f"move {folder} away first"
+            )
         text = str(SHIPPED["shakespeare"])
         return {"attention": "standard", **self.begin, "model": str(fresh), "text": text, "seed": seed}
 

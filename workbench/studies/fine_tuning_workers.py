@@ -9,13 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.runs import METRICS, read_log
+from workbench.runs.model_run import FINETUNE
 from workbench.studies.study import StudyStoppedError
-from workbench.training.finetune_config import FinetuneConfig, Finetuned, finetuned, is_finetuning
+from workbench.training.finetune_config import (
+    FinetuneConfig,
+    Finetuned,
+    digest_of_weights,
+    finetuned,
+    is_finetuning,
+    read_config,
+)
 from workbench.training.progress import Progress
 from workbench.training.sweeps.attempt import Ended
 from workbench.training.sweeps.local import Workers, at_a_time
+from workbench.util.files import write_atomically
 
 SECONDS_BETWEEN_LOOKS = 1.0
+FOUND = ("model", "text", "digest", "model_digest")  # of a config: compared by what is in the files
 
 
 @dataclass(frozen=True)
@@ -34,20 +44,40 @@ class Job:
         if not is_finetuning(self.folder):
             return None
         there = finetuned(self.folder)
-        due, kept = (one.model_dump(mode="json") for one in (self.config.in_full(), there.config))
-        for name in sorted(self.config.model_fields_set):
-            if kept[name] != due[name]:
-                raise ValueError(
-                    f"{self.folder} holds another fine-tuning, with {name} {kept[name]!r} and not {due[name]!r}: "
-                    "delete it"
-                )
+        due, kept = self.config.in_full(), there.config
+        found = {*FOUND, *(("length",) if due.length is None else ())}
+        said = {name: value for name, value in due.model_dump(mode="json").items() if name not in found}
+        had = kept.model_dump(mode="json")
+        differs = [f"{name} {had[name]!r} and not {value!r}" for name, value in said.items() if had[name] != value]
+        if kept.model != due.model and kept.model_digest != digest_of_weights(due.model):
+            differs.append(f"the model {kept.model} and not {due.model}")
+        elif kept.model == due.model and kept.model_digest not in ("", digest_of_weights(due.model)):
+            differs.append(f"what {due.model} was before it was made anew")
+        if kept.text != due.text and not _same_text(kept.text, due.text):
+            differs.append(f"the text {kept.text} and not {due.text}")
+        if differs:
+            raise ValueError(f"{self.folder} holds another fine-tuning, with {differs[0]}: move it away first")
         return there
+
+    def find_again(self) -> None:
+        """Where the model and the text of what was begun are now, if their folder has moved."""
+        kept, due = read_config(self.folder), self.config.in_full()
+        if (kept.model, kept.text) != (due.model, due.text):
+            moved = kept.model_copy(update={"model": due.model, "text": due.text})
+            write_atomically(self.folder / FINETUNE, moved.model_dump_json(indent=1).encode())
 
     def step(self) -> int:
         """The step that is in its log, to which another process may be writing; 0 if there is none."""
         with suppress(ValueError):  # damage is told by the process that goes on with it
             return max((row["step"] for row in read_log(self.folder / METRICS) if "step" in row), default=0)
         return 0
+
+
+def _same_text(before: str | None, now: str | None) -> bool:
+    """Whether two files have the same text; one that is gone has moved. What is trained on is checked by its digest."""
+    if before is None or now is None:
+        return before == now
+    return not Path(before).is_file() or Path(before).read_bytes() == Path(now).read_bytes()
 
 
 Train = Callable[[Sequence[Job]], list[Finetuned]]
@@ -75,7 +105,10 @@ def train(jobs: Sequence[Job], workers: int | None, progress: bool) -> list[Fine
         try:
             while waiting or crew.running:
                 while waiting and crew.has_room():
-                    crew.start(waiting.popleft())
+                    job = waiting.popleft()
+                    if there[job.folder] is not None:
+                        job.find_again()
+                    crew.start(job)
                 for end in crew.ended(SECONDS_BETWEEN_LOOKS):
                     made[end.job.folder] = _finished(end).step
                     count = len(jobs) - len(waiting) - len(crew.running)

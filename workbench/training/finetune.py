@@ -37,6 +37,7 @@ from workbench.training.finetune_config import (
     FINETUNE,
     FinetuneConfig,
     Finetuned,
+    digest_of_weights,
     finetuned,
     read_config,
 )
@@ -165,7 +166,11 @@ class FineTuning:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.data: Data = read_data(loaded, config)
         self.model.to(processes.device)  # type: ignore[arg-type]
-        self.config = config.model_copy(update={"digest": self.data.digest, "length": self.data.length})
+        begun = digest_of_weights(config.model)
+        if config.model_digest not in ("", begun):
+            raise ValueError(f"{config.model} is not the model that this fine-tuning began with: it has changed since")
+        found = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
+        self.config = config.model_copy(update=found)
         objectives = self._objectives()
         self.first = {BEFORE: self.evaluate()} if fresh else {}
         self.attend(config.steps)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, field_validator, model_validator
+from safetensors import safe_open
 
 from workbench import runs
 from workbench.runs.model_run import FINETUNE
@@ -45,6 +48,7 @@ class FinetuneConfig(Checked):
     eval_every: int = Field(200, ge=1, description="steps between measurements of perplexity")
     save_every: int = Field(200, ge=1, description="steps between saved states")
     digest: str = Field("", description="SHA-256 of what decides the data, against data that changed")
+    model_digest: str = Field("", description="SHA-256 of the weights in the model's folder, against another model")
 
     @field_validator("attention", mode="before")
     @classmethod
@@ -101,6 +105,17 @@ def _in_full(place: str) -> str:
     """A path on this machine in full; a name on the hub as it is."""
     path = Path(place).expanduser()
     return str(path.resolve()) if path.exists() else place
+
+
+def digest_of_weights(model: str) -> str:
+    """SHA-256 of the names and numbers of the weights in a folder; empty for a name on the hub."""
+    digest, files = hashlib.sha256(), sorted(Path(model).expanduser().glob("*.safetensors"))
+    for file in files:
+        with safe_open(file, framework="pt") as tensors:
+            for name in sorted(tensors.keys()):
+                numbers = tensors.get_tensor(name).contiguous().reshape(-1).view(torch.uint8)
+                digest.update(name.encode() + numbers.numpy().tobytes())
+    return digest.hexdigest() if files else ""
 
 
 def read_config(folder: Path) -> FinetuneConfig:
