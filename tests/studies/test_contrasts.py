@@ -136,3 +136,17 @@ def test_runs_are_told_apart_by_how_far_their_seeds_vary(
 def test_seeds_that_agree_exactly_leave_what_their_sequences_leave_open() -> None:
     whole = over_runs(1.0, 1.0, 1.0)
     assert whole.low is not None and 0.99 < float(whole.low) < 1.0 == whole.high
+
+
+def test_equal_seeds_of_what_is_no_share_leave_no_interval_and_it_says_so() -> None:
+    """Of a share an interval remains: that of the sequences."""
+    asked = {
+        "one": {"steps": mean(800, 800, 800, units="steps")},
+        "other": {"steps": mean(240, 260, 250, units="steps")},
+        "third": {"steps": mean(3, 3, 3, units="steps")},
+    }
+    outcome = Higher("steps", "one", "other").ask(asked)
+    assert outcome.verdict is Verdict.OPEN and np.isnan(outcome.low)
+    assert outcome.words.endswith("; all seeds of one are equal, which leaves no interval")
+    assert "of one and third are equal" in Higher("steps", "one", "third").ask(asked).words
+    assert "equal" not in Higher("accuracy", "good", "bad").ask(means(good=(1.0,) * 3, bad=(0.0,) * 3)).words

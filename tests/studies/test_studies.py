@@ -21,7 +21,7 @@ from workbench import studies
 from workbench.cli import main
 from workbench.measurement import Measurement
 from workbench.report import found
-from workbench.runs import list_runs, load_run
+from workbench.runs import Run, list_runs, load_run
 from workbench.studies import (
     GPU,
     PAPER,
@@ -46,7 +46,7 @@ from workbench.studies.contrasts import Outcome
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
 from workbench.studies.figures import by_dim, by_group, by_its_dims
 from workbench.studies.ledger import index_page, keep_earlier, study_page
-from workbench.studies.measures import AtCheckpoints, ByCondition, Logged
+from workbench.studies.measures import AtCheckpoints, ByCondition, Inspect, Logged
 from workbench.studies.result import Tried, differences, settings_in_words
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
@@ -707,6 +707,20 @@ def test_a_run_is_measured_again_when_any_of_its_files_changed(root: Path, name:
     path = tmp_path / "run" / name
     path.write_bytes(path.read_bytes() + b" ")
     assert engine._mark(replace(run, path=tmp_path / "run")) != before
+
+
+def test_each_seed_is_tested_on_sequences_of_its_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval over seeds that counts the sequences of all of them would else count the same ones again."""
+    drawn: dict[int, int] = {}
+
+    def inspect(run: Run, *, seed: int, **_: Any) -> dict[str, Any]:
+        drawn[run.config.seed] = seed
+        return {}
+
+    monkeypatch.setattr("workbench.studies.measures.inspect_run", inspect)
+    for run in list_runs(root / "hops" / SMALL / RUNS):
+        Inspect(("overall",), seed=5)(run)
+    assert drawn == {0: 5, 1: 6, 2: 7}
 
 
 def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:

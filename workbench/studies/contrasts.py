@@ -115,6 +115,9 @@ class Higher:
         what, above = what_in_words(self.quantity, self.at), f"above {self._other} ({_mean(theirs)}){margin}"
         difference = _interval(value, low, high, ours.units)
         words = f"{what}: {self.group} ({_mean(ours)}) {above}; difference {difference}"
+        if np.isnan(low) and min(n) >= FEWEST_SEEDS:  # a spread of nothing is not known
+            alike = " and ".join(name for name, one in ((self.group, ours), (self._other, theirs)) if _all_alike(one))
+            words += f"; all seeds of {alike} are equal, which leaves no interval"
         if verdict is Verdict.OPEN and ours.units == "share" and max(ours.values, theirs.values) < TOO_FEW:
             words += f"; neither reaches {number_in_words(TOO_FEW, ours.units)}, so nothing can be compared"
         return Outcome(verdict, value, low, high, n, words)
@@ -249,6 +252,11 @@ def _seeds(mean: Measurement) -> int:
     if mean.each is None:
         return 1 if mean.n is None else int(mean.n)
     return int((~np.isnan(mean.each)).sum())
+
+
+def _all_alike(mean: Measurement) -> bool:
+    """Whether all seeds of a mean have the same value."""
+    return mean.each is not None and np.ptp(mean.each[~np.isnan(mean.each)]) == 0
 
 
 def what_in_words(quantity: str, at: Mapping[str, Any]) -> str:

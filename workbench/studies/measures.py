@@ -41,7 +41,8 @@ class Inspect:
     Attributes:
         names: of instruments and mechanisms; one that does not apply to a run is left out.
         n: sequences of each test condition.
-        seed: of those sequences.
+        seed: of those sequences. The run's own is added: each seed is tested on sequences of its own, so that the
+            interval over seeds may count the sequences of all of them.
         settings: instrument -> its settings.
         conditions: test conditions in place of the task's own.
         also: further ones, each for the tasks that can draw it: where they are of one length, in the order of lengths.
@@ -60,7 +61,7 @@ class Inspect:
         result = inspect_run(
             run,
             n=self.n,
-            seed=self.seed,
+            seed=self.seed + run.config.seed,
             only=self.names,
             settings=self.settings,
             nulls=(),
