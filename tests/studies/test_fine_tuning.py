@@ -199,3 +199,12 @@ def test_a_process_that_is_killed_is_said_and_its_fine_tuning_gone_on_with(tmp_p
         (tmp_path / name).rename(tmp_path / "moved" / name)
     config = long[0].config.model_copy(update={"model": str(tmp_path / "moved" / "fresh")})
     assert train([Job(config, tmp_path / "moved" / "mine-seed=0")], 1, False)[0].step == 400
+
+
+def test_a_model_of_another_name_on_the_hub_is_another_model(tmp_path: Path) -> None:
+    """Neither has weights in a folder to be known by."""
+    begun = FinetuneConfig(model="nowhere/small", text=str(SHIPPED["shakespeare"]), attention="standard")
+    (tmp_path / "finetune.json").write_text(begun.model_dump_json(), encoding="utf-8")
+    assert Job(begun, tmp_path).look() is not None
+    with pytest.raises(ValueError, match="with the model nowhere/small and not nowhere/large: move it away"):
+        Job(begun.model_copy(update={"model": "nowhere/large"}), tmp_path).look()

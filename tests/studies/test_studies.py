@@ -577,18 +577,24 @@ def test_all_leaves_out_what_has_no_such_scale_and_goes_on_after_a_failure(
     def fails(*_: Any) -> Any:
         raise RuntimeError("seed=0 failed: its process was killed by SIGKILL")
 
-    broken = replace(counted, compute=fails)
+    def refuses(*_: Any) -> Any:
+        raise ValueError("seed=0 holds another run")
+
+    broken, stale = (replace(counted, compute=compute) for compute in (fails, refuses))
     monkeypatch.setattr(
-        studies, "STUDIES", {"broken": broken, "tuned": tuned, "heads": STUDIES["property-heads"], "counted": counted}
+        studies,
+        "STUDIES",
+        {"broken": broken, "tuned": tuned, "heads": STUDIES["property-heads"], "stale": stale, "counted": counted},
     )
     code, text = said(capsys, "run", "--all", "--scale", "paper", "--root", str(tmp_path), "--quiet")
     lines = text.splitlines()
     assert code == 1 and lines[0].startswith("counted, paper: holds")
-    assert lines[-4:] == [
+    assert lines[-5:] == [
         "workbench: left out tuned: at scale paper it fine-tunes a model of yours, such as GPT-2; give --model",
         "workbench: left out heads: no scale 'paper'; there is: small",
         "workbench: broken: seed=0 failed: its process was killed by SIGKILL; the other studies go on",
-        "workbench: failed: broken; the same command tries again",
+        "workbench: stale: seed=0 holds another run; the other studies go on",
+        "workbench: failed: broken, stale; the same command tries again",
     ]
     code, text = said(capsys, "run", "broken", "--scale", "paper", "--root", str(tmp_path), "--quiet")
     assert code == 1 and text == "workbench: seed=0 failed: its process was killed by SIGKILL\n"

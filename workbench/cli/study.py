@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace) -> int | None:
                 progress=not options.quiet,
                 given=given,
             )
-        except RuntimeError as error:
+        except (ValueError, RuntimeError) as error:
             if len(names) == 1:
                 raise
             warn([f"{name}: {error}; the other studies go on"])

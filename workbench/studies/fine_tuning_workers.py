@@ -49,10 +49,10 @@ class Job:
         said = {name: value for name, value in due.model_dump(mode="json").items() if name not in found}
         had = kept.model_dump(mode="json")
         differs = [f"{name} {had[name]!r} and not {value!r}" for name, value in said.items() if had[name] != value]
-        if kept.model != due.model and kept.model_digest != digest_of_weights(due.model):
-            differs.append(f"the model {kept.model} and not {due.model}")
-        elif kept.model == due.model and kept.model_digest not in ("", digest_of_weights(due.model)):
-            differs.append(f"what {due.model} was before it was made anew")
+        moved = kept.model != due.model
+        if kept.model_digest != digest_of_weights(due.model) if kept.model_digest else moved:
+            before = f"the model {kept.model} and not {due.model}"
+            differs.append(before if moved else f"what {due.model} was before it was made anew")
         if kept.text != due.text and not _same_text(kept.text, due.text):
             differs.append(f"the text {kept.text} and not {due.text}")
         if differs:
