@@ -62,9 +62,9 @@ STUDY = Study(
         PAPER: sweep("paper/boxes-advanced", "paper/boxes-advanced-chacal", 5, {}),
     },
     measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
-    contrasts=(Higher(ACCURACY, standard(3), standard(2)), Higher(ACCURACY, CHACAL, standard(2))),
+    contrasts=(Higher(ACCURACY, CHACAL, standard(2)), Higher(ACCURACY, standard(3), standard(2))),
     published=PUBLISHED,
-    note="The first contrast asks whether depth is what limits these models at all: where a third standard layer adds "
+    note="The second contrast checks whether depth is what limits these models at all. Where a third standard layer adds "
     "nothing to two, a layer that follows any number of hops has nothing to add either, and what is compared is how "
     "fast the two learn.",
     draw=draw,
