@@ -150,3 +150,10 @@ def test_equal_seeds_of_what_is_no_share_leave_no_interval_and_it_says_so() -> N
     assert outcome.words.endswith("; all seeds of one are equal, which leaves no interval")
     assert "of one and third are equal" in Higher("steps", "one", "third").ask(asked).words
     assert "equal" not in Higher("accuracy", "good", "bad").ask(means(good=(1.0,) * 3, bad=(0.0,) * 3)).words
+
+
+def test_one_of_a_unit_is_said_in_the_singular() -> None:
+    counted = {"a": {"length": mean(1, 1, 1, units="tokens")}, "b": {"length": mean(21, 21, 21, units="tokens")}}
+    words = Near("length", "a", 1, 1).ask(counted).words
+    assert "1 token" in words and "1 tokens" not in words
+    assert "21 tokens" in Near("length", "b", 21, 1).ask(counted).words

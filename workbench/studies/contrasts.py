@@ -15,6 +15,7 @@ from workbench.util.lookup import lookup
 
 FEWEST_SEEDS = 3  # on either side, before anything is said to hold or not
 TOO_FEW = 0.01  # right, to compare two groups by
+ONE = {"tokens": "token", "steps": "step", "nats": "nat"}
 
 Means = Mapping[str, Mapping[str, Measurement]]
 
@@ -275,4 +276,7 @@ def _interval(value: float, low: float, high: float, units: str) -> str:
 
 def number_in_words(value: float, units: str) -> str:
     """A number in its units; a share in per cent."""
-    return f"{100 * value:.1f} %" if units == "share" else f"{value:,.4g} {units}".strip()
+    if units == "share":
+        return f"{100 * value:.1f} %"
+    number = f"{value:,.4g}"
+    return f"{number} {ONE.get(units, units) if number == '1' else units}".strip()
