@@ -64,9 +64,9 @@ STUDY = Study(
     measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
     contrasts=(Higher(ACCURACY, CHACAL, standard(2)), Higher(ACCURACY, standard(3), standard(2))),
     published=PUBLISHED,
-    note="The second contrast checks whether depth is what limits these models at all. Where a third standard layer adds "
-    "nothing to two, a layer that follows any number of hops has nothing to add either, and what is compared is how "
-    "fast the two learn.",
+    note="The second contrast checks whether depth is what limits these models at all. Where a third standard layer "
+    "adds nothing to two, a layer that follows any number of hops has nothing to add either, and what is compared is "
+    "how fast the two learn.",
     draw=draw,
     timed=standard(2),
     seeds={SMALL: 3, PAPER: 3},
