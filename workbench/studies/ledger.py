@@ -205,11 +205,11 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     lines += _step_times(made)
     if one.tried:
         lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
-        lines += [
+        lines += dict.fromkeys(  # a group that is in two contrasts is told of once
             f"- {each.group}, {each.quantity}: {'; '.join(map(each.alone, each.settings))}. "
             f"Best: {each.alone(each.chosen)}."
             for each in one.tried
-        ]
+        )
         lines.append("")
     if one.differs:
         lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
