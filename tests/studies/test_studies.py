@@ -742,3 +742,10 @@ def test_no_page_tells_twice_of_a_group_whose_settings_were_tried() -> None:
     for page in LEDGER.parent.glob("*.md"):
         tried = [line for line in page.read_text().splitlines() if line.startswith("- ") and ". Best: " in line]
         assert len(tried) == len(set(tried)), page.name
+
+
+def test_a_line_over_hook_points_calls_them_by_their_names() -> None:
+    places = ["blocks.0.hook_resid_mid", "blocks.1.hook_attn_out"]
+    measured = Measurement("copy", np.array([1.0, 0.5]), ("point",), {"point": places}, "share", {"seeds": [0]})
+    figure = by_dim({"plain": {"copy": measured}}, "copy", "Copies", "share")
+    assert list(figure.data[-1].x) == ["after attention 0", "attention 1's write"]

@@ -12,7 +12,7 @@ from workbench.figures.runs_and_controls import Controls, Runs, controls_of
 from workbench.figures.seed_dots import dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
-from workbench.measurement.places import point_name
+from workbench.measurement.places import POINTS, point_name
 from workbench.tasks import counted
 
 
@@ -86,13 +86,13 @@ def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
 
 def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
     """The labels on the axis; hook points by their names."""
-    return [point_name(label) if m.dims[0] == "layer" else label for label in _labels(m, keep)]
+    return [point_name(label) if m.dims[0] in POINTS else label for label in _labels(m, keep)]
 
 
 def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
-    if dim != "layer":
+    if dim not in POINTS:
         return figure.update_xaxes(title=dim, **({"tickvals": list(labels)} if len(labels) <= 32 else {}))
-    title = "point of the residual"
+    title = "point of the residual" if dim == "layer" else dim
     names = [point_name(label) for label in labels]
     return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 

@@ -17,9 +17,7 @@ from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, orde
 from workbench.instruments.lens import lens_difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ROUNDING
-from workbench.measurement.places import point_name
-
-POINTS = ("layer", "point")  # dims whose labels are hook names of the residual
+from workbench.measurement.places import POINTS, point_name
 
 
 def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None) -> go.Figure:

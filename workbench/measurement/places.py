@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+POINTS = ("layer", "point")  # dims whose labels are hook names
 WRITTEN_BY = {
     "resid_mid": "after attention {}",
     "resid_post": "after MLP {}",
