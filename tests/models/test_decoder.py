@@ -342,3 +342,44 @@ def test_every_norm_can_be_named_in_a_config_and_counts_what_it_learns() -> None
     for name in named:
         model = decoder(norm=name)
         assert model.config.n_parameters == sum(weight.numel() for weight in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("initial_std", "embedding", "unembedding", "rest"),
+    [
+        (0.5, 0.5, 0.5, 0.5),
+        ({"embedding": 1.0}, 1.0, 0.02, 0.02),
+        ({"rest": "fan_in", "unembedding": 0.05}, 0.02, 0.05, 1 / 8),
+    ],
+)
+def test_initial_weights_are_as_large_as_asked(
+    initial_std: Any, embedding: float, unembedding: float, rest: float
+) -> None:
+    shape = {**SMALL, "d_model": 64, "n_heads": 4, "d_vocab": 300, "n_ctx": 200, "heads": {"hint": 300}}
+    model = Decoder(DecoderConfig(**shape, initial_std=initial_std), generator(3))
+    layer = model.layers[0]
+    n_inputs = 256**-0.5 / 64**-0.5 if rest == 1 / 8 else 1  # the MLP's output has four times the inputs
+    expected = {
+        model.token_embedding: embedding,
+        model.position_embedding: embedding,
+        model.unembedding: unembedding,
+        model.extra_heads["hint"]: unembedding,
+        layer.attn.q: rest,
+        layer.attn.o: rest / 2,  # √(2 · 2 layers)
+        layer.mlp.fc_out: n_inputs * rest / 2,
+    }
+    for module, std in expected.items():
+        assert module.weight.std().item() == pytest.approx(std, rel=0.05)
+
+
+def test_one_fan_in_for_all_is_refused_where_there_is_no_map() -> None:
+    with pytest.raises(ValueError, match="embedding"):
+        DecoderConfig(**SMALL, initial_std="fan_in")
+    for wrong in (True, {"rest": True}, -1.0, {"rest": "fan_out"}, {"scale": 1.0}):
+        with pytest.raises(ValueError):
+            DecoderConfig(**SMALL, initial_std=wrong)
+
+
+def test_sinusoidal_positions_are_as_large_as_the_embedding() -> None:
+    model = Decoder(DecoderConfig(**SMALL, positions="sinusoidal", initial_std={"embedding": 0.5}), generator(0))
+    assert model.position_embedding(torch.tensor([0]))[0, 1].item() == 0.5  # cos 0

@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
+from workbench.models.initial import InitialStd
 from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
 from workbench.models.positions import POSITIONS
@@ -64,6 +65,10 @@ class DecoderConfig:
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on embeddings and on what each sublayer writes")
     tied: bool = Field(default=False, description="unembed with the rows of the embedding")
     unembed_bias: bool = False
+    initial_std: InitialStd = Field(
+        default_factory=InitialStd,
+        description="size of the initial weights: one number for all, or initial_std.embedding, .unembedding and .rest",
+    )
     heads: dict[str, Positive] = Field(
         default_factory=dict, description="extra output heads: name -> number of classes"
     )
@@ -78,6 +83,12 @@ class DecoderConfig:
     @classmethod
     def _one_variant_per_layer(cls, value: Any, info: Any) -> tuple[dict[str, Any], ...]:
         return attention_per_layer(value, info.data.get("n_layers", 1))
+
+    @field_validator("initial_std", mode="before")
+    @classmethod
+    def _one_size_for_all(cls, value: Any) -> Any:
+        of_all = isinstance(value, int | float | str) and not isinstance(value, bool)
+        return dict.fromkeys(("embedding", "unembedding", "rest"), value) if of_all else value
 
     @field_validator("heads", mode="after")
     @classmethod

@@ -22,8 +22,6 @@ from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
 
-INITIAL_STD = 0.02  # GPT-2's
-
 
 class MultiHeadAttention(nn.Module):
     """The linear maps around an attention variant.
@@ -109,7 +107,7 @@ def norm(config: DecoderConfig) -> nn.Module:
 def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
     """The module that maps positions to the vectors added to the token embeddings; None if none are added."""
     add = POSITIONS[config.positions].add
-    return None if add is None else add(config.n_ctx, config.d_model, INITIAL_STD)
+    return None if add is None else add(config.n_ctx, config.d_model, config.initial_std.embedding)
 
 
 class Decoder(Generation):
@@ -122,8 +120,8 @@ class Decoder(Generation):
 
     Args:
         config: the shape.
-        generator: draws the initial weights (GPT-2's: normal with 0.02, smaller for what writes to the residual);
-            without it PyTorch's global generator does.
+        generator: draws the initial weights, as large as the config's `initial_std`; without it PyTorch's global
+            generator does.
 
     Raises:
         ValueError: if it is larger than this machine's memory.
@@ -147,8 +145,7 @@ class Decoder(Generation):
     def _initialise(self, generator: torch.Generator | None) -> None:
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                writes_residual = name.endswith(("attn.o", "mlp.fc_out"))
-                std = INITIAL_STD / (2 * self.config.n_layers) ** 0.5 if writes_residual else INITIAL_STD
+                std = self.config.initial_std.of(name, module, self.config.n_layers)
                 nn.init.normal_(module.weight, std=std, generator=generator)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from workbench.models.attention import Attention
 from workbench.models.config import DecoderConfig
+from workbench.models.initial import InitialStd
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class OwnModelConfig(DecoderConfig):
     dropout: float = Field(default=0.0, exclude=True)
     tied: bool = Field(default=False, exclude=True)
     unembed_bias: bool = Field(default=False, exclude=True)
+    initial_std: InitialStd = Field(default_factory=InitialStd, exclude=True)
     heads: dict[str, int] = Field(default_factory=dict, exclude=True)
 
     @field_validator("attention", mode="after")

@@ -17,7 +17,7 @@ from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from workbench.models.config import DecoderConfig
-from workbench.models.decoder import INITIAL_STD, Decoder
+from workbench.models.decoder import Decoder
 from workbench.models.positions import SinusoidalPositions
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
 
@@ -58,7 +58,7 @@ class WorkbenchForCausalLM(PreTrainedModel, GenerationMixin):
     def _init_weights(self, module: nn.Module) -> None:
         """Give what is in no file of weights its values; all else the decoder has drawn, or is read from a file."""
         if isinstance(module, SinusoidalPositions):
-            module.size.fill_(INITIAL_STD)
+            module.size.fill_(self.decoder.config.initial_std.embedding)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.token_embedding
