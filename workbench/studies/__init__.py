@@ -37,6 +37,7 @@ from workbench.studies import (
     sorting_lengths,
     sorting_mechanisms,
     sorting_repeats,
+    sorting_width,
     state_tracking,
     text_perplexity,
 )
@@ -89,6 +90,7 @@ STUDIES: dict[str, Study] = {
     "sorting-repeats": sorting_repeats.STUDY,
     "sorting-data": sorting_data.STUDY,
     "sorting-depth": sorting_depth.STUDY,
+    "sorting-width": sorting_width.STUDY,
     "sorting-hints": sorting_hints.STUDY,
     "sorting-bases": sorting_bases.STUDY,
     "sorting-mechanisms": sorting_mechanisms.STUDY,

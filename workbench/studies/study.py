@@ -27,8 +27,8 @@ Groups = Mapping[str, Quantities]
 Draw = Callable[[Groups], go.Figure]
 
 Scale = str
-SMALL, GPU, PAPER = "small", "gpu", "paper"
-"""Minutes of a CPU; the paper's models in minutes of one GPU; the paper's own configuration."""
+SMALL, DAY, GPU, PAPER = "small", "day", "gpu", "paper"
+"""Minutes of a CPU; hours of one core; the paper's models in minutes of one GPU; the paper's own configuration."""
 
 BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, GPU: AT_GPU_SCALE}
 
