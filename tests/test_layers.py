@@ -24,6 +24,7 @@ ROOMS = (
     "instruments",
     "interventions",
     "mechanisms",
+    "judgement",
     "circuits",
     "inspection",
     "figures",

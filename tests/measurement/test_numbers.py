@@ -1,0 +1,68 @@
+"""Numbers as text: equal text only for equal numbers, and never all or none for what is not."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+
+from workbench.measurement.numbers import (
+    counted,
+    decimals,
+    difference,
+    number,
+    p_value,
+    percent,
+    percents,
+    share_with_interval,
+    with_interval,
+)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.667, "66.7%"), (0.98, "98%"), (1.0, "100%"), (0.0, "0%"), (0.99999, ">99.9%"), (1e-6, "<0.1%"), (nan, "–")],
+)
+def test_a_share_is_in_per_cent_and_all_means_all(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_ranges_and_intervals_name_their_unit_once() -> None:
+    assert percents([0.12, nan, 0.98]) == "12 to 98%"
+    assert percents([0.98, 0.98]) == "98%"
+    assert percents([nan]) == "–"
+    assert share_with_interval(2 / 3, 0.602, 0.729) == "66.7% [60.2, 72.9]"
+    assert with_interval(1.434, 1.39, 1.48, "nats") == "1.43 nats [1.39, 1.48]"
+    assert with_interval(1.434, None, None, "nats") == "1.43 nats"
+
+
+def test_numbers_that_differ_look_different() -> None:
+    assert with_interval(3.0281, 3.02806, 3.02814, "nats") == "3.02810 nats [3.02806, 3.02814]"
+    assert decimals([3.0281, 3.0282]) == 4
+    assert decimals([1.0, 1.0]) == 2
+    assert decimals([0.5, 0.5 + 1e-12]) == 6  # as far as anyone reads
+
+
+def test_a_difference_has_as_many_digits_as_it_needs_and_its_sign() -> None:
+    assert difference(-0.00004, -0.00007, -0.00001, "nats") == "-0.00004 nats [-0.00007, -0.00001]"
+    assert difference(0.129, -0.014, 0.272, "difference in share") == "+12.9 percentage points [-1.4, 27.2]"
+
+
+def test_counts_round_but_never_to_all_or_none() -> None:
+    assert counted(13, 34) == "13 of 34"
+    assert counted(0.2, 34) == "1 of 34"
+    assert counted(33.9, 34) == "33 of 34"
+    assert counted(1234, 5678) == "1,234 of 5,678"
+
+
+def test_numbers_have_their_units() -> None:
+    assert number(1.434, "nats") == "1.43 nats"
+    assert number(1200, "steps") == "1,200 steps"
+    assert number(1, "steps") == "1 step"
+    assert number(1.08, "exponent α") == "α = 1.08"
+    assert number(0.0004, "nats") == "0.0004 nats"
+
+
+def test_p_values_end_at_the_least_one_written() -> None:
+    assert p_value(0.0312) == "p = 0.031"
+    assert p_value(1e-9) == "p < 0.0001"

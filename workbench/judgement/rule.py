@@ -1,0 +1,148 @@
+"""The one rule: is a result more than one further uninformed model would hardly give?
+
+Results are counts, hits of n: answers that an edit changed, examples in which a claim holds. Uninformed models differ,
+so their counts are not those of one coin: each model has a rate of its own, drawn from a beta distribution with mean μ
+and intraclass correlation ρ, and its hits are binomial (the beta-binomial of Williams 1975). Neither is known: μ has
+Jeffreys's prior and ρ a uniform one. All counts together weigh them, so that ten answers of a null model count for less
+than a hundred, and five models that differ widely for less than five that agree. What is asked is the probability p
+that one further such model has as many hits as were seen, of as many tries; of several places each has its share of
+`ALPHA` (Bonferroni).
+
+A control that is no model, such as shuffled labels, has one rate and no models to differ: its own count, with
+Jeffreys's prior, predicts a further count.
+
+How often a further uninformed model is wrongly taken for an informed one, and how often a real effect is seen, is
+tabled in `docs/concepts/controls.md` by simulation (`make coverage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict
+from scipy.special import betaln, gammaln
+
+ALPHA = 0.05  # that an uninformed model is beyond such models at any of the places looked at
+FEWEST = 5  # tries of the result itself, below which nothing is said
+FEWEST_OF_NULLS, FEWEST_NULLS = 20, 3  # tries of all null models together, and models: below, "no more" is not said
+MOST = 512  # tries of the result that count: more would tell little more, and take memory
+MEANS, CORRELATIONS = 120, 40  # points of the grid over μ and ρ
+
+
+class Tally(NamedTuple):
+    """Hits of n tries. Hits may be a fraction where tries are shares, such as of the cases of one example."""
+
+    hits: float
+    n: int
+
+    @property
+    def rate(self) -> float:
+        return self.hits / self.n if self.n else float("nan")
+
+
+class Against(StrEnum):
+    """How a result compares with what it is held against."""
+
+    BEYOND = "beyond"
+    NO_MORE = "no more"
+    TOO_FEW = "too few to compare"
+
+
+class Compared(BaseModel):
+    """A result held against uninformed models, or a control.
+
+    Attributes:
+        against: the name of the models or the control.
+        hits, n: of them together.
+        models: how many models these are; None where it is no model.
+        most: the highest rate of a single one; NaN where none had a try.
+        p: that a further one has as many hits as the result.
+        result: what came of it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    against: str
+    hits: float
+    n: int
+    models: int | None
+    most: float
+    p: float
+    result: Against
+
+    @property
+    def rate(self) -> float:
+        """The rate of all of them pooled; NaN without a try."""
+        return self.hits / self.n if self.n else float("nan")
+
+
+def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = True, places: int = 1) -> Compared:
+    """Hold a count against those of uninformed models, or against that of one control.
+
+    Args:
+        own: the count that is judged.
+        nulls: of each null model; of a control that is no model, its one count.
+        against: what to call them.
+        models: whether they are models, which differ from each other.
+        places: at how many places (points, hops) the same is asked.
+
+    Raises:
+        ValueError: if a control that is no model has several counts.
+    """
+    if not models and len(nulls) != 1:
+        raise ValueError(f"a control that is no model has one count, not {len(nulls)}")
+    tried = [null for null in nulls if null.n]
+    hits, n = sum(null.hits for null in tried), sum(null.n for null in tried)
+    p, most = _p(own, tried, models), max((null.rate for null in tried), default=float("nan"))
+    few = n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS)
+    result = Against.TOO_FEW if few else Against.NO_MORE
+    if own.n < FEWEST or not n:
+        result = Against.TOO_FEW
+    elif p <= ALPHA / places:
+        result = Against.BEYOND
+    count = len(nulls) if models else None
+    return Compared(against=against, hits=hits, n=n, models=count, most=most, p=p, result=result)
+
+
+def _p(own: Tally, tried: Sequence[Tally], models: bool) -> float:
+    """The probability that a further null has as many hits as the result, of as many tries."""
+    if not own.n:
+        return float("nan")
+    n = min(own.n, MOST)
+    hits = int(np.floor(own.rate * n + 1e-9))
+    if not models:
+        seen, of = tried[0] if tried else (0.0, 0)
+        return float(_tail(n, np.array([seen + 0.5]), np.array([of - seen + 0.5]))[hits, 0])
+    a, b = _grid()
+    # Shares between 0 and 1 vary less than coins do: to count them as coins errs on the careful side.
+    logs = sum((betaln(a + one.hits, b + one.n - one.hits) - betaln(a, b) for one in tried), np.zeros_like(a))
+    weights = np.exp(logs - logs.max())
+    return float(weights @ _at_least(n)[hits] / weights.sum())
+
+
+@lru_cache(maxsize=1)
+def _grid() -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
+    """The beta distributions that null models' rates may come from: points equally likely by the prior."""
+    mean = np.sin(np.pi / 2 * (np.arange(MEANS) + 0.5) / MEANS) ** 2  # quantiles of Jeffreys's Beta(½, ½)
+    correlation = (np.arange(CORRELATIONS) + 0.5) / CORRELATIONS
+    total = 1 / correlation - 1  # a + b of a beta distribution with this intraclass correlation
+    return np.outer(mean, total).ravel(), np.outer(1 - mean, total).ravel()
+
+
+@lru_cache(maxsize=16)
+def _at_least(n: int) -> Float[np.ndarray, "hits point"]:
+    """P(at least k hits of n) for k = 0 … n at every point of the grid."""
+    return _tail(n, *_grid())
+
+
+def _tail(n: int, a: Float[np.ndarray, " point"], b: Float[np.ndarray, " point"]) -> Float[np.ndarray, "hits point"]:
+    """P(at least k hits of n) for k = 0 … n under beta-binomials."""
+    k = np.arange(n + 1)[:, None]
+    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    each = np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b))
+    return np.cumsum(each[::-1], axis=0)[::-1]

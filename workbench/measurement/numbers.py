@@ -1,0 +1,108 @@
+"""Numbers as people read them: the one place that writes shares, intervals, differences, counts and p values as text.
+
+A share is in per cent without a space, with one decimal where it is no whole number: `98%`, `66.7%`; what is not quite
+all or none never rounds to it (`>99.9%`, `<0.1%`). Other numbers have so many decimals that numbers which differ look
+different (`decimals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import floor, isfinite, isnan, log10
+
+SHARES = ("share", "probability", "difference of shares")
+POINTS = "percentage points"
+SINGULAR = {"tokens": "token", "steps": "step", "nats": "nat", "bits": "bit", "directions": "direction"}
+LEAST_P = 1e-4  # smaller p values are written as below it
+DECIMALS, MOST_DECIMALS = 2, 6
+UNKNOWN = "–"
+
+
+def percent(share: float) -> str:
+    """`66.7%`, `98%`, `<0.1%`; a dash for NaN."""
+    return UNKNOWN if isnan(share) else f"{_tenths(share)}%"
+
+
+def _tenths(share: float) -> str:
+    text = f"{100 * share:.1f}"
+    if 0 < share < 1 and text in ("0.0", "100.0"):
+        return "<0.1" if share < 0.5 else ">99.9"
+    return text.removesuffix(".0").replace("-0", "0") if text in ("-0.0", "0.0") else text.removesuffix(".0")
+
+
+def percents(shares: Iterable[float]) -> str:
+    """The range of some shares: `98%`, or `12 to 98%`; a dash where all are NaN."""
+    known = sorted(share for share in shares if not isnan(share))
+    if not known:
+        return UNKNOWN
+    return f"{' to '.join(dict.fromkeys(map(_tenths, (known[0], known[-1]))))}%"
+
+
+def share_with_interval(share: float, low: float | None, high: float | None) -> str:
+    """`66.7% [60.2, 72.9]`; without the interval where it is not known."""
+    if isnan(share) or low is None or high is None or isnan(low) or isnan(high):
+        return percent(share)
+    return f"{percent(share)} [{_tenths(low)}, {_tenths(high)}]"
+
+
+def counted(hits: float, n: int) -> str:
+    """`13 of 34`; hits that are sums of shares are rounded, but never to all or none."""
+    whole = round(hits)
+    whole = min(max(whole, 1 if hits > 0 else 0), n if hits >= n else max(n - 1, 0))
+    return f"{whole:,} of {n:,}"
+
+
+def decimals(values: Sequence[float], least: int = DECIMALS) -> int:
+    """The fewest decimals, `least` or more, at which different values look different, and none but 0 looks like 0."""
+    known = sorted({value for value in values if isfinite(value)})
+    gaps = [b - a for a, b in pairwise(known)] + [abs(value) for value in known if value]
+    smallest = min(gaps, default=1.0)
+    return min(MOST_DECIMALS, max(least, -floor(log10(smallest)))) if smallest > 0 else least
+
+
+def number(value: float, units: str = "", places: int | None = None) -> str:
+    """A number in its units: `66.7%`, `1.43 nats`, `α = 1.08`, `1,200 steps`; a dash for NaN.
+
+    Args:
+        value: the number.
+        units: as measurements have them.
+        places: decimals; by default as many as `decimals` says, none for whole numbers.
+    """
+    if isnan(value):
+        return UNKNOWN
+    if units in SHARES:
+        return percent(value)
+    if places is None:
+        places = 0 if value == round(value) and abs(value) >= 1 else decimals([value])
+    text = f"{value:,.{places}f}"
+    if units.startswith("exponent "):
+        return f"{units.removeprefix('exponent ')} = {text}"
+    return f"{text} {SINGULAR.get(units, units) if text == '1' else units}".strip()
+
+
+def with_interval(value: float, low: float | None, high: float | None, units: str = "") -> str:
+    """`1.43 nats [1.39, 1.48]`, `66.7% [60.2, 72.9]`; without the interval where it is not known."""
+    if units in SHARES:
+        return share_with_interval(value, low, high)
+    if isnan(value) or low is None or high is None or isnan(low) or isnan(high):
+        return number(value, units)
+    places = decimals([value, low, high])
+    return f"{number(value, units, places)} [{low:,.{places}f}, {high:,.{places}f}]"
+
+
+def difference(value: float, low: float | None = None, high: float | None = None, units: str = "") -> str:
+    """A signed difference: `+12.9 percentage points [-1.4, 27.2]`, `-0.014 nats`."""
+    if isnan(value):
+        return UNKNOWN
+    units = units.removeprefix("difference in ")
+    scale, units = (100.0, POINTS) if units in (*SHARES, "shares") else (1.0, units)
+    ends = [] if low is None or high is None or isnan(low) or isnan(high) else [scale * low, scale * high]
+    places = decimals([scale * value, *ends], 1 if units == POINTS else DECIMALS)
+    text = f"{scale * value:+,.{places}f} {units}".strip()
+    return f"{text} [{ends[0]:,.{places}f}, {ends[1]:,.{places}f}]" if ends else text
+
+
+def p_value(p: float) -> str:
+    """`p = 0.03`, `p < 0.0001`."""
+    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.2g}"
