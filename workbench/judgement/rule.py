@@ -53,7 +53,13 @@ class Against(StrEnum):
     TOO_FEW = "too few to compare"
 
 
-class Compared(BaseModel):
+class Stored(BaseModel):
+    """A part of a judgement: frozen, strict, and JSON with NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Compared(Stored):
     """A result held against uninformed models, or a control.
 
     Attributes:
@@ -64,8 +70,6 @@ class Compared(BaseModel):
         p: that a further one has as many hits as the result.
         result: what came of it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     against: str
     hits: float
