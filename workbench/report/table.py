@@ -131,7 +131,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
