@@ -70,8 +70,9 @@ class Verdict(NamedTuple):
             return [Verdict("beyond its controls", "blue", "done_all")]
         if beyond:
             return [Verdict(f"beyond its controls at {beyond} of {len(there)} places", "blue", "done")]
-        few = all(one.against is Against.TOO_FEW for one in there)
-        return [Verdict("too few to compare" if few else "as often under a control", "gray", "balance")]
+        worst = next(one.against for one in there if not one.beyond)
+        words = "as often under a control" if worst is Against.NO_MORE else f"{worst}, beside a control"
+        return [Verdict(words, "gray", "balance")]
 
     @staticmethod
     def need(name: str, known: Findings | None) -> list[Verdict]:

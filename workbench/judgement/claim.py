@@ -145,10 +145,11 @@ class Judgement(Stored):
     @property
     def against(self) -> Against | None:
         """How its rate compares with its controls together; None without any. Of seeds: beyond only if each is."""
+        worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
         every = [one.against for one in self.seeds] or [one.result for one in self.controls]
         if not every or None in every:
             return None
-        return next((result for result in (Against.NO_MORE, Against.TOO_FEW) if result in every), Against.BEYOND)
+        return next((result for result in worst_first if result in every), Against.BEYOND)
 
     @property
     def beyond(self) -> bool:

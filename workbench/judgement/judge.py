@@ -20,6 +20,12 @@ from workbench.mechanisms.heads import LEAST_LOST
 
 CLAIMED = "claimed"  # the edit of what is claimed
 AS_CLAIMED, CHANGED = "as claimed", "changed"  # outcomes of a causal test
+BESIDE_NULLS = {
+    Against.NO_MORE: Need.AS_NULLS,
+    Against.NOT_CLEAR: Need.NOT_SETTLED,
+    Against.TOO_FEW: Need.NOT_COMPARED,
+}
+"""What is said where the edit does not do more than in uninformed models."""
 
 
 def judge(
@@ -117,7 +123,7 @@ def _need(test: Measurement | None, nulls: Mapping[str, Measurement], places: in
             continue
         uninformed = [tally for m in nulls.values() for tally in _tallies(m.select(edit=CLAIMED, outcome=outcome))]
         beside = compare(own, uninformed, "uninformed", places=asked).result
-        need = {Against.BEYOND: if_needed, Against.NO_MORE: Need.AS_NULLS, Against.TOO_FEW: Need.NOT_COMPARED}[beside]
+        need = if_needed if beside is Against.BEYOND else BESIDE_NULLS[beside]
         if beside is Against.BEYOND:
             break
     if need is Need.NOT_SETTLED and claimed.high < LEAST_LOST:

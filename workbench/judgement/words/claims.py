@@ -28,6 +28,12 @@ NEED = {
     Need.TOO_FEW: "whether the answers need it cannot be told from so few right answers",
 }
 
+AGAINST = {
+    Against.NO_MORE: "no more than under a control",
+    Against.NOT_CLEAR: "not clearly more than under a control",
+    Against.TOO_FEW: "too few to compare with a control",
+}
+
 
 def lines(claim: JudgedClaim) -> list[list[str]]:
     """A claim for the terminal and the report: a line for places with the same result, its causal test under it."""
@@ -118,7 +124,7 @@ def _against(group: Group) -> str:
         return f" (nearest control: {_controls(group, lambda one: one.strongest)})"
     if against is Against.BEYOND:
         return f", beyond its controls (nearest: {_controls(group, lambda one: one.strongest)})"
-    relation = "no more than under a control" if against is Against.NO_MORE else "too few to compare with a control"
+    relation = AGAINST[against]
 
     def first(one: Judgement) -> Compared | None:
         return next((control for control in one.controls if control.result is against), None)
