@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 REL, ABS = 1e-6, 1e-7
@@ -19,8 +20,8 @@ def differences(old: Any, new: Any, *, rel: float = REL, absolute: float = ABS, 
     if isinstance(old, dict) and isinstance(new, dict):
         inner: list[tuple[Any, Any, Any]] = [(at, old.get(at, MISSING), new.get(at, MISSING)) for at in {**old, **new}]
     elif isinstance(old, list) and isinstance(new, list):
-        length = max(len(old), len(new))
-        inner = [(at, *(side[at] if at < len(side) else MISSING for side in (old, new))) for at in range(length)]
+        pairs = enumerate(zip_longest(old, new, fillvalue=MISSING))
+        inner = [(at, before, after) for at, (before, after) in pairs]
     else:
         return [] if _alike(old, new, rel, absolute) else [f"{key}: was {_brief(old)}, is {_brief(new)}"]
     return [
@@ -44,7 +45,7 @@ def _brief(value: Any) -> str:
 def in_lines(found: Sequence[str]) -> str:
     """The differences as a message, with what to do about those that are meant."""
     more = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    return "\n".join([f"{len(found)} differences; tests/golden/__main__.py says which may be", *found[:SHOWN], *more])
+    return "\n".join([f"differences: {len(found)}; tests/golden/__main__.py says which may be", *found[:SHOWN], *more])
 
 
 def rounded(value: Any) -> Any:

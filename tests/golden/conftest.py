@@ -39,6 +39,7 @@ def same() -> Callable[..., None]:
 
     def check(old: Any, new: Any, **how: Any) -> None:
         found = differences(old, rounded(new), **how)
-        assert not found, in_lines(found)
+        if found:
+            pytest.fail(in_lines(found), pytrace=False)
 
     return check

@@ -152,8 +152,8 @@ def probed(name: str, preset: str, *options: str) -> Picture:
         rows = list(csv.DictReader(file))
     numbers: Picture = {}
     for row in rows:
-        place = [value for key, value in row.items() if key not in (*ARRAYS, "run")]
-        numbers[", ".join(place)] = [float(row[key] or "nan") for key in ARRAYS]
+        at = ", ".join(value for key, value in row.items() if key not in (*ARRAYS, "run"))
+        numbers[at] = [float(row[key] or "nan") for key in ARRAYS]
     findings = json.loads(Path("probed", name, "probe.json").read_text(encoding="utf-8"))["findings"]
     words: Picture = {"said": told, "findings": {}}
     for finding in findings:

@@ -38,8 +38,8 @@ def weights(file: Path) -> dict[str, list[float]]:
 
 def check_resumed(folder: str, twin: str, same: Same, how: dict[str, float], file: str = "weights.safetensors") -> None:
     """A run that was stopped and resumed ended as its twin did that never was: its log, its weights, its states."""
-    same(log(HERE / twin), log(folder), **how)
-    same(weights(HERE / twin / file), weights(Path(folder, file)), **how)
+    same(log(HERE / twin), log(folder), key=f"{folder}, log", **how)
+    same(weights(HERE / twin / file), weights(Path(folder, file)), key=folder, **how)
     assert not Path(folder, "resume").exists()
 
 
