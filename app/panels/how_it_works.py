@@ -41,7 +41,10 @@ BEHIND: dict[Chip, Behind] = {
     "holds": Behind("mechanisms", "inbox", "What the residual holds, more often than under any control", {}),
     "needed": Behind("mechanisms", "bolt", "Edited inside the model, the answers change", {"causal": "true"}),
     "tells nothing": Behind("mechanisms", "balance", "A model that knows nothing does so too", {}),
-    "collapse": Behind("entropy", "compress", "How many directions the representations use", {}),
+    "spread": Behind("entropy", "open_in_full", "How many directions the representations use", {}),
+    "collapse": Behind(
+        "entropy", "compress", "Entropy below re-initialised models: how many directions the representations use", {}
+    ),
 }
 
 

@@ -13,6 +13,10 @@ import numpy as np
 from workbench.inspection import Inspected, Result
 from workbench.inspection.claims import edited_in, places_in_words, set_in_words
 from workbench.interventions import REMOVED, head_in_words
+from workbench.judgement import entropy
+from workbench.judgement.extremes import extreme
+from workbench.judgement.words import entropy as entropy_words
+from workbench.judgement.words.extremes import MOST_NAMED, at, at_places
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words
@@ -20,8 +24,6 @@ from workbench.mechanisms import MECHANISMS, sentence
 from workbench.mechanisms.verdict import Holds, Needed, Tested, Verdict
 from workbench.report.claims import by_verdict
 from workbench.report.seed_groups import SeedGroup
-from workbench.report.verdicts import least
-from workbench.report.verdicts_by_place import at
 from workbench.tasks import COUNTED
 from workbench.util.seeds import generator
 from workbench.util.words import capitalised
@@ -30,7 +32,7 @@ FAR_APART = 0.3  # of rates at two places, which one range would say too little 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 TRAINED = 512  # sequences drawn as in training, to see how long they are
 
-Chip = Literal["answers", "reads", "holds", "needed", "tells nothing", "collapse"]
+Chip = Literal["answers", "reads", "holds", "needed", "tells nothing", "spread", "collapse"]
 
 
 @dataclass(frozen=True)
@@ -160,17 +162,17 @@ def _spread(one: Inspected) -> str:
 
 
 def _worst_group(one: SeedGroup) -> str | None:
-    """The group of answers that is least right, where its interval lies below that of the best group."""
+    """The groups of answers that are least right and not told apart, where the best group's interval lies above."""
     by_group = one["accuracy"].mean if "accuracy" in one else None
-    if by_group is None or len(by_group.dims) != 1 or np.isnan(by_group.values).all():
+    least = None if by_group is None or len(by_group.dims) != 1 else extreme(by_group, "least")
+    if by_group is None or least is None or least.anywhere:
         return None
     (dim,) = by_group.dims
-    known = ~np.isnan(by_group.values)
-    labels = [label for label, asked in zip(by_group.coords[dim], known, strict=True) if asked]
-    at_worst, at_best = (labels[int(pick(by_group.values[known]))] for pick in (np.argmin, np.argmax))
-    worst, best = by_group.select(**{dim: at_worst}), by_group.select(**{dim: at_best})
-    apart = worst.high is not None and best.low is not None and float(worst.high) < float(best.low)
-    return f"{dim} {at_worst} of {_ends(labels)} ({share(worst)})" if apart else None
+    labels = [label for label, value in zip(by_group.coords[dim], by_group.values, strict=True) if not np.isnan(value)]
+    worst = [by_group.select(**place) for place in least.places]
+    rates = share(worst[0]) if len(worst) == 1 else _range([float(each.values) for each in worst])
+    where = at_places(least).removeprefix("at ")
+    return f"{where} of {_ends(labels)} ({rates})" if len(worst) <= MOST_NAMED else None
 
 
 def _ends(labels: Sequence[Any]) -> str:
@@ -340,13 +342,14 @@ def _above(measured: Measurement, control: Measurement) -> bool:
 
 
 def _entropy(one: SeedGroup) -> Iterator[Statement]:
-    """Where along the layers representations collapse most, beside untrained models."""
+    """How far representations spread along the layers, beside re-initialised models."""
     if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
         return
-    control = one["entropy"].controls.get(UNTRAINED)
-    text = least(one["entropy"].mean, None if control is None else control.mean)
-    if text is not None:
-        yield Statement(text, ("collapse",))
+    result = one["entropy"]
+    fresh = result.controls.get(UNTRAINED)
+    judged = entropy.judge(result.mean, result.examples, None if fresh is None else fresh.draws)
+    if judged is not None:
+        yield Statement(entropy_words.in_words(judged), ("spread", "collapse") if judged.collapsed else ("spread",))
 
 
 def share(m: Measurement) -> str:

@@ -15,6 +15,7 @@ from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
 from workbench.inspection.learning_curves import learning_curves, logged_on
 from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.report.claims import how_sure_of_each
@@ -57,7 +58,7 @@ TITLES = {
     "reads": "What does it read?",
     "holds": "What else holds?",
     "tells nothing": "What tells nothing?",
-    "collapse": "How far do its representations spread?",
+    "spread": "How far do its representations spread?",
 }
 LEARNT, SURE = "When was it learnt?", "How sure is this?"
 LIMITS = {
@@ -66,7 +67,7 @@ LIMITS = {
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
     "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
-    "collapse": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
+    "spread": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
 CLAIM_LIMITS = (
     "First how often the claim holds, beside its strongest control; then, where it was tested, what an edit of what "
@@ -123,7 +124,7 @@ def title_of(statement: Statement) -> str:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
     if statement.claims:
         return TITLES["tells nothing"]
-    return TITLES["collapse" if "collapse" in statement.chips else "reads"]
+    return TITLES["spread" if "spread" in statement.chips else "reads"]
 
 
 def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None) -> Iterator[Chapter]:
@@ -209,12 +210,15 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
     if statement.claims:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
         return Chapter(title_of(statement), statement, picture, LIMITS["tells nothing"], numbers)
-    chip = "collapse" if "collapse" in statement.chips else "reads"
-    measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
+    chip = "spread" if "spread" in statement.chips else "reads"
+    measure = {"spread": "entropy", "reads": "gold_mass"}[chip]
     numbers = _numbers(one, [measure])
     runs = {one.name: numbers[measure]}
     controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
-    draw = figures.by_layer if chip == "collapse" else figures.any_measure
+    if chip == "spread" and has_dominant(one[measure].examples):
+        rest = without_dominant(one[measure].examples).mean()
+        runs[f"{one.name}, {WITHOUT}"] = numbers[f"{measure}-without-dominant-rows"] = rest
+    draw = figures.by_layer if chip == "spread" else figures.any_measure
     return Chapter(title_of(statement), statement, draw(runs, controls), LIMITS[chip], numbers)
 
 
