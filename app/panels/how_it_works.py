@@ -43,7 +43,10 @@ BEHIND: dict[Chip, Behind] = {
     "needed": Behind("mechanisms", "bolt", "Edited inside the model, the answers change", {"causal": "true"}),
     "absent": Behind("mechanisms", "search_off", "Looked for, and not found where it would be", {}),
     "tells nothing": Behind("mechanisms", "balance", "A re-initialised model, or another control, does so too", {}),
-    "collapse": Behind("entropy", "compress", "How many directions the representations use", {}),
+    "spread": Behind("entropy", "open_in_full", "How many directions the representations use", {}),
+    "collapse": Behind(
+        "entropy", "compress", "Entropy below re-initialised models: how many directions the representations use", {}
+    ),
 }
 
 

@@ -21,6 +21,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
+from workbench.judgement.words.extremes import at
 from workbench.measurement import Measurement
 from workbench.probes import (
     Description,
@@ -121,7 +122,7 @@ def _best(measured: Measurement) -> str | None:
     own = float(measured.select(condition="trained", **where).values)
     beside = own - float(gains.values[index])
     numbers = [by_place.quantity(value, measured.units) for value in (own, beside)]
-    place = by_place.at({"point": where["point"]})
+    place = at({"point": where["point"]})
     kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
     return f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or untrained model."
 

@@ -15,10 +15,10 @@ from workbench.figures import Drawing
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
 from workbench.inspection.seed_groups import seed_groups
+from workbench.judgement.words.extremes import at
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
 from workbench.report.story import LEARNT, SURE, of_many_inputs, story, title_of, with_input
-from workbench.report.verdicts_by_place import at
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.measurement import Measurement
-from workbench.report.verdicts import arrives, learnt, least, on_top
+from workbench.report.verdicts import arrives, learnt, on_top
 
 
 def over(dim: str, labels: list, values: list[float], name: str = "Accuracy", units: str = "share") -> Measurement:
@@ -21,17 +21,6 @@ def test_the_steps_at_which_half_and_nearly_all_answers_were_right_are_told_of_t
     assert learnt({"accuracy": tokens, "whole_answer": whole}, "position") == f"{of_tokens} {of_whole}"
     assert learnt({"accuracy": whole, "whole_answer": whole}, "sequence") == of_whole, "they are the same"
     assert learnt({"accuracy": over("step", [], [])}, "position") is None
-
-
-def test_the_least_layer_is_told_beside_its_control_where_that_has_it() -> None:
-    points = ["hook_embed", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"]
-    own = over("layer", points, [3.0, np.nan, 1.5], "Matrix entropy", "nats")
-    control = over("layer", points, [3.5, 3.4, 3.25], "Matrix entropy", "nats")
-    assert least(own, control) == "Matrix entropy is least after MLP 0 (1.50 nats; untrained models 3.25)."
-    assert least(own, over("layer", points[:1], [3.5])) == "Matrix entropy is least after MLP 0 (1.50 nats)."
-    assert least(over("layer", points, [float("nan")] * len(points))) is None
-    said = least(over("layer", [0, 1], [2.0, 1.0], "Anisotropy", "cosine"))
-    assert said is not None and said.startswith("Anisotropy is least at layer 1 (")
 
 
 def top(words: list[list[str]]) -> Measurement:

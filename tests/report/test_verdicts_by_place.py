@@ -33,6 +33,18 @@ def test_the_least_and_the_most_are_told_with_their_places_and_nothing_of_no_num
     assert by_place.quantity(1.084, "exponent α") == "α = 1.08" and by_place.quantity(NAN, "share") == "none"
 
 
+def test_ties_are_not_extremes() -> None:
+    near = measured([1.442, 1.441, 1.9], layer=POINTS, wide=0.04)
+    assert by_place.extremes(near) == (
+        "Entropy is least at the embedding and after attention 0 (1.44 nats) and most after MLP 0 (1.90 nats)."
+    )
+    assert by_place.extremes(measured([1.5, 1.4], "Rate", "nats", 0.2, hop=[1, 2])) == (
+        "Rate: 1.40 nats to 1.50 nats throughout, and no place is clearly above or below all others."
+    )
+    zeros = measured([0.0, 0.9, 0.0, 0.0], "Accuracy", "share", length=[22, 24, 26, 30])
+    assert by_place.extremes(zeros) == ("Accuracy is least at length 22, 26 and 30 (0%) and most at length 24 (90%).")
+
+
 def test_at_the_last_layer_every_control_is_told() -> None:
     m, same = measured([3.0, 1.5], layer=POINTS[1:]), {"untrained": measured([0.5, 2.25], layer=POINTS[1:])}
     assert by_place.at_last(m, same) == "Entropy is 1.50 nats; untrained 2.25 after MLP 0."
@@ -43,7 +55,7 @@ def test_of_several_runs_the_least_of_each_is_told_lowest_first() -> None:
     runs = {"a": measured([2.0, 1.0], layer=[0, 1]), "b": measured([0.5, 3.0], layer=[0, 1])}
     told = "The least entropy of each, lowest first: b 0.50 nats at layer 0; a 1.00 nats at layer 1."
     assert by_place.least_of_all(runs) == told
-    assert by_place.least_of_all({"a": runs["a"]}) == "Entropy is least at layer 1 (1.00 nats)."
+    assert by_place.least_of_all({"a": runs["a"]}) == by_place.extremes(runs["a"])
     assert by_place.least_of_all({"a": measured([NAN], layer=[0])}) is None
 
 
@@ -81,7 +93,7 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     told = "B differs from A at 1 of 2 places, by intervals that exclude 0; most at hop 1 (-50 percentage points)."
     assert by_place.differs(sure) == told
     unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))
-    told = "No difference between A and B can be told from none; the largest is at hop 1 (-50 percentage points)."
+    told = "No difference between A and B can be told from none: -50 percentage points to +5 percentage points."
     assert unsure == told
     single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
     assert single is not None and single.endswith("of single inputs there is no interval.")

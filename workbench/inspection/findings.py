@@ -10,9 +10,12 @@ from workbench.inspection.judged import judged_claims
 from workbench.inspection.result import Inspected
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.interventions import REMOVED, head_in_words
+from workbench.judgement import entropy
+from workbench.judgement.extremes import extreme
 from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
 from workbench.judgement.rule import Against, Compared, Tally, compare
 from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
 from workbench.util.seeds import generator
 
@@ -27,6 +30,7 @@ def findings(one: SeedGroup) -> Findings:
         answers=_answers(one),
         claims=tuple(judged_claims(one)),
         gold=_gold(one),
+        spread=_spread(one),
         focus=focus(one.members[0]) if one.alone else None,
     )
 
@@ -59,23 +63,26 @@ def _answers(one: SeedGroup) -> Answers | None:
     if "overall" not in one:
         return None
     position, sequence = (_share(one["overall"].mean.select(unit=unit)) for unit in ("position", "sequence"))
-    return Answers(position=position, sequence=sequence, worst=_worst(one))
-
-
-def _worst(one: SeedGroup) -> tuple[str, tuple[int | str, ...], Share, str] | None:
-    """The groups of answers that are least right and not told apart, where they lie clearly below the best group."""
     by_group = one["accuracy"].mean if "accuracy" in one else None
-    if by_group is None or len(by_group.dims) != 1 or np.isnan(by_group.values).all():
-        return None
-    (dim,) = by_group.dims
-    labels = [label for label, value in zip(by_group.coords[dim], by_group.values, strict=True) if not np.isnan(value)]
-    shares = {label: _share(by_group.select(**{dim: label})) for label in labels}
-    worst, best = (pick(labels, key=lambda label: shares[label].value) for pick in (min, max))
-    if not shares[worst].high < shares[best].low:  # NaN too
-        return None
-    tied = tuple(label for label in labels if not shares[worst].high < shares[label].low)
+    if by_group is None or len(by_group.dims) != 1 or (worst := extreme(by_group, "least")) is None or worst.anywhere:
+        return Answers(position=position, sequence=sequence)
+    labels = [
+        label
+        for label, value in zip(by_group.coords[by_group.dims[0]], by_group.values, strict=True)
+        if not np.isnan(value)
+    ]
     counted = all(isinstance(label, int) for label in labels)
-    return dim, tied, shares[worst], f"{min(labels)} to {max(labels)}" if counted else f"{len(labels)}"
+    groups = f"{min(labels)} to {max(labels)}" if counted else f"{len(labels)}"
+    return Answers(position=position, sequence=sequence, worst=worst, groups=groups)
+
+
+def _spread(one: SeedGroup) -> entropy.Spread | None:
+    """How far representations spread along the layers, beside re-initialised models."""
+    if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
+        return None
+    result = one["entropy"]
+    fresh = result.controls.get(UNTRAINED)
+    return entropy.judge(result.mean, result.examples, None if fresh is None else fresh.draws)
 
 
 def _gold(one: SeedGroup) -> GoldMass | None:

@@ -91,7 +91,7 @@ def inspect_run(
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
-    sample = Sample(n * len(conditions), task.measured_on)
+    sample = Sample(n * len(conditions))
     batches = list(test_batches(task, n, seed, conditions, plan.size))
     n_fresh = sequences_for_fresh_models(batches, task)
     what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
@@ -265,7 +265,7 @@ def inspect_model(
     """
     if not isinstance(model, OwnModel):
         model = BridgedModel(model)
-    run = hold(model, task_of(on, model.config.d_vocab), name)
+    run = hold(model, task_of(on, model.config.d_vocab, model.known_text), name)
     return inspect_run(run, n=n, seed=seed, name=name, **options)
 
 

@@ -19,6 +19,7 @@ from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, counted
+from workbench.tasks.known_text import Origin
 from workbench.util.lookup import lookup
 
 
@@ -116,13 +117,13 @@ class Sample:
 
     Attributes:
         drawn: how many were drawn, some of them perhaps more than once.
-        kind: what they are: `held-out`, or `given` where nobody here knows what the model was trained on.
+        origins: what each example is to the model: held out, trained on, or given where nobody here knows.
         conditions: the task's test condition of each example.
         tokens: the tokens of each example, without padding; no two examples of one condition ask the same question.
     """
 
     drawn: int
-    kind: str = "held-out"
+    origins: list[Origin] = field(default_factory=list)
     conditions: list[dict[str, Any]] = field(default_factory=list)
     tokens: list[Int[Tensor, " pos"]] = field(default_factory=list)
 
@@ -130,10 +131,16 @@ class Sample:
         """Add the sequences of a batch, all drawn under one test condition."""
         ends = task.lengths(batch.tokens).tolist()
         self.conditions += [condition] * len(batch)
+        self.origins += task.origins_of(batch.tokens)
         self.tokens += [row[:end] for row, end in zip(batch.tokens, ends, strict=True)]
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def kind(self) -> Origin:
+        """What they are together."""
+        return Origin.of_all(self.origins) if self.origins else Origin.HELD_OUT
 
     @property
     def counts(self) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from workbench.judgement.claim import JudgedClaim
+from workbench.judgement.entropy import Spread
+from workbench.judgement.extremes import Extreme
 from workbench.judgement.rule import Compared, Stored
 
 Head = tuple[int, int]
@@ -39,14 +41,14 @@ class Answers(Stored):
 
     Attributes:
         position, sequence: of all scored positions, and of whole sequences.
-        worst: the group's dim, the labels that are least right (several where they cannot be told apart), their share,
-            and the first and last label of all (the number of them where they are names); None where no group is
-            clearly less right than the best.
+        worst: the groups of answers that are least right and not told apart; None where that may be any of them.
+        groups: the first and the last of all groups, `2 to 30`, or how many there are where they are names.
     """
 
     position: Share
     sequence: Share
-    worst: tuple[str, tuple[int | str, ...], Share, str] | None = None
+    worst: Extreme | None = None
+    groups: str = ""
 
 
 class GoldMass(Stored):
@@ -79,7 +81,7 @@ class Findings(Stored):
     Attributes:
         name: the run's, or the group's.
         samples: of each run.
-        answers, gold, focus: see there; None where not measured, `focus` of several seeds too.
+        answers, gold, spread, focus: see there; None where not measured, `focus` of several seeds too.
         claims: each claim that was measured, judged.
     """
 
@@ -88,4 +90,5 @@ class Findings(Stored):
     answers: Answers | None = None
     claims: tuple[JudgedClaim, ...] = ()
     gold: GoldMass | None = None
+    spread: Spread | None = None
     focus: Focus | None = None

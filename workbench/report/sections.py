@@ -16,6 +16,7 @@ from workbench.inspection.judged import strongest_control
 from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
 from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.measurement import Measurement
@@ -97,6 +98,11 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     for dims in dict.fromkeys(one[name].mean.dims for one in measured):
         alike = [one for one in measured if one[name].mean.dims == dims]
         runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
+        runs |= {
+            f"{one.name}, {WITHOUT}": without_dominant(one[name].examples).mean()
+            for one in alike
+            if has_dominant(one[name].examples)
+        }
         examples = alike[0].members[0][name].examples.dims
         if examples not in (dims, (*dims, "example")):  # the mean over seeds is of each seed's head in focus
             drawn += figures.any_measure(runs, controls)

@@ -18,6 +18,7 @@ from workbench.inspection.found import Kept
 from workbench.inspection.learning_curves import learning_curves, logged_on
 from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
 from workbench.judgement.findings import Findings
 from workbench.judgement.words import claims as claims_in_words
@@ -60,7 +61,7 @@ TITLES = {
     "holds": "What else holds?",
     "absent": "What is absent?",
     "tells nothing": "What tells nothing?",
-    "collapse": "How far do its representations spread?",
+    "spread": "How far do its representations spread?",
 }
 LEARNT, SURE = "When was it learnt?", "How sure is this?"
 LIMITS = {
@@ -70,7 +71,7 @@ LIMITS = {
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
     "absent": "What is claimed was not read where it is looked for; it may be held elsewhere, or in another basis.",
     "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
-    "collapse": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
+    "spread": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
 CLAIM_LIMITS = (
     "First how often the claim holds, beside its strongest control; then, where it was tested, what an edit of what "
@@ -125,7 +126,7 @@ def title_of(statement: Statement) -> str:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
     if statement.claims:
         return TITLES["tells nothing"]
-    return TITLES["collapse" if "collapse" in statement.chips else "reads"]
+    return TITLES["spread" if "spread" in statement.chips else "reads"]
 
 
 def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None) -> Iterator[Chapter]:
@@ -215,12 +216,15 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
         limits = LIMITS["absent" if "absent" in statement.chips else "tells nothing"]
         return Chapter(title_of(statement), statement, picture, limits, numbers)
-    chip = "collapse" if "collapse" in statement.chips else "reads"
-    measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
+    chip = "spread" if "spread" in statement.chips else "reads"
+    measure = {"spread": "entropy", "reads": "gold_mass"}[chip]
     numbers = _numbers(one, [measure])
     runs = {one.name: numbers[measure]}
     controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
-    draw = figures.by_layer if chip == "collapse" else figures.any_measure
+    if chip == "spread" and has_dominant(one[measure].examples):
+        rest = without_dominant(one[measure].examples).mean()
+        runs[f"{one.name}, {WITHOUT}"] = numbers[f"{measure}-without-dominant-rows"] = rest
+    draw = figures.by_layer if chip == "spread" else figures.any_measure
     return Chapter(title_of(statement), statement, draw(runs, controls), LIMITS[chip], numbers)
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from workbench.inspection import Inspected
 from workbench.inspection.judged import Column, judged_claims, strongest_control
 from workbench.inspection.seed_groups import SeedGroup, seed_groups
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement, numbers
@@ -125,6 +126,9 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         add(f"matrix entropy ({entropy.units}; {_entropy_settings(entropy)})", lambda one: "")
     for dim, point in _coordinates(columns, "entropy"):
         add(f"  {point_name(point)}", _cell("entropy", {dim: point}, number))
+        others = {one.name: m for one in columns if (m := _without_dominant(one, "entropy", dim, point)) is not None}
+        if others:
+            add(f"    {WITHOUT}", lambda one, others=others: value(others.get(one.name), {}, number))  # type: ignore[misc]
     if any("gold_mass" in one and one["gold_mass"].controls for one in columns):
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other sequences)", _head)
@@ -139,6 +143,14 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     return table
 
 
+def _without_dominant(one: Column, name: str, dim: str, label: Any) -> Measurement | None:
+    """A measure at a place without the rows that dominate sequences there; None where none do."""
+    if name not in one or label not in one[name].mean.coords[dim]:
+        return None
+    examples = one[name].examples.select(**{dim: label})
+    return without_dominant(examples).mean() if has_dominant(examples) else None
+
+
 def _add_answers(add: Add, columns: Sequence[Column]) -> None:
     """Rows of right answers, of the loss, and of decoded answers."""
     if any("overall" in one for one in columns):
@@ -146,8 +158,11 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
     for group, label in _coordinates(columns, "accuracy"):
         add(f"  {group} {label}", _cell("accuracy", {group: label}, share))
-    for _, part in _coordinates(columns, "loss"):
-        add(f"test {part} (nats)", _cell("loss", {"part": part}, number))
+    for name in dict.fromkeys(one["loss"].mean.name for one in columns if "loss" in one):
+        own = {one.name: one["loss"].mean for one in columns if "loss" in one and one["loss"].mean.name == name}
+        for _, part in _coordinates([one for one in columns if one.name in own], "loss"):
+            label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
+            add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
     if any("loss" in one and _in_perplexity(one) for one in columns):
         add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
     for name, words, show in DECODED:

@@ -11,8 +11,6 @@ from workbench.inspection.progress_measures import GROKKED, HalfWay, early_rise
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.places import at_point
-from workbench.report.verdicts_by_place import at as at_place
-from workbench.report.verdicts_by_place import quantity
 from workbench.tasks import COUNTED, Unit
 
 LEVELS = (0.5, 0.95)  # of all answers
@@ -43,26 +41,6 @@ def _reached(what: str, curve: Measurement) -> str:
 def _first(curve: Measurement, level: float) -> str:
     at = np.flatnonzero(curve.values >= level)
     return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
-
-
-def least(mean: Measurement, control: Measurement | None = None) -> str | None:
-    """At which layer a measure is least, and what it is there in a control, such as untrained models.
-
-    Args:
-        mean: the single dim `layer`.
-        control: the same of the control; it need not have all layers.
-
-    Returns None where no layer has a value, as over a range of tokens that no sequence reaches.
-    """
-    if np.isnan(mean.values).all():
-        return None
-    layers = mean.coords["layer"]
-    where = layers[int(np.nanargmin(mean.values))]
-    number = quantity(float(mean.select(layer=where).values), mean.units)
-    text = f"{mean.name} is least {at_place({'layer': where})} ({number}"
-    if control is not None and where in control.coords["layer"]:
-        text += f"; untrained models {float(control.select(layer=where).values):.2f}"
-    return f"{text})."
 
 
 def on_top(table: Measurement, right: Sequence[str]) -> str | None:

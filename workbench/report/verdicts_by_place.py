@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from workbench.instruments.attention import attention_graph
+from workbench.judgement.extremes import Extreme, extreme
+from workbench.judgement.words.extremes import at, at_label, at_places
 from workbench.measurement import Measurement
 from workbench.measurement.places import at_point, point_name
 from workbench.util.words import capitalised
-
-Place = dict[str, Any]
-"""Dim -> label."""
 
 
 def quantity(value: float, units: str) -> str:
@@ -28,45 +28,23 @@ def quantity(value: float, units: str) -> str:
     return f"{value:.2f} {units}"
 
 
-def at(place: Place) -> str:
-    """A place within a sentence: `after MLP 0`, `at step 600`, `at length 3, per sequence`."""
-    first, *others = [_at(dim, label) for dim, label in place.items()] or [""]
-    return ", ".join([first, *(one.removeprefix("at ") for one in others)])
-
-
-def _at(dim: str, label: Any) -> str:
-    if dim in ("point", "layer") and isinstance(label, str):
-        return at_point(label)
-    if dim == "of layer":
-        return f"beside B {at_point(label) if isinstance(label, str) else f'at layer {label}'}"
-    if dim == "unit":
-        return f"per {label}"
-    if dim == "basis":
-        return "in both bases" if label == "both" else f"in the {label} basis"
-    return f"at {dim} {label:,}" if isinstance(label, int | np.integer) else f"at {dim} {label}"
-
-
-def _places(m: Measurement) -> list[tuple[Place, float]]:
-    """Every place that has a number, with it."""
-    return [
-        ({dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)}, float(m.values[index]))
-        for index in np.ndindex(*m.values.shape)
-        if not np.isnan(m.values[index])
-    ]
-
-
 def extremes(m: Measurement) -> str | None:
-    """Where a measure is least and where it is most; None where it has no number."""
-    places = _places(m)
-    if not places:
+    """Where a measure is least and where it is most, as far as that can be told; None where it has no number."""
+    least, most = extreme(m, "least"), extreme(m, "most")
+    if least is None or most is None:
         return None
-    (low_at, low), (high_at, high) = min(places, key=_value), max(places, key=_value)
-    if low == high:
-        where = f" {at(low_at)}" if len(places) == 1 and low_at else " throughout" if low_at else ""
-        return f"{m.name}: {quantity(low, m.units)}{where}."
-    return (
-        f"{m.name} is least {at(low_at)} ({quantity(low, m.units)}) and most {at(high_at)} ({quantity(high, m.units)})."
-    )
+    if least.anywhere:
+        ends = dict.fromkeys(quantity(value, m.units) for value in (least.value, most.value))
+        where = "" if m.dims == () else f" {at_places(least)}" if least.n == 1 else " throughout"
+        clear = ", and no place is clearly above or below all others" if len(ends) > 1 else ""
+        return f"{m.name}: {' to '.join(ends)}{where}{clear}."
+    said = [f"{one.which} {at_places(one)} ({_reached(one, m.units)})" for one in (least, most)]
+    return f"{m.name} is {' and '.join(said)}."
+
+
+def _reached(found: Extreme, units: str) -> str:
+    """The value of an extreme, or the range of the places that it may be at."""
+    return " to ".join(dict.fromkeys(quantity(value, units) for value in sorted((found.value, found.reach))))
 
 
 def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
@@ -77,23 +55,18 @@ def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
     return f"{m.name} is {'; '.join([number, *beside])} {at({'layer': last})}."
 
 
-def _value(place: tuple[Place, float]) -> float:
-    return place[1]
-
-
 def least_of_all(runs: Mapping[str, Measurement]) -> str | None:
-    """Which of several runs has the least, and where; None where none has a number."""
-    lowest = {name: min(places, key=_value) for name, m in runs.items() if (places := _places(m))}
-    if not lowest:
+    """Which of several runs has the least, and where it may be; None where none has a number."""
+    found = {name: one for name, m in runs.items() if (one := extreme(m, "least")) is not None}
+    if not found:
         return None
-    first = min(lowest, key=lambda name: lowest[name][1])
-    m = runs[first]
-    ordered = sorted(lowest.items(), key=lambda one: one[1][1])
-    said = "; ".join(f"{name} {quantity(value, runs[name].units)} {at(where)}" for name, (where, value) in ordered)
-    if len(lowest) > 1:
-        return f"The least {m.name.lower()} of each, lowest first: {said}."
-    where, value = lowest[first]
-    return f"{m.name} is least {at(where)} ({quantity(value, m.units)})."
+    ordered = sorted(found, key=lambda name: found[name].value)
+    name = runs[ordered[0]].name
+    if len(found) == 1:
+        (run,) = found
+        return extremes(runs[run])
+    said = "; ".join(f"{run} {_reached(found[run], runs[run].units)} {at_places(found[run])}" for run in ordered)
+    return f"The least {name.lower()} of each, lowest first: {said}."
 
 
 def widest_spread(each: Measurement) -> str | None:
@@ -135,7 +108,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
     where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
     ends = [quantity(float(one.values[index]), m.units) for one in (first, last)]
     name = " ".join(filter(None, (m.name, at(where))))
-    text = f"{name}: {ends[0]} {_at(dim, labels[0])}, {ends[1]} {_at(dim, labels[-1])}"
+    text = f"{name}: {ends[0]} {at_label(dim, labels[0])}, {ends[1]} {at_label(dim, labels[-1])}"
     if control is not None and control.dims == m.dims:
         ends = [
             quantity(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
@@ -158,8 +131,8 @@ def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
         value = float(m.select(**{dim: label}).values[index])
         if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
             not_yet = quantity(float(m.select(**{dim: before}).values[index]), m.units)
-            there = f"there {_at(dim, label)} ({quantity(value, m.units)})"
-            return f"half of that change was not there yet {_at(dim, before)} ({not_yet}), {there}"
+            there = f"there {at_label(dim, label)} ({quantity(value, m.units)})"
+            return f"half of that change was not there yet {at_label(dim, before)} ({not_yet}), {there}"
     return ""
 
 
@@ -169,19 +142,30 @@ def differs(difference: Measurement) -> str | None:
     Args:
         difference: B less A, with intervals where there are any.
     """
-    places = _places(difference)
-    if not places:
+    most = extreme(_sizes(difference), "most")
+    if most is None:
         return None
-    where, most = max(places, key=lambda one: abs(one[1]))
-    largest = f"{at(where)} ({_signed(most, difference.units)})" if where else f"by {_signed(most, difference.units)}"
+    sizes = [float(difference.select(**place).values) for place in most.places]
+    ends = " to ".join(dict.fromkeys(_signed(end, difference.units) for end in (min(sizes), max(sizes))))
+    largest = f"{at_places(most)} ({ends})" if difference.dims else f"by {ends}"
     if difference.low is None or difference.high is None:
         return f"B less A is largest {largest}; of single inputs there is no interval."
     sure = int(((difference.low > 0) | (difference.high < 0)).sum())
     if not sure:
-        return f"No difference between A and B can be told from none; the largest is {largest}."
-    if len(places) == 1:
+        return f"No difference between A and B can be told from none: {ends if most.anywhere else largest}."
+    if most.n == 1:
         return f"B differs from A {largest}."
-    return f"B differs from A at {sure} of {len(places)} places, by intervals that exclude 0; most {largest}."
+    text = f"B differs from A at {sure} of {most.n} places, by intervals that exclude 0"
+    return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
+
+
+def _sizes(m: Measurement) -> Measurement:
+    """How far from 0 values are, with the intervals of that."""
+    if m.low is None or m.high is None:
+        return replace(m, values=np.abs(m.values))
+    far = np.maximum(np.abs(m.low), np.abs(m.high))
+    near = np.where(m.low * m.high > 0, np.minimum(np.abs(m.low), np.abs(m.high)), 0.0)
+    return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
 
 
 def _signed(value: float, units: str) -> str:

@@ -10,16 +10,17 @@ from workbench.interventions import head_in_words
 from workbench.judgement.claim import JudgedClaim, Judgement, Need
 from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
 from workbench.judgement.rule import Against
-from workbench.judgement.words import claims
+from workbench.judgement.words import claims, entropy
+from workbench.judgement.words.extremes import MOST_NAMED, at_places
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import percents, share_with_interval
 from workbench.mechanisms import sentence
 from workbench.tasks import COUNTED, counted
-from workbench.util.words import capitalised
+from workbench.util.words import capitalised, listed
 
 MOST_CLAIMS = 3  # that are told one by one; the others are counted
 
-Chip = Literal["answers", "reads", "holds", "needed", "absent", "tells nothing", "collapse"]
+Chip = Literal["answers", "reads", "holds", "needed", "absent", "tells nothing", "spread", "collapse"]
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,19 @@ def _statements(found: Findings) -> Iterator[Statement]:
     for group in rest:
         yield _in_short(group)
     if telling and absent:
-        names = _listed([claims.name_of(*one) for one in absent])
+        names = listed([claims.name_of(*one) for one in absent])
         rates = percents(place.rate for _, group in absent for place in group)
         yield Statement(f"{names}: not found (in {rates} of cases).", ("absent",), _names(absent), names)
     other = [one for one in groups if one not in telling and one not in absent]
     if other:
-        names = _listed([claims.name_of(*one) for one in other])
+        names = listed([claims.name_of(*one) for one in other])
         text = f"{names}: {'; '.join(claims.holding(group) for _, group in other)}."
         yield Statement(text, ("tells nothing",), _names(other), names)
     if not told and found.gold is not None:
         yield _gold(found.gold)
+    if found.spread is not None:
+        chip: tuple[Chip, ...] = ("spread", "collapse") if found.spread.collapsed else ("spread",)
+        yield Statement(entropy.in_words(found.spread), chip)
 
 
 def _weight(one: Group) -> tuple[bool, bool, float]:
@@ -149,10 +153,9 @@ def _answers(found: Findings, answers: Answers) -> Statement:
         text += f", and {share(answers.sequence)} of {COUNTED['sequence']}"
     sample, worst = found.samples[0], answers.worst
     text += f", on {_drawn(sample)} sequences{f' ({spread(sample)})' if sample.spread else ''}"
-    if worst is not None:
-        dim, labels, least, all_labels = worst
-        several = f"{dim}s {_listed([str(label) for label in labels])}" if len(labels) > 1 else f"{dim} {labels[0]}"
-        text += f"; least right at {several} of {all_labels} ({share(least)})"
+    if worst is not None and len(worst.places) <= MOST_NAMED:
+        rate = percents([worst.value, worst.reach])
+        text += f"; least right {at_places(worst)} of {answers.groups} ({rate})"
     return Statement(f"{text}.", ("answers",))
 
 
@@ -209,7 +212,7 @@ def at_a_glance(found: Findings) -> tuple[str, str]:
     for statement in said:
         if statement.brief:
             return statement.name, statement.brief
-    rest = [one.text for one in said if "collapse" in one.chips]
+    rest = [one.text for one in said if "spread" in one.chips]
     return "", " ".join(["No claim about how it works holds beyond its controls.", *rest])
 
 
@@ -227,7 +230,3 @@ def how_sure(found: Sequence[Findings]) -> str:
 def share(one: Share) -> str:
     """A share in per cent, with its interval."""
     return share_with_interval(one.value, one.low, one.high)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
