@@ -119,7 +119,7 @@ def title_of(statement: Statement) -> str:
     """The title of the chapter about a statement."""
     if "answers" in statement.chips:
         return TITLES["answers"]
-    if "absent" in statement.chips and len(statement.claims) > 1:
+    if "absent" in statement.chips and not statement.name:
         return TITLES["absent"]
     if statement.claims and "tells nothing" not in statement.chips:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
