@@ -72,10 +72,11 @@ def _statements(found: Findings) -> Iterator[Statement]:
     other = [one for one in groups if one not in telling and one not in absent]
     told = telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]
     yield from map(_claim, told)
-    yield from map(_in_short, telling[MOST_CLAIMS:])
+    if more := telling[MOST_CLAIMS:]:
+        yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
     for rest, chip in ((absent, "absent"), (other, "tells nothing")):
         if untold := [one for one in rest if one not in told]:
-            yield _together(untold, chip)
+            yield _together(untold, (chip,))
     if not telling and found.gold is not None:
         yield _gold(found.gold)
 
@@ -112,17 +113,11 @@ def _brief(group: Sequence[Judgement]) -> str:
     return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"
 
 
-def _in_short(one: Group) -> Statement:
-    claim, group = one
-    name = claims.name_of(claim, group)
-    return Statement(f"{name}: {claims.holding(group)}.", chips(group), (claim.claim,), name, _brief(group))
-
-
-def _together(groups: Sequence[Group], chip: Chip) -> Statement:
+def _together(groups: Sequence[Group], chips: tuple[Chip, ...]) -> Statement:
     """Several claims in one statement, each with how often it holds; it begins with a name where it is about one."""
     said = "; ".join(f"{claims.name_of(*one)}: {claims.holding(one[1])}" for one in groups)
     name = claims.name_of(*groups[0]) if len(groups) == 1 else ""
-    return Statement(f"{said}.", (chip,), tuple(dict.fromkeys(claim.claim for claim, _ in groups)), name)
+    return Statement(f"{said}.", chips, tuple(dict.fromkeys(claim.claim for claim, _ in groups)), name)
 
 
 def chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
