@@ -15,14 +15,21 @@ from workbench.app.state import Look
 from workbench.inspection import Inspected
 from workbench.inspection.judged import judgements
 from workbench.inspection.result import select_head
-from workbench.judgement.claim import Judgement, Need, Often
+from workbench.judgement.claim import Judgement, Often
 from workbench.judgement.findings import Findings
-from workbench.judgement.rule import Against
+from workbench.judgement.words import claims as words
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.util.words import capitalised
+
+ICONS = {often: "rule" for often in Often} | {
+    Often.ALWAYS: "verified",
+    Often.MOSTLY: "verified",
+    Often.NOT_FOUND: "search_off",
+    Often.UNKNOWN: "help",
+}
 
 
 class Verdict(NamedTuple):
@@ -47,48 +54,22 @@ class Verdict(NamedTuple):
         return Verdict(f"on this input: {shares}, by row", "orange", "contrast")
 
     @staticmethod
-    def often(places: Sequence[Judgement]) -> Verdict:
-        """How often the claim holds on held-out sequences, at the place where it does most."""
-        most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
-        at = f" {place_in_words(most.place)}" if len(places) > 1 else ""
-        if most.often is Often.UNKNOWN:
-            return Verdict("too few cases to say how often", "gray", "help")
-        icon = {Often.ALWAYS: "verified", Often.MOSTLY: "verified", Often.NOT_FOUND: "search_off"}.get(
-            most.often, "rule"
-        )
-        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
-        return Verdict(f"{most.often}: {numbers.percent(most.rate)}{at}", "blue" if seal else "gray", icon)
-
-    @staticmethod
-    def against(places: Sequence[Judgement]) -> list[Verdict]:
-        """Whether that is beyond the claim's controls, at all places where it is there at all."""
-        there = [one for one in places if one.found and one.against is not None]
-        if not there:
-            return []
-        beyond = sum(one.beyond for one in there)
-        if beyond == len(there):
-            return [Verdict("beyond its controls", "blue", "done_all")]
-        if beyond:
-            return [Verdict(f"beyond its controls at {beyond} of {len(there)} places", "blue", "done")]
-        worst = next(one.against for one in there if not one.beyond)
-        words = "as often under a control" if worst is Against.NO_MORE else f"{worst}, beside a control"
-        return [Verdict(words, "gray", "balance")]
-
-    @staticmethod
-    def need(name: str, known: Findings | None) -> list[Verdict]:
-        """That the answers need a claim, where what is known of the run says so.
+    def on_many(places: Sequence[Judgement], known: Findings | None) -> list[Verdict]:
+        """What is judged of a claim: how often it holds where it does most, beside its controls, and if it is needed.
 
         Args:
-            name: of the claim.
-            known: what is known of the run.
+            places: on held-out sequences, at every place where it is read.
+            known: what is known of the run already, its causal tests among it.
         """
-        places = [place for claim in (known.claims if known else ()) if claim.claim == name for place in claim.places]
-        needs = {one.need for one in places if one.needed}
-        if not needs:
-            return []
-        words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
-        tells = any(one.found and one.beyond for one in places)
-        return [Verdict(words if tells else f"but {words}", "violet", "bolt")]
+        most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
+        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
+        often = Verdict(words.often_in_short(most, len(places) > 1), "blue" if seal else "gray", ICONS[most.often])
+        beyond = any(one.found and one.beyond for one in places)
+        against = Verdict(words.against_in_short(places), *(("blue", "done_all") if beyond else ("gray", "balance")))
+        claims = known.claims if known else ()
+        tested = [place for claim in claims if claim.claim == most.claim for place in claim.places]
+        need = Verdict(words.need_in_short(tested), "violet", "bolt")
+        return [one for one in (often, against, need) if one.words]
 
 
 def cards(look: Look, names: list[str], found: Inspected, known: Findings | None = None) -> None:
@@ -129,16 +110,11 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
         ]
         place = f"| {plain(place_in_words(where))} " if several else ""
         lines.append(f"{place}| {' | '.join(cells)} |")
-    here_in_words, places = Verdict.of(scores), judgements(found, name)
+    here_in_words = Verdict.of(scores)
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
-            for verdict in (
-                Verdict.often(places),
-                *Verdict.against(places),
-                *Verdict.need(name, known),
-                here_in_words,
-            ):
+            for verdict in (*Verdict.on_many(judgements(found, name), known), here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))

@@ -15,7 +15,7 @@ from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
 from workbench.inspection.found import FIRST, Found, Kept, find, has_place, keep, kept
 from workbench.judgement.findings import Findings
-from workbench.judgement.words.findings import Chip, Statement, focus, how_sure, statements
+from workbench.judgement.words.findings import NO_CLAIM, Chip, Statement, focus, how_sure, statements
 
 MOST = 3  # statements above the canvas; the story has all of them
 
@@ -152,9 +152,6 @@ def _say(found: Found | Kept, has_pairs: bool) -> None:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
     if not any(statement.claims for statement in said):
         with st.container(key="how-unknown"):
-            st.markdown(
-                "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
-                "be decoded from it."
-            )
+            st.markdown(f"{NO_CLAIM} Its probes say what can be decoded from it.")
     when = f" Found on {found.made:%d %B %Y}." if isinstance(found, Kept) else ""
     st.caption(f"{plain(how_sure([found.findings]))}{when} *Needed* says more than *holds*: see Mechanisms.")

@@ -27,7 +27,7 @@ from workbench.app.state import Look, current
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.inspection.judged import judged_claims, judgements
 from workbench.interventions import Head
-from workbench.judgement.words.claims import tested as tested_in_words
+from workbench.judgement.words import claims as claims_in_words
 from workbench.judgement.words.findings import statements
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -118,17 +118,8 @@ def rates(held: Held) -> None:
             f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
             "the nearest control at each place. A claim that holds as often under a control says nothing about this "
             "model.",
-            verdict=how_many(held),
+            verdict=claims_in_words.how_many([judgements(found, name) for name in names]),
         )
-
-
-def how_many(held: Held) -> str:
-    """How many of the claims are there beyond their controls somewhere."""
-    beyond = [
-        title(name) for name in held.names if any(one.found and one.beyond for one in judgements(held.found, name))
-    ]
-    text = f"{len(beyond)} of {len(held.names)} claims hold beyond their controls, at one place at least"
-    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 
 
 def closer(held: Held) -> None:
@@ -247,7 +238,7 @@ def causal(held: Held, name: str) -> None:
             st.info("No answer is right before the edit in a way that allows the test, so there is nothing to draw.")
             return
         for claim in judged_claims(found):
-            for line in tested_in_words(claim):
+            for line in claims_in_words.tested(claim):
                 st.markdown(plain(line))
         p.show(
             code.call(figures.causal, {found.name: {name: edited[name].causal.mean}})[0],

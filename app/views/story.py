@@ -21,7 +21,6 @@ from workbench.judgement.words.findings import Statement, statements
 from workbench.report.story import (
     LEARNT,
     LIMITS,
-    MOST_CHAPTERS,
     SURE,
     TITLES,
     Chapter,
@@ -88,7 +87,7 @@ def _as_known(sentences: dict[str, str], known: Kept) -> dict[str, str]:
     whole = dict(asked)
     for title, said in about_many.items():
         whole |= {title: said} | (learnt if title == TITLES["answers"] else {})
-    return dict(list(whole.items())[: MOST_CHAPTERS - 1]) | sure
+    return whole | sure
 
 
 # A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.

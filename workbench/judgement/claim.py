@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from workbench.judgement.rule import Against, Compared, Stored
 
 ELSEWHERE = "elsewhere"  # the edit that should not matter
@@ -178,7 +180,7 @@ class JudgedClaim(Stored):
         needed_set: of a claim about single heads, the smallest set of heads whose edit loses the answers.
     """
 
-    places: tuple[Judgement, ...]
+    places: tuple[Judgement, ...] = Field(min_length=1)
     needed_set: NeededSet | None = None
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from workbench.judgement.claim import JudgedClaim
 from workbench.judgement.entropy import Spread
 from workbench.judgement.extremes import Extreme
@@ -86,7 +88,7 @@ class Findings(Stored):
     """
 
     name: str
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...] = Field(min_length=1)
     answers: Answers | None = None
     claims: tuple[JudgedClaim, ...] = ()
     gold: GoldMass | None = None

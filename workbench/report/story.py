@@ -29,7 +29,6 @@ from workbench.report.sections import causal_of, controls_of
 from workbench.report.verdicts import learnt
 from workbench.util.words import capitalised
 
-MOST_CHAPTERS = 8
 Picture: TypeAlias = go.Figure | Drawing
 
 
@@ -81,7 +80,7 @@ CLAIM_LIMITS = (
 
 
 def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
-    """A run's story in at most `MOST_CHAPTERS` chapters; the last says how sure one may be.
+    """A run's story, a chapter for each statement; the last says how sure one may be.
 
     Args:
         inspected: the run's measurements; what is told depends on which there are (accuracy, claims, `gold_mass`,
@@ -112,15 +111,14 @@ def with_input(
         seen: the run on one input; None for none.
         known: what is kept of the run, which names its head while not all is measured yet.
     """
-    *told, sure = chapters
-    return [*[*_on_one_input(inspected, seen, known), *told][: MOST_CHAPTERS - 1], sure]
+    return [*_on_one_input(inspected, seen, known), *chapters]
 
 
 def title_of(statement: Statement) -> str:
     """The title of the chapter about a statement."""
     if "answers" in statement.chips:
         return TITLES["answers"]
-    if "absent" in statement.chips and len(statement.claims) > 1:
+    if "absent" in statement.chips and not statement.name:
         return TITLES["absent"]
     if statement.claims and "tells nothing" not in statement.chips:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
@@ -155,7 +153,7 @@ def _told(inspected: Inspected, one: SeedGroup, found: Findings) -> Iterator[Cha
         if "answers" in statement.chips:
             yield _answers(one, statement)
             yield from _learnt(inspected)
-        elif len(statement.claims) == 1 and "tells nothing" not in statement.chips:
+        elif statement.name and "tells nothing" not in statement.chips:
             yield _claims(one, statement)
         else:
             yield _other(one, statement)
@@ -214,7 +212,9 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
     """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
     if statement.claims:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
-        limits = LIMITS["absent" if "absent" in statement.chips else "tells nothing"]
+        limits = next(
+            (LIMITS[chip] for chip in ("absent", "tells nothing") if chip in statement.chips), LIMITS["holds"]
+        )
         return Chapter(title_of(statement), statement, picture, limits, numbers)
     chip = "spread" if "spread" in statement.chips else "reads"
     measure = {"spread": "entropy", "reads": "gold_mass"}[chip]

@@ -8,7 +8,7 @@ from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, O
 from workbench.judgement.rule import Against, Compared
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import counted, percent, percents, share_with_interval
-from workbench.measurement.places import at_point
+from workbench.measurement.places import at_point, place_in_words
 from workbench.mechanisms.heads import LEAST_LOST, where_in_words
 from workbench.util.words import capitalised
 
@@ -20,9 +20,10 @@ NEED = {
     Need.LOST: "the answers need it, though not clearly as claimed",
     Need.NOT_NEEDED: "the answers do not need it",
     Need.IDLE: "the edit of it changes nothing, where another edit does",
-    Need.AS_ELSEWHERE: "whether the answers need it cannot be told, as the same edit elsewhere changes about as many",
-    Need.AS_NULLS: "whether the answers need it cannot be told, as the same edit changes about as many in uninformed "
-    "models",
+    Need.AS_ELSEWHERE: "whether the answers need it cannot be told, as its edit changes not clearly more of them than "
+    "the same edit elsewhere",
+    Need.AS_NULLS: "whether the answers need it cannot be told, as its edit changes no more of them than in an "
+    "uninformed model",
     Need.NOT_COMPARED: "whether the answers need it is not compared, as uninformed models have too few right answers",
     Need.NOT_SETTLED: "whether the answers need it is not settled",
     Need.TOO_FEW: "whether the answers need it cannot be told from so few right answers",
@@ -67,6 +68,44 @@ def row(claim: JudgedClaim, one: Judgement) -> dict[str, str]:
     }
 
 
+def often_in_short(one: Judgement, several: bool) -> str:
+    """How often a claim holds at a place, for a badge: `always: 98% after MLP 0`; the place where there are several."""
+    if one.often is Often.UNKNOWN:
+        return "too few cases to say how often"
+    return f"{one.often}: {percent(one.rate)}{f' {place_in_words(one.place)}' if several else ''}"
+
+
+def against_in_short(group: Group) -> str:
+    """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
+    there = [one for one in group if one.found and one.against is not None]
+    if not there:
+        return ""
+    beyond = sum(one.beyond for one in there)
+    if beyond:
+        at = "" if beyond == len(there) else f" at {beyond} of {len(there)} places"
+        return f"beyond its controls{at}"
+    worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
+    return AGAINST[next(against for against in worst_first if any(one.against is against for one in there))]
+
+
+def need_in_short(group: Group) -> str:
+    """That the answers need a claim, for a badge, and whether it is there beyond its controls too; empty if they do
+    not, or it is not known.
+    """
+    needs = {one.need for one in group if one.needed}
+    if not needs:
+        return ""
+    words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
+    return words if any(one.found and one.beyond for one in group) else f"but {words}"
+
+
+def how_many(claims: Sequence[Group]) -> str:
+    """How many of some claims are there beyond their controls somewhere, and which."""
+    beyond = [places[0].title for places in claims if any(one.found and one.beyond for one in places)]
+    text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
+    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
+
+
 def name_of(claim: JudgedClaim, group: Group) -> str:
     """The claim, with the places of the group if they are not all where it is read."""
     return claim.title if len(group) == len(claim.places) else f"{claim.title}, {places(group)}"
@@ -92,8 +131,9 @@ def holding(group: Group) -> str:
     """How often a claim holds, and how that compares: `sometimes, in 24% [18, 31] of 256 cases, beyond …`."""
     often = group[0].often
     if often is Often.UNKNOWN:
-        return f"not known: it can be tested in {max(one.n for one in group)} cases"
-    return f"{often}{':' if often is Often.NOT_FOUND else ','} {_rates(group)}{_against(group)}"
+        return f"not known, as only {max(one.n for one in group)} cases can test it"
+    said = f"{_rates(group)}{_against(group)}"
+    return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
 
 
 def _rates(group: Group) -> str:
@@ -121,7 +161,7 @@ def _against(group: Group) -> str:
         beyond = [sum(seed.beyond for seed in one.seeds) for one in group]
         return f"; beyond its controls in {_ends(beyond)} of {len(group[0].seeds)} seeds"
     if not group[0].found:
-        return f" (nearest control: {_controls(group, lambda one: one.strongest)})"
+        return f"; nearest control: {_controls(group, lambda one: one.strongest)}"
     if against is Against.BEYOND:
         return f", beyond its controls (nearest: {_controls(group, lambda one: one.strongest)})"
     relation = AGAINST[against]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workbench.interventions import head_in_words
-from workbench.judgement.claim import JudgedClaim, Judgement, Need
+from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
 from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
@@ -16,9 +16,10 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import percents, share_with_interval
 from workbench.mechanisms import sentence
 from workbench.tasks import COUNTED, counted
-from workbench.util.words import capitalised, listed
+from workbench.util.words import capitalised
 
-MOST_CLAIMS = 3  # that are told one by one; the others are counted
+MOST_CLAIMS = 3  # that are told one by one; of the others only how often they hold is
+NO_CLAIM = "How it finds its answers is not known: no claim here is about this task."
 
 Chip = Literal["answers", "reads", "holds", "needed", "absent", "tells nothing", "spread", "collapse"]
 
@@ -68,23 +69,16 @@ def _statements(found: Findings) -> Iterator[Statement]:
         yield _answers(found, found.answers)
     groups = sorted(((claim, group) for claim in found.claims for group in claim.alike), key=_weight)
     telling = [one for one in groups if one[1][0].tells]
-    absent = [one for one in groups if not one[1][0].found and not one[1][0].needed]
-    told, rest = telling[:MOST_CLAIMS], telling[MOST_CLAIMS:]
-    if found.claims and not telling:
-        yield from map(_claim, absent[:MOST_CLAIMS])
-    yield from map(_claim, told)
-    for group in rest:
-        yield _in_short(group)
-    if telling and absent:
-        names = listed([claims.name_of(*one) for one in absent])
-        rates = percents(place.rate for _, group in absent for place in group)
-        yield Statement(f"{names}: not found (in {rates} of cases).", ("absent",), _names(absent), names)
+    absent = [one for one in groups if one[1][0].often is Often.NOT_FOUND and not one[1][0].needed]
     other = [one for one in groups if one not in telling and one not in absent]
-    if other:
-        names = listed([claims.name_of(*one) for one in other])
-        text = f"{names}: {'; '.join(claims.holding(group) for _, group in other)}."
-        yield Statement(text, ("tells nothing",), _names(other), names)
-    if not told and found.gold is not None:
+    told = telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]
+    yield from map(_claim, told)
+    if more := telling[MOST_CLAIMS:]:
+        yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
+    for rest, chip in ((absent, "absent"), (other, "tells nothing")):
+        if untold := [one for one in rest if one not in told]:
+            yield _together(untold, (chip,))
+    if not telling and found.gold is not None:
         yield _gold(found.gold)
     if found.spread is not None:
         chip: tuple[Chip, ...] = ("spread", "collapse") if found.spread.collapsed else ("spread",)
@@ -123,27 +117,24 @@ def _brief(group: Sequence[Judgement]) -> str:
     return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"
 
 
-def _in_short(one: Group) -> Statement:
-    claim, group = one
-    name = claims.name_of(claim, group)
-    return Statement(f"{name}: {claims.holding(group)}.", chips(group), (claim.claim,), name, _brief(group))
+def _together(groups: Sequence[Group], chips: tuple[Chip, ...]) -> Statement:
+    """Several claims in one statement, each with how often it holds; it begins with a name where it is about one."""
+    said = "; ".join(f"{claims.name_of(*one)}: {claims.holding(one[1])}" for one in groups)
+    name = claims.name_of(*groups[0]) if len(groups) == 1 else ""
+    return Statement(f"{said}.", chips, tuple(dict.fromkeys(claim.claim for claim, _ in groups)), name)
 
 
 def chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
     """Claims about single heads are about what these read, the others about what the residual holds."""
     first = group[0]
     found: list[Chip] = []
-    if not first.found:
+    if first.often is Often.NOT_FOUND:
         found.append("absent")
     elif first.beyond:
         found.append("reads" if first.of_heads else "holds")
     if first.needed:
         found.append("needed")
     return tuple(found)
-
-
-def _names(groups: Sequence[Group]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(claim.claim for claim, _ in groups))
 
 
 def _answers(found: Findings, answers: Answers) -> Statement:
@@ -178,7 +169,7 @@ def _gold(gold: GoldMass) -> Statement:
     if gold.control is not None:
         text += f", and {percents([gold.control.rate])} on those of other examples"
     chip: Chip = "reads" if tells else "tells nothing"
-    return Statement(f"{text}{'' if tells else ', which is no more'}.", (chip,))
+    return Statement(f"{text}{'' if tells else ', which is not clearly more'}.", (chip,))
 
 
 def focus(found: Focus | None) -> str | None:
@@ -187,7 +178,7 @@ def focus(found: Focus | None) -> str | None:
         return None
     where, most = head_in_words(*found.head), "the most mass on the task's true edges, on other sequences"
     if found.no_more_than:
-        most += f", though no more than under a control ({', '.join(map(in_words, found.no_more_than))})"
+        most += f", though {claims.NO_MORE} ({', '.join(map(in_words, found.no_more_than))})"
     removed = dict(found.removed)
     if found.head not in removed:
         return f"{capitalised(where)} has {most}."
@@ -212,8 +203,8 @@ def at_a_glance(found: Findings) -> tuple[str, str]:
     for statement in said:
         if statement.brief:
             return statement.name, statement.brief
-    rest = [one.text for one in said if "spread" in one.chips]
-    return "", " ".join(["No claim about how it works holds beyond its controls.", *rest])
+    none = "No claim about how it works holds beyond its controls." if found.claims else NO_CLAIM
+    return "", " ".join([none, *(one.text for one in said if "spread" in one.chips)])
 
 
 def how_sure(found: Sequence[Findings]) -> str:

@@ -1,4 +1,4 @@
-"""What was found of a run is kept beside its weights, and of those weights alone."""
+"""What was found of a run is kept beside its weights, as numbers and counts, and of those weights alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from workbench.report.found import FOUND, Found, Kept, at_a_glance, find, keep, kept
-from workbench.report.how_it_works import Statement
 
-from workbench.inspection import Inspected
-from workbench.report import found
+from workbench.inspection import found
+from workbench.inspection.found import FOUND, Found, find, keep, kept
+from workbench.judgement.words.findings import at_a_glance, statements
 from workbench.runs import load_run
+from workbench.runs.compiled import compile_run
 from workbench.runs.own_run import HeldRun
 from workbench.runs.weights import WEIGHTS
 
@@ -22,26 +22,30 @@ ZOO = Path(__file__).parents[2] / "app" / "zoo"
 
 
 @pytest.fixture(scope="module")
-def chaser(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
+def chaser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
     """A folder with a model of which everything was found and kept, and what was."""
     folder = tmp_path_factory.mktemp("found") / "chaser"
-    shutil.copytree(compiled / "chaser", folder)
-    *_, last = find(load_run(folder))
+    *_, last = find(compile_run("chaser", folder))
     keep(last)
     return folder, last
 
 
-def test_what_was_found_is_read_again(chaser: tuple[Path, Found]) -> None:
+def test_what_was_found_is_read_again_and_said_in_the_same_words(chaser: tuple[Path, Found]) -> None:
     folder, last = chaser
     again = kept(load_run(folder))
-    assert again is not None and list(again.statements) == last.statements
-    assert (again.sure, again.head, again.n, again.seed) == (last.sure, last.head, last.settings["n"], 0)
-    assert again.needed == last.inspected.needed_head == (0, 0)
-    name, numbers = at_a_glance(again.statements)
-    assert name == "Chain following" and numbers.startswith("in 100% of cases (")
-    assert numbers.endswith(" right answers change")
-    told = next(one for one in again.statements if one.name == name)
-    assert all(number in told.text for number in ("100% of cases", numbers.rsplit(": ", 1)[1]))
+    assert again is not None and statements(again.findings) == statements(last.findings)
+    assert again.findings.model_dump_json() == last.findings.model_dump_json()
+    assert (again.n, again.seed) == (last.settings["n"], 0)
+    focus = again.findings.focus
+    assert focus is not None and focus.needed == last.inspected.needed_head == (0, 0)
+    name, numbers = at_a_glance(again.findings)
+    assert name == "Chain following" and numbers.startswith("always, in 100% of cases (")
+    assert next(one for one in statements(again.findings) if one.name == name).brief == numbers
+
+
+def test_what_is_kept_holds_numbers_and_no_sentences(chaser: tuple[Path, Found]) -> None:
+    text = (chaser[0] / FOUND).read_text(encoding="utf-8")
+    assert all(one.text not in text and one.shorter not in text for one in statements(chaser[1].findings))
 
 
 def test_of_other_weights_or_another_name_nothing_is_kept(chaser: tuple[Path, Found], tmp_path: Path) -> None:
@@ -63,6 +67,21 @@ def test_what_cannot_be_read_is_measured_again(chaser: tuple[Path, Found], tmp_p
     assert kept(load_run(folder)) is None
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"places": []}, {"places": [{"claim": "no such claim"}]}, {"needed_set": 7}],
+    ids=["no places", "another claim", "no set"],
+)
+def test_numbers_of_which_no_words_can_be_made_say_nothing(
+    chaser: tuple[Path, Found], tmp_path: Path, change: dict[str, object]
+) -> None:
+    folder = Path(shutil.copytree(chaser[0], tmp_path / "chaser"))
+    data = json.loads((folder / FOUND).read_text())
+    data["findings"]["claims"][0].update(change)
+    (folder / FOUND).write_text(json.dumps(data))
+    assert kept(load_run(folder)) is None
+
+
 def test_a_model_in_memory_has_no_place_even_where_a_run_of_its_name_lies(
     chaser: tuple[Path, Found], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,20 +92,15 @@ def test_a_model_in_memory_has_no_place_even_where_a_run_of_its_name_lies(
     assert kept(held) is None and not found.has_place(held) and found.has_place(run)
 
 
-def test_where_no_claim_holds_the_line_says_so() -> None:
-    collapse = Statement("Matrix entropy is least after MLP 2 (0.4 nats).", ("collapse",))
-    nothing = Statement("Minimum: no more often than under a control.", ("tells nothing",), ("minimum",), "Minimum")
-    expected = "No claim about how it works holds beyond its controls. Matrix entropy is least after MLP 2 (0.4 nats)."
-    assert at_a_glance([nothing, collapse]) == ("", expected)
-
-
 def test_of_every_model_of_the_zoo_it_is_kept_what_was_found() -> None:
     runs = [load_run(path.parent) for path in sorted(ZOO.glob("*/config.json"))]
     assert len(runs) > 10 and [run.name for run in runs if kept(run) is None] == []
 
 
 def test_what_it_gets_right_says_where_the_test_goes_beyond_training() -> None:
-    beyond, as_trained = (next(find(load_run(ZOO / name))).statements[0].text for name in ("sort-plain", "lis"))
+    beyond, as_trained = (
+        statements(next(find(load_run(ZOO / name))).findings)[0].text for name in ("sort-plain", "lis")
+    )
     assert "(length 2 to 30, trained on 2 to 10)" in beyond and "trained on" not in as_trained
 
 
@@ -96,5 +110,5 @@ def test_what_is_kept_in_the_zoo_is_what_is_measured(name: str) -> None:
     run = load_run(ZOO / name)
     before = kept(run)
     *_, now = find(run)
-    assert before is not None and isinstance(now.inspected, Inspected)
-    assert Kept.of(now).model_copy(update={"made": before.made, "workbench": before.workbench}) == before
+    assert before is not None
+    assert before.findings.model_dump_json() == now.findings.model_dump_json()  # NaN is not itself
