@@ -12,14 +12,16 @@ import streamlit as st
 from workbench.app.config_in_words import plain
 from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look
-from workbench.inspection import Inspected, claims
+from workbench.inspection import Inspected
+from workbench.inspection.judged import judgements
 from workbench.inspection.result import select_head
-from workbench.measurement import Measurement
+from workbench.judgement.claim import Judgement, Need, Often
+from workbench.judgement.findings import Findings
+from workbench.judgement.rule import Against
+from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.mechanisms.verdict import Holds
-from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 from workbench.util.words import capitalised
 
 
@@ -41,55 +43,70 @@ class Verdict(NamedTuple):
             return Verdict("holds on this input", "green", "check")
         if high == 0:
             return Verdict("does not hold on this input", "red", "close")
-        shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
+        shares = " to ".join(dict.fromkeys((numbers.percent(low), numbers.percent(high))))
         return Verdict(f"on this input: {shares}, by row", "orange", "contrast")
 
     @staticmethod
-    def beyond(places: list[claims.Verdict]) -> Verdict:
-        """Whether the claim holds beyond its controls on held-out sequences, at all places where it is read."""
-        beyond = sum(one.holds is Holds.BEYOND for one in places)
-        if beyond == len(places):
-            return Verdict("beyond its controls", "blue", "verified")
-        if beyond:
-            return Verdict(f"beyond its controls at {beyond} of {len(places)} places", "blue", "rule")
-        if any(one.holds is Holds.NO_MORE for one in places):
-            return Verdict("holds as often under a control", "gray", "balance")
-        return Verdict(places[0].holds.value, "gray", "help")
+    def often(places: Sequence[Judgement]) -> Verdict:
+        """How often the claim holds on held-out sequences, at the place where it does most."""
+        most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
+        at = f" {place_in_words(most.place)}" if len(places) > 1 else ""
+        if most.often is Often.UNKNOWN:
+            return Verdict("too few cases to say how often", "gray", "help")
+        icon = {Often.ALWAYS: "verified", Often.MOSTLY: "verified", Often.NOT_FOUND: "search_off"}.get(
+            most.often, "rule"
+        )
+        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
+        return Verdict(f"{most.often}: {numbers.percent(most.rate)}{at}", "blue" if seal else "gray", icon)
 
     @staticmethod
-    def need(told: Sequence[Statement]) -> list[Verdict]:
-        """That the answers need a claim, where what is known of it says so; and how that goes with how often it holds.
+    def against(places: Sequence[Judgement]) -> list[Verdict]:
+        """Whether that is beyond the claim's controls, at all places where it is there at all."""
+        there = [one for one in places if one.found and one.against is not None]
+        if not there:
+            return []
+        beyond = sum(one.beyond for one in there)
+        if beyond == len(there):
+            return [Verdict("beyond its controls", "blue", "done_all")]
+        if beyond:
+            return [Verdict(f"beyond its controls at {beyond} of {len(there)} places", "blue", "done")]
+        worst = next(one.against for one in there if not one.beyond)
+        words = "as often under a control" if worst is Against.NO_MORE else f"{worst}, beside a control"
+        return [Verdict(words, "gray", "balance")]
+
+    @staticmethod
+    def need(name: str, known: Findings | None) -> list[Verdict]:
+        """That the answers need a claim, where what is known of the run says so.
 
         Args:
-            told: what is known of the claim.
+            name: of the claim.
+            known: what is known of the run.
         """
-        needed = [one for one in told if "needed" in one.chips]
-        if not needed:
+        places = [place for claim in (known.claims if known else ()) if claim.claim == name for place in claim.places]
+        needs = {one.need for one in places if one.needed}
+        if not needs:
             return []
-        words = "answers need it"
-        if any(NOT_AS_CLAIMED in one.text for one in needed):
-            words += ", not as claimed"
-        elif not any({"reads", "holds"} & {*one.chips} for one in told):
-            words = f"but {words}"
-        return [Verdict(words, "violet", "bolt")]
+        words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
+        tells = any(one.found and one.beyond for one in places)
+        return [Verdict(words if tells else f"but {words}", "violet", "bolt")]
 
 
-def cards(look: Look, names: list[str], found: Inspected, told: Sequence[Statement] = ()) -> None:
+def cards(look: Look, names: list[str], found: Inspected, known: Findings | None = None) -> None:
     """Every claim's card, two in a row.
 
     Args:
         look: the run and the input.
         names: of the claims.
         found: the claims on held-out sequences, with the head in focus.
-        told: what is known of the run already, its causal tests among it.
+        known: what is known of the run already, its causal tests among it.
     """
     columns = st.columns(min(2, len(names)))
     for i, name in enumerate(names):
         with columns[i % len(columns)]:
-            _card(look, name, found, told)
+            _card(look, name, found, known)
 
 
-def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) -> None:
+def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> None:
     result = found[name].at_head()
     here = _here((*look.key, name), look, name)
     here = here if found.head is None else select_head(here, found.head)
@@ -106,18 +123,22 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
         inside = all(label in here.coords[dim] for dim, label in where.items())
         scores.append(float(here.select(**where).values[0]) if inside else float("nan"))
         cells = [
-            _percent(scores[-1]),
+            numbers.percent(scores[-1]),
             _with_interval(rate, index),
             *(_with_range(m, index) for m in nulls.values()),
         ]
         place = f"| {plain(place_in_words(where))} " if several else ""
         lines.append(f"{place}| {' | '.join(cells)} |")
-    here_in_words, beyond = Verdict.of(scores), Verdict.beyond(claims.verdicts_on(found, name))
+    here_in_words, places = Verdict.of(scores), judgements(found, name)
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
-            need = Verdict.need([one for one in told if one.claims == (name,)])
-            for verdict in (beyond, *need, here_in_words):
+            for verdict in (
+                Verdict.often(places),
+                *Verdict.against(places),
+                *Verdict.need(name, known),
+                here_in_words,
+            ):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))
@@ -131,19 +152,8 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
     return score(_look.seen, **known)
 
 
-def percent(share: float) -> str:
-    """A share in words: only an exact 0 or 1 is written `0%` or `100%`."""
-    if 0 < share < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 < share < 1 else _percent(share)
-
-
-def _percent(value: float | np.ndarray) -> str:
-    return "–" if np.isnan(value) else f"{value:.0%}"
-
-
 def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
-    value = _percent(m.values[index])
+    value = numbers.percent(float(m.values[index]))
     if m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
     return f"**{value}** ({100 * m.low[index]:.0f}–{100 * m.high[index]:.0f})"
@@ -151,7 +161,7 @@ def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
 
 def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
     """A control's rate; for several untrained models their mean with the range."""
-    value = _percent(m.values[index])
+    value = numbers.percent(float(m.values[index]))
     if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
     low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"

@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from workbench.report.how_it_works import Statement
 
 from tests.app.support import page
 from workbench.app import state
@@ -17,7 +18,6 @@ from workbench.app.panels import background, how_it_works
 from workbench.app.panels.measuring import in_words
 from workbench.inspection import inspect_run
 from workbench.report import found
-from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
 
 

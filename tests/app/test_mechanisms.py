@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
+from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 
 import workbench
 from tests.app import support
@@ -20,7 +21,6 @@ from workbench.app.panels.held_out import n_each
 from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
 from workbench.interventions import CutEdge, try_edit
-from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 from workbench.runs.compiled import compile_run
 
 HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from workbench.report.how_it_works import head_in_focus
 
 from workbench.capture import Subject
 from workbench.inspection import inspect_run
 from workbench.interventions import fallen_without
 from workbench.measurement import Measurement
-from workbench.report.how_it_works import head_in_focus
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 from workbench.util.seeds import generator

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from workbench.report.findings import MOST, findings
+from workbench.report.how_it_works import NEED
 
 import workbench
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
+from workbench.inspection.seed_groups import seed_groups
 from workbench.report import inspect
 from workbench.report.comparisons import over_seeds
-from workbench.report.findings import MOST, findings
-from workbench.report.how_it_works import NEED
-from workbench.report.seed_groups import seed_groups
 from workbench.runs.compiled import compile_run
 
 SMALL = {"steps": 20, "eval_size": 16, "batch_size": 16, "warmup": 2, "task": {"n": 16, "k": 4}}

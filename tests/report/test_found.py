@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from workbench.report.found import FOUND, Found, Kept, at_a_glance, find, keep, kept
+from workbench.report.how_it_works import Statement
 
 from workbench.inspection import Inspected
 from workbench.report import found
-from workbench.report.found import FOUND, Found, Kept, at_a_glance, find, keep, kept
-from workbench.report.how_it_works import Statement
 from workbench.runs import load_run
 from workbench.runs.own_run import HeldRun
 from workbench.runs.weights import WEIGHTS

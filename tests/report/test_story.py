@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from workbench.report.found import Kept, find
+from workbench.report.how_it_works import FAR_APART, claims_of, how_it_works, rates_in_words
 
 import workbench
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.claims import verdicts_on
+from workbench.inspection.seed_groups import seed_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.report import story as stories
-from workbench.report.found import Kept, find
-from workbench.report.how_it_works import FAR_APART, claims_of, how_it_works, rates_in_words
-from workbench.report.seed_groups import seed_groups
 from workbench.report.story import LEARNT, SURE, of_many_inputs, story, title_of, with_input
 from workbench.report.verdicts_by_place import at
 from workbench.runs import Run

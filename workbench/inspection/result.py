@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -47,14 +47,14 @@ class CausalResult:
 
     Attributes:
         mean: over examples; of a claim about single heads, with the edit in the head in focus.
-        untrained: the same of each model that knows nothing, dim `draw` first: those with fresh weights, then those
-            with the run's own weights shuffled; None where none was tested.
+        nulls: kind of uninformed model (`untrained`: re-initialised; `shuffled`: the run's own weights shuffled) -> the
+            same of each such model, dim `draw` first; empty where none was tested.
         needed: of a claim about single heads the smallest set of heads whose edit loses the answers, if it was looked
             for.
     """
 
     mean: Measurement
-    untrained: Measurement | None = None
+    nulls: Mapping[str, Measurement] = field(default_factory=dict)
     needed: NeededHeads | None = None
 
 
@@ -226,8 +226,7 @@ def files_of(name: str, result: Result) -> dict[str, Measurement]:
     if result.causal is None:
         return files
     files[f"{name}-causal"] = result.causal.mean
-    if result.causal.untrained is not None:
-        files[f"{name}-causal-untrained-each"] = result.causal.untrained
+    files |= {f"{name}-causal-{kind}-each": each for kind, each in result.causal.nulls.items()}
     if result.causal.needed is not None:
         files[f"{name}-causal-every-head"] = result.causal.needed.everywhere
         if result.causal.needed.causal is not None:

@@ -3,7 +3,8 @@
 Results are counts, hits of n: answers that an edit changed, examples in which a claim holds. Uninformed models differ,
 so their counts are not those of one coin: each model has a rate of its own, drawn from a beta distribution with mean μ
 and intraclass correlation ρ, and its hits are binomial (the beta-binomial of Williams 1975). Neither is known: μ has
-Jeffreys's prior and ρ a uniform one. All counts together weigh them, so that ten answers of a null model count for less
+Jeffreys's prior, and ρ the density 2 (1 − ρ), the least careful of those tried that keeps to `ALPHA` for all shapes of
+nulls in the table. All counts together weigh them, so that ten answers of a null model count for less
 than a hundred, and five models that differ widely for less than five that agree. What is asked is the probability p
 that one further such model has as many hits as were seen, of as many tries; of several places each has its share of
 `ALPHA` (Bonferroni).
@@ -29,7 +30,7 @@ from scipy.special import betaln, gammaln
 
 ALPHA = 0.05  # that an uninformed model is beyond such models at any of the places looked at
 FEWEST = 5  # tries of the result itself, below which nothing is said
-FEWEST_OF_NULLS, FEWEST_NULLS = 20, 3  # tries of all null models together, and models: below, "no more" is not said
+FEWEST_OF_NULLS, FEWEST_NULLS = 20, 3  # tries of all null models together, and models: fewer are too few
 MOST = 512  # tries of the result that count: more would tell little more, and take memory
 MEANS, CORRELATIONS = 120, 40  # points of the grid over μ and ρ
 
@@ -46,14 +47,25 @@ class Tally(NamedTuple):
 
 
 class Against(StrEnum):
-    """How a result compares with what it is held against."""
+    """How a result compares with what it is held against.
+
+    No more: one of the models, or the control, reaches as high a rate. Not clearly more: none does, but a further one
+    may. Too few: the counts are too small for either to be said.
+    """
 
     BEYOND = "beyond"
     NO_MORE = "no more"
+    NOT_CLEAR = "not clearly more"
     TOO_FEW = "too few to compare"
 
 
-class Compared(BaseModel):
+class Stored(BaseModel):
+    """A part of a judgement: frozen, strict, and JSON with NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Compared(Stored):
     """A result held against uninformed models, or a control.
 
     Attributes:
@@ -64,8 +76,6 @@ class Compared(BaseModel):
         p: that a further one has as many hits as the result.
         result: what came of it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     against: str
     hits: float
@@ -99,12 +109,11 @@ def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = 
     tried = [null for null in nulls if null.n]
     hits, n = sum(null.hits for null in tried), sum(null.n for null in tried)
     p, most = _p(own, tried, models), max((null.rate for null in tried), default=float("nan"))
-    few = n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS)
-    result = Against.TOO_FEW if few else Against.NO_MORE
-    if own.n < FEWEST or not n:
-        result = Against.TOO_FEW
-    elif p <= ALPHA / places:
+    result = Against.NO_MORE if own.rate <= most else Against.NOT_CLEAR
+    if own.n >= FEWEST and n and p <= ALPHA / places:
         result = Against.BEYOND
+    elif own.n < FEWEST or n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS):
+        result = Against.TOO_FEW
     count = len(nulls) if models else None
     return Compared(against=against, hits=hits, n=n, models=count, most=most, p=p, result=result)
 
@@ -129,7 +138,7 @@ def _p(own: Tally, tried: Sequence[Tally], models: bool) -> float:
 def _grid() -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
     """The beta distributions that null models' rates may come from: points equally likely by the prior."""
     mean = np.sin(np.pi / 2 * (np.arange(MEANS) + 0.5) / MEANS) ** 2  # quantiles of Jeffreys's Beta(½, ½)
-    correlation = (np.arange(CORRELATIONS) + 0.5) / CORRELATIONS
+    correlation = 1 - np.sqrt(1 - (np.arange(CORRELATIONS) + 0.5) / CORRELATIONS)  # quantiles of Beta(1, 2)
     total = 1 / correlation - 1  # a + b of a beta distribution with this intraclass correlation
     return np.outer(mean, total).ravel(), np.outer(1 - mean, total).ravel()
 

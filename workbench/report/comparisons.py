@@ -10,10 +10,11 @@ import pandas as pd
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
+from workbench.judgement.words.many import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
@@ -77,6 +78,17 @@ def surest(differences: pd.DataFrame) -> pd.DataFrame:
     table["turn"] = table.groupby(["at", "measure"])["size"].rank(method="first", ascending=False)
     ordered = table.sort_values(["at", "turn", "size"], ascending=[True, True, False], kind="stable")
     return ordered.drop(columns=["at", "turn", "size"]).head(SHOWN_DIFFERENCES)
+
+
+def clearest(differences: Sequence[OverSeeds]) -> Difference | None:
+    """The clearest difference between groups of seeds; None where none was compared."""
+    rows = [(one, surest(one.differences).iloc[0]) for one in differences if len(one.differences)]
+    if not rows:
+        return None
+    one, row = min(rows, key=lambda pair: float(pair[1]["p_holm"]))
+    what = ", ".join(filter(None, (str(row["measure"]), str(row["place"] or ""))))
+    value, low, high, p = (float(row[name]) for name in ("difference", "low", "high", "p_holm"))
+    return Difference(one.first, one.second, what, value, low, high, p)
 
 
 def _size(differences: pd.DataFrame) -> pd.Series:

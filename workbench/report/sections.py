@@ -12,6 +12,8 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
+from workbench.inspection.judged import strongest_control
+from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
 from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import top_tokens
@@ -22,9 +24,6 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
-from workbench.mechanisms.verdict import strongest_control
-from workbench.report.claims import verdicts_of
-from workbench.report.seed_groups import SeedGroup, at_own_head, seed_groups
 
 MOST_BARS = 256  # tokens
 
@@ -155,7 +154,7 @@ def _one_head(one: SeedGroup, name: str) -> Measurement:
 
 def _control(one: SeedGroup, name: str) -> Measurement:
     """The strongest control at each place where the claim is read."""
-    return strongest_control(_one_head(one, name), verdicts_of(one.members[0] if one.alone else one, name))
+    return strongest_control(one.members[0] if one.alone else one, name)
 
 
 def causal_of(one: SeedGroup) -> dict[str, Measurement]:

@@ -13,16 +13,18 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
+from workbench.inspection.findings import findings, focus
+from workbench.inspection.found import Kept
 from workbench.inspection.learning_curves import learning_curves, logged_on
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import head_in_words
+from workbench.judgement.findings import Findings
+from workbench.judgement.words import claims as claims_in_words
+from workbench.judgement.words.findings import Statement, how_sure, statements
+from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
-from workbench.report.claims import how_sure_of_each
-from workbench.report.findings import how_sure
-from workbench.report.found import Kept
-from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
-from workbench.report.seed_groups import SeedGroup, seed_groups
 from workbench.report.verdicts import learnt
 from workbench.util.words import capitalised
 
@@ -56,6 +58,7 @@ TITLES = {
     "answers": "What does it get right?",
     "reads": "What does it read?",
     "holds": "What else holds?",
+    "absent": "What is absent?",
     "tells nothing": "What tells nothing?",
     "collapse": "How far do its representations spread?",
 }
@@ -65,6 +68,7 @@ LIMITS = {
     "answers": "Accuracy does not show how the answers are found.",
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
+    "absent": "What is claimed was not read where it is looked for; it may be held elsewhere, or in another basis.",
     "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
     "collapse": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
@@ -89,15 +93,11 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
 def of_many_inputs(inspected: Inspected) -> list[Chapter]:
     """The chapters that no single input is in."""
     (one,) = seed_groups([inspected])
-    table = how_sure_of_each(one)
-    sure = Chapter(
-        SURE,
-        Statement(how_sure([one]), ()),
-        (),
-        _not_sure(inspected),
-        table=None if table.empty else table,
-    )
-    return [*_told(inspected, one), sure]
+    found = findings(one)
+    rows = [claims_in_words.row(claim, place) for claim in found.claims for place in claim.places]
+    table = pd.DataFrame(rows) if rows else None
+    sure = Chapter(SURE, Statement(how_sure([found]), ()), (), _not_sure(inspected), table=table)
+    return [*_told(inspected, one, found), sure]
 
 
 def with_input(
@@ -116,9 +116,11 @@ def with_input(
 
 
 def title_of(statement: Statement) -> str:
-    """The title of the chapter about a statement of `how_it_works`."""
+    """The title of the chapter about a statement."""
     if "answers" in statement.chips:
         return TITLES["answers"]
+    if "absent" in statement.chips and len(statement.claims) > 1:
+        return TITLES["absent"]
     if statement.claims and "tells nothing" not in statement.chips:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
     if statement.claims:
@@ -130,10 +132,11 @@ def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None
     """One input from its truth to its answers, through the head in focus."""
     if seen is None or seen.subject.no_pattern:
         return
-    layer, head = (known and known.needed) or inspected.needed_head or (0, 0)
+    layer, head = _head_of(known) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
     text = f"{capitalised(asks)}. One input, from the task's truth above to the model's answers below, through "
-    why = (known and known.head) or head_in_focus(inspected) or "Which head matters is not measured yet."
+    kept = None if known is None else focus_in_words(known.findings.focus)
+    why = kept or focus_in_words(focus(inspected)) or "Which head matters is not measured yet."
     text += f"{head_in_words(layer, head)}. {why}"
     picture = figures.canvas(seen, layer=layer, head=head)
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
@@ -141,13 +144,17 @@ def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None
     yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], numbers)
 
 
-def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
-    """A chapter for each statement of `how_it_works`, and after the answers when they were learnt."""
-    for statement in how_it_works(one):
+def _head_of(known: Kept | None) -> tuple[int, int] | None:
+    return None if known is None or known.findings.focus is None else known.findings.focus.needed
+
+
+def _told(inspected: Inspected, one: SeedGroup, found: Findings) -> Iterator[Chapter]:
+    """A chapter for each statement, and after the answers when they were learnt."""
+    for statement in statements(found):
         if "answers" in statement.chips:
             yield _answers(one, statement)
             yield from _learnt(inspected)
-        elif statement.claims and "tells nothing" not in statement.chips:
+        elif len(statement.claims) == 1 and "tells nothing" not in statement.chips:
             yield _claims(one, statement)
         else:
             yield _other(one, statement)
@@ -176,12 +183,10 @@ def _learnt(inspected: Inspected) -> Iterator[Chapter]:
 
 
 def _claims(one: SeedGroup, statement: Statement) -> Chapter:
-    """Claims beyond their controls: their rates, and of a single one its causal test."""
-    pictures: list[Picture] = [_rates(one, statement.claims)]
-    numbers = _numbers(one, statement.claims)
-    if len(statement.claims) > 1:
-        return Chapter(title_of(statement), statement, pictures, LIMITS["holds"], numbers)
+    """A claim: its rates, and its causal test."""
     (name,) = statement.claims
+    pictures: list[Picture] = [_rates(one, [name])]
+    numbers = _numbers(one, [name])
     tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
     if tests:
         pictures += figures.causal({one.name: tests})
@@ -208,7 +213,8 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
     """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
     if statement.claims:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
-        return Chapter(title_of(statement), statement, picture, LIMITS["tells nothing"], numbers)
+        limits = LIMITS["absent" if "absent" in statement.chips else "tells nothing"]
+        return Chapter(title_of(statement), statement, picture, limits, numbers)
     chip = "collapse" if "collapse" in statement.chips else "reads"
     measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
     numbers = _numbers(one, [measure])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -12,23 +12,27 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.inspection.judged import Column, judged_claims, strongest_control
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.interventions import head_in_words
+from workbench.judgement.words import claims
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
-from workbench.measurement.controls.words import short
-from workbench.measurement.draws import over_draws
+from workbench.measurement.controls.words import in_words, short
+from workbench.measurement.numbers import counted
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
-from workbench.mechanisms.verdict import strongest_control
-from workbench.report.claims import Column, claim_lines, members_of, verdicts_of
-from workbench.report.seed_groups import seed_groups
+from workbench.mechanisms.heads import where_in_words
 
 CLAIMS_HEADING = (
-    "verdict on each claim (beyond: the low end of its interval lies above each control's limit; "
-    "untrained: mean and range of several models with fresh weights)"
+    "each claim: how often it holds; whether that is beyond its controls (a further uninformed model would hardly hold "
+    "it as often); whether the answers need it"
 )
 
 Row = tuple[str, list[str]]
+Lines = list[tuple[str, list[list[str]]]]
+"""A heading for each run, or config of several seeds, with its claims: each a line, and further lines under it."""
+
 Add = Callable[[str, Callable[[Column], str]], None]
 """Adds a row to the table: a label, and the text for each column."""
 
@@ -58,6 +62,27 @@ def _claims_text(columns: Sequence[Column]) -> str:
     for name, lines in by_column:
         text += [name, *("  " + "\n    ".join(line) for line in lines)]
     return "\n\n" + "\n".join(text)
+
+
+def members_of(one: Column) -> Sequence[Inspected]:
+    """The runs behind a column."""
+    return one.members if isinstance(one, SeedGroup) else [one]
+
+
+def claim_lines(columns: Sequence[Column]) -> Lines:
+    """Every claim in words, places with the same result in one line."""
+    each = [(one, [line for claim in judged_claims(one) for line in claims.lines(claim)]) for one in columns]
+    return [(f"{one.name}{_heads(one)}", lines) for one, lines in each if lines]
+
+
+def _heads(one: Column) -> str:
+    """Words for the head that claims about heads are read at."""
+    members = members_of(one)
+    if not _claims_of_heads(one):
+        return ""
+    if len(members) == 1:
+        return f", of {where_in_words([members[0].head])}" if members[0].head else ""
+    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
 
 
 def as_text(table: Table, width: int) -> str:
@@ -106,7 +131,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
@@ -151,14 +176,12 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
     if not scores:
         return
     first = next(iter(scores.values()))
-    strongest = {
-        one.name: strongest_control(scores[one.name], verdicts_of(one, name)) for one in columns if one.name in scores
-    }
+    strongest = {one.name: strongest_control(one, name) for one in columns if one.name in scores}
     for index in np.ndindex(*first.values.shape):
         where = {dim: first.coords[dim][i] for dim, i in zip(first.dims, index, strict=True)}
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
-        add("  strongest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
+        add("  nearest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
     tests = [test for one in columns if (test := _causal(one, name)) is not None]
     edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
     for edit in edits:
@@ -166,17 +189,26 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
         add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
-        if edit == "claimed" and any(_fresh_causal(one, name) is not None for one in columns):
-            add(
-                "    the same in untrained models",
-                lambda one, at=place_in_test: value(_fresh_causal(one, name), at, share),  # type: ignore[misc]
-            )
+        kinds = dict.fromkeys(kind for one in columns if name in one for kind in _uninformed(one, name))
+        for kind in kinds if edit == "claimed" else ():
+            add(f"    the same in {in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
 
 
-def _fresh_causal(one: Column, name: str) -> Measurement | None:
-    """A causal test's mean and range over models with fresh weights."""
-    causal = one[name].causal if name in one else None
-    return None if causal is None or causal.untrained is None else over_draws(causal.untrained)
+def _uninformed(one: Column, name: str) -> Mapping[str, Measurement]:
+    """The causal test of uninformed models, by kind."""
+    causal = one[name].causal
+    return {} if causal is None else causal.nulls
+
+
+def _counted(one: Column, name: str, kind: str) -> str:
+    """Of all right answers of uninformed models of a kind, how many change as claimed: `13 of 34 in 4 models`."""
+    null = _uninformed(one, name).get(kind) if name in one else None
+    if null is None:
+        return "–"
+    done = null.select(edit="claimed", outcome="as claimed")
+    assert done.n is not None
+    hits, n = float(np.nansum(done.values * done.n)), int(done.n.sum())
+    return f"{counted(hits, n)} in {len(done.n)} models" if n else "no right answer"
 
 
 def _causal(one: Column, name: str) -> Measurement | None:

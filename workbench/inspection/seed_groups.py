@@ -145,10 +145,8 @@ def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Resu
     causal = None
     if first.causal is not None:
         tests = [one.causal for one in results if one.causal is not None]
-        untrained = [test.untrained for test in tests if test.untrained is not None]
-        causal = CausalResult(
-            mean([test.mean for test in tests]), Measurement.join(untrained, DRAW) if untrained else None
-        )
+        nulls = {kind: Measurement.join([test.nulls[kind] for test in tests], DRAW) for kind in first.causal.nulls}
+        causal = CausalResult(mean([test.mean for test in tests]), nulls)
     return Result(joined([one.examples for one in results]), mean([one.mean for one in results]), controls, causal)
 
 

@@ -1,23 +1,27 @@
-"""What was found of a run in a few sentences: measured part by part, and kept beside its weights once all is.
+"""What was found of a run: measured part by part, and kept beside its weights once all is.
 
-`found.json` in a run folder holds the sentences, how they were measured and the checksum of the weights; of other
-weights it says nothing. So the first page of the explorer says what was found before anything is measured again.
+`found.json` in a run folder holds judgements as numbers and counts, how they were measured and the checksum of the
+weights; of other weights it says nothing. So the first page of the explorer says what was found before anything is
+measured again, in the words of today.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.findings import findings
+from workbench.inspection.one_run import inspect_run
+from workbench.inspection.result import Inspected
+from workbench.inspection.seed_groups import seed_groups
+from workbench.judgement.findings import Findings
+from workbench.judgement.words.findings import statements
 from workbench.mechanisms import MECHANISMS
-from workbench.report.findings import how_sure
-from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
-from workbench.report.seed_groups import seed_groups
 from workbench.runs import Run
 from workbench.runs.own_run import HeldRun
 from workbench.runs.weights import WEIGHTS
@@ -26,7 +30,7 @@ from workbench.util.distribution import version
 from workbench.util.files import parse_json, read_metadata, read_text, write_atomically
 
 FOUND = "found.json"
-LONGEST = 50_000  # characters of that file
+LONGEST = 500_000  # characters of that file
 MOST, FEWEST = 128, 8  # sequences drawn, of all the task's conditions together
 NUMBERS = 2**21  # of one head's patterns of all these sequences, so that long ones are measured in seconds
 SEED = 0
@@ -34,7 +38,7 @@ BESIDE = ("overall", "accuracy", "gold_mass", "entropy")  # measured beside the 
 
 FIRST = "on held-out sequences"
 PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("how often its claims hold, beside models that know nothing", {"only": BESIDE[:2], "nulls": (), "causal": False}),
+    ("how often its claims hold, beside re-initialised models", {"only": BESIDE[:2], "nulls": (), "causal": False}),
     ("whether its answers need what is claimed", {"only": [*BESIDE, *MECHANISMS], "causal": False}),
     ("", {"only": [*BESIDE, *MECHANISMS]}),
 )
@@ -43,42 +47,35 @@ PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured of a run on held-out sequences, and what can be said of it.
+    """What was measured of a run on held-out sequences.
 
     Attributes:
         inspected: what was measured.
-        statements: what can be said.
-        sure: how sure one may be of it.
         settings: how it was measured: arguments of `inspect_run`.
         to_come: what is measured next, as in `Measuring whether …`; empty if this is all.
     """
 
     inspected: Inspected
-    statements: Sequence[Statement]
-    sure: str
     settings: dict[str, Any] = field(default_factory=dict)
     to_come: str = ""
 
-    @property
-    def head(self) -> str | None:
-        """Which head is shown first, and what removing it costs."""
-        return head_in_focus(self.inspected)
+    @cached_property
+    def findings(self) -> Findings:
+        """What can be said of it."""
+        return findings(seed_groups([self.inspected])[0])
 
 
 class Kept(BaseModel):
-    """What was found of a run, without what was measured; the fields of the same name are those of `Found`."""
+    """What was found of a run, without what was measured."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
     run: str = Field(description="the run's name, which its sentences may hold")
     weights: str = Field(description="SHA-256 of the weights")
     made: datetime.date
     workbench: str = Field(description="the version that measured it")
     n: int = Field(description="sequences of each of the task's conditions")
     seed: int
-    statements: tuple[Statement, ...]
-    sure: str
-    head: str | None
-    needed: tuple[int, int] | None = Field(default=None, description="layer and head that answers need most, by `head`")
+    findings: Findings
 
     @classmethod
     def of(cls, found: Found) -> Self:
@@ -90,20 +87,8 @@ class Kept(BaseModel):
             workbench=version(),
             n=found.settings["n"],
             seed=found.settings["seed"],
-            statements=tuple(found.statements),
-            sure=found.sure,
-            head=found.head,
-            needed=found.inspected.needed_head,
+            findings=found.findings,
         )
-
-
-def at_a_glance(statements: Sequence[Statement]) -> tuple[str, str]:
-    """What was found in a line: the most telling claim and its numbers; without a claim, where it collapses."""
-    for statement in statements:
-        if statement.brief:
-            return statement.name, statement.brief
-    collapse = [statement.text for statement in statements if "collapse" in statement.chips]
-    return "", " ".join(["No claim about how it works holds beyond its controls.", *collapse])
 
 
 def n_each(task: Task) -> int:
@@ -125,9 +110,7 @@ def find(run: Run, step: int | None = None, tell: Callable[[float], None] | None
     """
     own: dict[str, Any] = {"n": n_each(run.task()), "seed": SEED, "step": step}
     for to_come, part in PARTS:
-        inspected = inspect_run(run, **own, **part, progress=tell or False)
-        groups = seed_groups([inspected])
-        yield Found(inspected, list(how_it_works(groups[0])), how_sure(groups), own | part, to_come)
+        yield Found(inspect_run(run, **own, **part, progress=tell or False), own | part, to_come)
 
 
 def has_place(run: Run) -> bool:
@@ -151,8 +134,9 @@ def kept(run: Run) -> Kept | None:
         return None
     try:
         found = Kept.model_validate(parse_json(read_text(run.path / FOUND, LONGEST)))
+        statements(found.findings)  # numbers that anyone may have written, of which no words can be made, say nothing
         return found if (found.run, found.weights) == (run.name, _weights(run)) else None
-    except (ValueError, KeyError, OSError):  # written by hand or by another version: it is measured again
+    except (ValueError, LookupError, ArithmeticError, OSError):  # by hand or of another version: it is measured again
         return None
 
 
