@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -29,6 +29,10 @@ test-slow: .venv/installed .venv/kernels
 # How long each test takes, written into tests/seconds.json, which says what is slow: two hours.
 test-seconds: .venv/installed
 	$(BIN)/pytest --write-seconds $(ARGS)
+
+# What differs from the golden picture of the workbench; ARGS="--write words" takes a part of it anew. Two minutes.
+golden: .venv/installed
+	$(BIN)/python -m tests.golden $(ARGS)
 
 # The site of the documentation, in site/; a warning, such as a link that leads nowhere, is a failure.
 docs: .venv/docs

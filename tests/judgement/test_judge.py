@@ -131,10 +131,10 @@ def test_too_few_right_answers_are_said_to_be_so() -> None:
 
 def test_what_uninformed_models_did_is_told_in_counts_and_never_as_a_limit() -> None:
     """It was "in untrained models at most 100 % as claimed", a prediction limit that nobody had reached."""
-    nulls = {"untrained": fresh(0.5, 0.25, 0.0, n=8), "shuffled": fresh(0.0, 0.0, n=6)}
+    nulls = {"untrained": fresh(0.25, 0.25, 0.0, n=8), "shuffled": fresh(0.0, 0.0, n=6)}
     (found,) = judge("minimum", rates(RIGHT), {}, {}, test((0.9, 0.95), 0.02), nulls)
     said = needing([found])
-    assert "re-initialised models (3), 6 of 24 change as claimed" in said
+    assert "re-initialised models (3), 4 of 24 change as claimed" in said
     assert "models of shuffled weights (2), 0 of 12 change as claimed" in said
     assert "at most" not in said and "up to" not in said
 
@@ -157,12 +157,12 @@ def test_one_test_of_several_places_is_told_where_the_claim_holds_most() -> None
     assert [one.need for one in places] == [Need.UNTESTED, Need.AS_CLAIMED]
 
 
-@pytest.mark.parametrize("n", [2, 4, 8, 32, 128])
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 32, 128])
 def test_a_verdict_does_not_flip_with_the_number_of_null_answers(n: int) -> None:
     """The same effect beside nulls of one rate: too few, then needed, and needed from there on."""
     nulls = {"untrained": fresh(0.25, 0.5, 0.25, 0.25, n=n), "shuffled": fresh(0.0, 0.25, 0.0, 0.25, n=n)}
     (found,) = judge("minimum", rates(RIGHT), {}, {}, test((0.95, 0.95), 0.0), nulls)
-    assert found.need is (Need.NOT_COMPARED if n < 4 else Need.AS_CLAIMED), n
+    assert found.need is (Need.NOT_COMPARED if n < 2 else Need.AS_CLAIMED), n
 
 
 def test_places_with_the_same_result_stand_together() -> None:
@@ -211,7 +211,7 @@ def test_the_summary_has_every_claim_beside_its_nearest_control(tmp_path: Path) 
     compile_run("sorter", tmp_path / "sorter", {"q": 9, "max_length": 10})
     text = inspect([tmp_path / "chaser", tmp_path / "sorter"], out=tmp_path / "report", n=8).summary.splitlines()
     named = ("Copy before", "Minimum at", "Identity + successor", "Identity removed", "Chain following")
-    rows = [number for number, line in enumerate(text) if line.startswith(named) and "each taken alone" not in line]
+    rows = [number for number, line in enumerate(text) if line.startswith(named) and "holds beyond its controls in" not in line]
     assert len(rows) >= 6 + 1 + 1 + 1 + 3
     for number in rows:
         assert text[number + 1].startswith("  nearest control"), text[number]

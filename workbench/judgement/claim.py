@@ -41,7 +41,7 @@ class Need(StrEnum):
     """What a causal test says of whether the answers need what is claimed."""
 
     AS_CLAIMED = "needed"
-    LOST = "needed, though answers do not change as claimed"
+    LOST = "needed, though not clearly as claimed"
     NOT_NEEDED = "not needed"
     IDLE = "the edit changes nothing, another does"
     AS_ELSEWHERE = "no more than the same edit elsewhere"

@@ -30,7 +30,7 @@ from scipy.special import betaln, gammaln
 
 ALPHA = 0.05  # that an uninformed model is beyond such models at any of the places looked at
 FEWEST = 5  # tries of the result itself, below which nothing is said
-FEWEST_OF_NULLS, FEWEST_NULLS = 20, 3  # tries of all null models together, and models: fewer are too few
+FEWEST_OF_NULLS, FEWEST_NULLS = 10, 3  # tries of all null models together, and models that had any
 MOST = 512  # tries of the result that count: more would tell little more, and take memory
 MEANS, CORRELATIONS = 120, 40  # points of the grid over μ and ρ
 
@@ -110,10 +110,10 @@ def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = 
     hits, n = sum(null.hits for null in tried), sum(null.n for null in tried)
     p, most = _p(own, tried, models), max((null.rate for null in tried), default=float("nan"))
     result = Against.NO_MORE if own.rate <= most else Against.NOT_CLEAR
-    if own.n >= FEWEST and n and p <= ALPHA / places:
-        result = Against.BEYOND
-    elif own.n < FEWEST or n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS):
+    if own.n < FEWEST or n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS):
         result = Against.TOO_FEW
+    elif p <= ALPHA / places:
+        result = Against.BEYOND
     count = len(nulls) if models else None
     return Compared(against=against, hits=hits, n=n, models=count, most=most, p=p, result=result)
 

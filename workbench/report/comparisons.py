@@ -15,6 +15,7 @@ from workbench.judgement.words.many import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
+from workbench.measurement.numbers import decimals
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
@@ -104,13 +105,14 @@ def _as_shown(p: pd.Series) -> pd.Series:
 
 
 def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
-    """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm."""
+    """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm.
+
+    Both means and the difference have as many decimals as it takes to tell the means apart.
+    """
     return [
         [
             f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
-            f"{row['first']:.3f}",
-            f"{row['second']:.3f}",
-            _with_interval(row),
+            *_apart(row),
             str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
             p_in_words(row["p"]),
             p_in_words(row["p_holm"]),
@@ -119,9 +121,11 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
     ]
 
 
-def _with_interval(row: dict[str, float]) -> str:
-    end = "" if np.isnan(row["low"]) else f" [{row['low']:+.3f}, {row['high']:+.3f}]"
-    return f"{row['difference']:+.3f}{end}"
+def _apart(row: dict[str, float]) -> tuple[str, str, str]:
+    first, second, value, low, high = (row[name] for name in ("first", "second", "difference", "low", "high"))
+    places = decimals([first, second, value], 3)
+    end = "" if np.isnan(low) else f" [{low:+.{places}f}, {high:+.{places}f}]"
+    return f"{first:.{places}f}", f"{second:.{places}f}", f"{value:+.{places}f}{end}"
 
 
 def p_in_words(p: float) -> str:

@@ -16,7 +16,7 @@ from workbench.inspection.judged import Column, judged_claims, strongest_control
 from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
-from workbench.measurement import Measurement
+from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words, short
 from workbench.measurement.numbers import counted
@@ -305,30 +305,28 @@ def _entropy_settings(m: Measurement) -> str:
 def share(m: Measurement | None) -> str:
     """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
-        return "–"
+        return numbers.UNKNOWN
     if "draws" in m.settings:
         return share_of_draws(m)
-    text = f"{float(m.values):.1%}"
-    if m.low is not None and m.high is not None and not np.isnan(m.low):
-        text += f" [{100 * float(m.low):.1f}, {100 * float(m.high):.1f}]"
-    return text + _of(m)
+    return numbers.share_with_interval(float(m.values), *_ends(m)) + _of(m)
 
 
 def share_of_draws(m: Measurement) -> str:
-    """The mean share of models with fresh weights, with the range of the draws."""
-    if m.low is None or m.high is None or np.isnan(m.low):
-        return f"{float(m.values):.1%}"
-    low, high = f"{100 * float(m.low):.1f}", f"{100 * float(m.high):.1f}"
-    if low == high:
-        return f"{float(m.values):.1%} in all {m.settings.get('draws', 'models')}"
-    return f"{float(m.values):.1%} ({low} to {high})"
+    """The mean share of re-initialised models, with the range of the draws."""
+    ends = [end for end in _ends(m) if end is not None]
+    mean, between = numbers.percent(float(m.values)), numbers.percents(ends)
+    if between == numbers.UNKNOWN:
+        return mean
+    return f"{mean} ({between})" if " to " in between else f"{mean} in all {m.settings.get('draws', 'models')}"
 
 
 def number(m: Measurement) -> str:
     """A number with its interval and its n."""
-    if m.low is None or m.high is None or np.isnan(m.high):
-        return f"{float(m.values):.3f}{_of(m)}"
-    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]{_of(m)}"
+    return numbers.with_interval(float(m.values), *_ends(m)) + _of(m)
+
+
+def _ends(m: Measurement) -> tuple[float | None, float | None]:
+    return (None, None) if m.low is None or m.high is None else (float(m.low), float(m.high))
 
 
 def _of(m: Measurement) -> str:

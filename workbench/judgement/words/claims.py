@@ -17,7 +17,7 @@ Group = Sequence[Judgement]
 
 NEED = {
     Need.AS_CLAIMED: "the answers need it",
-    Need.LOST: "the answers need it, though they do not change as claimed",
+    Need.LOST: "the answers need it, though not clearly as claimed",
     Need.NOT_NEEDED: "the answers do not need it",
     Need.IDLE: "the edit of it changes nothing, where another edit does",
     Need.AS_ELSEWHERE: "whether the answers need it cannot be told, as the same edit elsewhere changes about as many",
