@@ -54,9 +54,10 @@ bench: .venv/installed
 	$(BIN)/python tests/benchmarks/bars.py --write
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
-# The table in docs/concepts/controls.md of how often each interval holds the truth: two minutes.
+# The tables in docs/concepts/controls.md: how often each interval holds the truth, and the one rule errs. Four minutes.
 coverage: .venv/installed
 	$(BIN)/python -m tests.measurement.coverage --write
+	$(BIN)/python -m tests.judgement.simulation --write
 
 # The pictures of docs/explorer, of the runs that come along: about five minutes.
 screenshots: .venv/installed

@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom
 
-from tests.mechanisms.planted import CHAINS, Planted
+from workbench.benchmark import subjects
+from workbench.benchmark.subjects import Planted
+from workbench.benchmark.subjects.chains import CHAINS
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.judged import judgements
 from workbench.judgement.claim import Judgement
@@ -194,7 +196,7 @@ def traps() -> str:
     heads = ["trap", "what is true", "claim, in which head", "beyond its controls", "needed", "smallest set of heads"]
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for name, make_trap in CHAINS.items():
-        found = inspect_run(make_trap(), n=SEQUENCES, seed=0, only=["chain_following"])  # type: ignore[arg-type]
+        found = inspect_run(subjects.make(name), n=SEQUENCES, seed=0, only=["chain_following"])  # type: ignore[arg-type]
         lines.append(_trap(name.replace("_", " "), (make_trap.__doc__ or "").strip(), found, "chain_following"))
     for turned in (None, 1):
         task = make("sorting", **TASKS["sorting"])

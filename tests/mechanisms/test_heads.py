@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mechanisms import planted
-from tests.mechanisms.planted import CHAINS
 from workbench import interventions
+from workbench.benchmark import subjects
+from workbench.benchmark.subjects import chains
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.judged import judgements
 from workbench.interventions import ReadBy, SpanEdit
@@ -20,6 +20,7 @@ from workbench.judgement.rule import Against
 from workbench.mechanisms.heads import smallest_set, where_in_words
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
+from workbench.tasks.pointer_chain import PointerChain
 from workbench.util.seeds import generator
 
 Heads = Sequence[tuple[int, int]]
@@ -28,7 +29,7 @@ FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 @cache
 def inspected(name: str) -> Inspected:
-    return inspect_run(CHAINS[name](), n=64, seed=0, only=["chain_following"])  # type: ignore[arg-type]
+    return inspect_run(subjects.make(name), n=64, seed=0, only=["chain_following"])  # type: ignore[arg-type]
 
 
 def judged(name: str) -> tuple[set[Against | None], set[Need]]:
@@ -67,11 +68,10 @@ def test_an_answer_of_the_mlp_needs_no_head() -> None:
 
 def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
     """Head 1 alone follows chains; in place of it the last layer's head 0 was shown, at 8 % in place of 100 %."""
-    every = torch.ones(16, dtype=torch.bool)
     with torch.no_grad():
-        model, write = planted._chain_decoder(16, 2, None)
-        planted._follow(write, 1, 4, queries=every, reads=every)
-    run = planted.Planted("second head", model, planted.PointerChain(n=16, k=4))
+        write = chains.chain_decoder(2, None)
+        chains.follow(write, 1)
+    run = subjects.Planted("second head", write.model.float().eval(), PointerChain(n=16, k=4))
     alone = inspect_run(run, n=16, seed=0, only=["chain_following"], nulls=(), causal=False)  # type: ignore[arg-type]
     with_graph = inspect_run(run, n=16, seed=0, nulls=(), causal=False)  # type: ignore[arg-type]
     assert alone.head == with_graph.head == (0, 1)
