@@ -23,11 +23,11 @@ from workbench.app.state import Look, current
 from workbench.inspection.over_training import Timeline, follow
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.judgement import entropy as judgement
+from workbench.judgement.words import by_place
 from workbench.judgement.words.entropy import in_words
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
-from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
 from workbench.util.words import capitalised
 

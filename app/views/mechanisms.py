@@ -27,6 +27,7 @@ from workbench.app.state import Look, current
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.inspection.judged import judged_claims, judgements
 from workbench.interventions import Head
+from workbench.judgement.words import by_place
 from workbench.judgement.words import claims as claims_in_words
 from workbench.judgement.words.findings import statements
 from workbench.measurement import Measurement
@@ -34,7 +35,6 @@ from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
 from workbench.util.words import capitalised
 

@@ -22,11 +22,11 @@ from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, 
 from workbench.interventions import head_in_words
 from workbench.judgement.findings import Findings
 from workbench.judgement.words import claims as claims_in_words
+from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import Statement, how_sure, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
 from workbench.report.sections import causal_of, controls_of
-from workbench.report.verdicts import learnt
 from workbench.util.words import capitalised
 
 Picture: TypeAlias = go.Figure | Drawing

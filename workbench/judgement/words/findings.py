@@ -75,14 +75,15 @@ def _statements(found: Findings) -> Iterator[Statement]:
     yield from map(_claim, told)
     if more := telling[MOST_CLAIMS:]:
         yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
-    for rest, chip in ((absent, "absent"), (other, "tells nothing")):
+    alike: tuple[tuple[list[Group], Chip], ...] = ((absent, "absent"), (other, "tells nothing"))
+    for rest, chip in alike:
         if untold := [one for one in rest if one not in told]:
             yield _together(untold, (chip,))
     if not telling and found.gold is not None:
         yield _gold(found.gold)
     if found.spread is not None:
-        chip: tuple[Chip, ...] = ("spread", "collapse") if found.spread.collapsed else ("spread",)
-        yield Statement(entropy.in_words(found.spread), chip)
+        collapse: tuple[Chip, ...] = ("collapse",) if found.spread.collapsed else ()
+        yield Statement(entropy.in_words(found.spread), ("spread", *collapse))
 
 
 def _weight(one: Group) -> tuple[bool, bool, float]:
@@ -178,7 +179,7 @@ def focus(found: Focus | None) -> str | None:
         return None
     where, most = head_in_words(*found.head), "the most mass on the task's true edges, on other sequences"
     if found.no_more_than:
-        most += f", though {claims.NO_MORE} ({', '.join(map(in_words, found.no_more_than))})"
+        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(in_words, found.no_more_than))})"
     removed = dict(found.removed)
     if found.head not in removed:
         return f"{capitalised(where)} has {most}."

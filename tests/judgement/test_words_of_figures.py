@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.judgement.words.figures import arrives, learnt, on_top
 from workbench.measurement import Measurement
-from workbench.report.verdicts import arrives, learnt, on_top
 
 
 def over(dim: str, labels: list, values: list[float], name: str = "Accuracy", units: str = "share") -> Measurement:

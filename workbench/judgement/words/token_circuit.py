@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 
 SHUFFLES, SEED = 400, 0
 FEWEST = 4  # tokens
@@ -26,7 +27,8 @@ def largest_of_rows(m: Measurement) -> str | None:
     often = np.quantile([_at_one_step(rng.permutation(top))[1] for _ in range(SHUFFLES)], 0.95)
     row = int(np.abs(m.values).max(1).argmax())
     column = int(np.abs(m.values[row]).argmax())
-    most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {m.values[row, column]:.2f} {m.units}"
+    largest = number(float(m.values[row, column]), m.units)
+    most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
     if n <= often:
         return f"The largest entries of the {len(top)} rows follow no one step through the vocabulary; {most}."
     where = "the token itself" if step == 0 else f"the token {abs(step)} {'after' if step > 0 else 'before'} it"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from workbench.inspection.progress_measures import GROKKED, HalfWay, early_rise
+from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
+from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import at_point
 from workbench.tasks import COUNTED, Unit
 
@@ -33,8 +34,8 @@ def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
 def _reached(what: str, curve: Measurement) -> str:
     """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
     steps, values = curve.coords["step"], curve.values
-    reached = [f"{level:.0%} {_first(curve, level)}" for level in LEVELS]
-    last = f"{values[-1]:.0%} at step {steps[-1]:,}, the last evaluation"
+    reached = [f"{percent(level)} {_first(curve, level)}" for level in LEVELS]
+    last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
     return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
 
 
@@ -81,7 +82,7 @@ def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int
             reached[hop] = reached.get(hop, 0.0) + float(steps.values[hop - 1, query, key])
     if not reached:
         return None
-    shares = "; ".join(f"hop {hop}: {share:.0%}" for hop, share in sorted(reached.items()))
+    shares = "; ".join(f"hop {hop}: {percent(share)}" for hop, share in sorted(reached.items()))
     several = max(Counter(hop for hop, at, _ in gold if at == query).values()) > 1
     where = "the true ancestors" if several else "the true ancestor"
     return f"From {steps.coords['query'][query]} this much arrives at {where}: {shares}."
@@ -96,11 +97,13 @@ def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
     """
     steps, right = list(measured.coords["step"]), measured.select(curve="test accuracy").values
     if found is None and right[0] >= GROKKED:
-        return f"Test accuracy is {right[0]:.0%} at the first checkpoint already, so no order can be told."
+        return f"Test accuracy is {percent(float(right[0]))} at the first checkpoint already, so no order can be told."
     if found is None:
-        return f"Test accuracy never reaches {GROKKED:.0%} (at most {right.max():.0%}), so no order can be told."
+        most = percent(float(right.max()))
+        return f"Test accuracy never reaches {percent(GROKKED)} (at most {most}), so no order can be told."
     if found.excluded is None:
-        return f"The excluded loss does not rise up to step {found.end:,}, where test accuracy first is {GROKKED:.0%}."
+        until = f"step {found.end:,}, where test accuracy first is {percent(GROKKED)}"
+        return f"The excluded loss does not rise up to {until}."
     apart = steps.index(found.accuracy) - steps.index(found.excluded)
     order = "at the same checkpoint"
     if apart:
@@ -108,8 +111,8 @@ def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
         order = f"the loss {abs(apart)} checkpoint{plural} {'earlier' if apart > 0 else 'later'}"
     return (
         f"Between step {found.start:,} (least excluded loss) and step {found.end:,} (test accuracy first at "
-        f"{GROKKED:.0%}), the excluded loss is half way up its {found.rise:.2f} nats at step {found.excluded:,} and "
-        f"test accuracy half way at step {found.accuracy:,}: {order}."
+        f"{percent(GROKKED)}), the excluded loss is half way up its {number(found.rise, 'nats')} at step "
+        f"{found.excluded:,} and test accuracy half way at step {found.accuracy:,}: {order}."
     )
 
 
@@ -123,13 +126,13 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
     key, others = early_rise(measured), early_rise(control)
     if key is None or others is None:
         return (
-            f"No two checkpoints lie between the first with {GROKKED:.0%} of the questions trained on right and the "
-            "first with half of the held-out ones, so nothing is known of a phase by heart."
+            f"No two checkpoints lie between the first with {percent(GROKKED)} of the questions trained on right and "
+            "the first with half of the held-out ones, so nothing is known of a phase by heart."
         )
     return (
         f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "
-        f"of the held-out ones, the excluded loss rises by {key.nats:.2f} nats, that without other frequencies by "
-        f"{others.nats:.2f}."
+        f"of the held-out ones, the excluded loss rises by {number(key.nats, 'nats')}, that without other frequencies "
+        f"by {number(others.nats, 'nats')}."
     )
 
 
@@ -157,7 +160,9 @@ def _ends(m: Measurement) -> str:
     by_keys = np.moveaxis(m.values, m.dims.index("keys"), 0).reshape(len(m.coords["keys"]), -1)
     means = [float(np.nanmean(row)) for row in by_keys if not np.isnan(row).all()]
     labels = [label for label, row in zip(m.coords["keys"], by_keys, strict=True) if not np.isnan(row).all()]
-    return f"{means[0]:.0%} at {labels[0]} keys, {means[-1]:.0%} at {labels[-1]} keys" if len(means) > 1 else ""
+    return (
+        f"{percent(means[0])} at {labels[0]} keys, {percent(means[-1])} at {labels[-1]} keys" if len(means) > 1 else ""
+    )
 
 
 def told_apart(between: Measurement) -> str | None:
@@ -172,9 +177,11 @@ def told_apart(between: Measurement) -> str | None:
     if np.isnan(own.values) or shuffled.high is None:
         return None
     label, most = between.settings["label"], float(shuffled.high)
-    text = f"{float(own.values):.1%} of the variance lies between classes of {label}"
+    text = f"{percent(float(own.values))} of the variance lies between classes of {label}"
     if not own.values > most:
-        return f"{text}, no more than with shuffled labels (at most {most:.1%})."
+        return f"{text}, no more than with shuffled labels (at most {percent(most)})."
     best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
     share = float(between.select(within=best, labels="true").values)
-    return f"{text}, with shuffled labels at most {most:.1%}; most of all along component {best} ({share:.1%})."
+    return (
+        f"{text}, with shuffled labels at most {percent(most)}; most of all along component {best} ({percent(share)})."
+    )

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
-from workbench.report import verdicts_by_place as by_place
 
 NAN = float("nan")
 

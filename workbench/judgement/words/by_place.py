@@ -12,20 +12,10 @@ import numpy as np
 from workbench.instruments.attention import attention_graph
 from workbench.judgement.extremes import Extreme, extreme
 from workbench.judgement.words.extremes import at, at_label, at_places
-from workbench.measurement import Measurement
+from workbench.measurement import Measurement, numbers
+from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import at_point, point_name
 from workbench.util.words import capitalised
-
-
-def quantity(value: float, units: str) -> str:
-    """A number with its units: `98%`, `1.43 nats`, `α = 1.08`."""
-    if np.isnan(value):
-        return "none"
-    if units == "share":
-        return f"{value:.0%}"
-    if units.startswith("exponent "):
-        return f"{units.removeprefix('exponent ')} = {value:.2f}"
-    return f"{value:.2f} {units}"
 
 
 def extremes(m: Measurement) -> str | None:
@@ -34,7 +24,7 @@ def extremes(m: Measurement) -> str | None:
     if least is None or most is None:
         return None
     if least.anywhere:
-        ends = dict.fromkeys(quantity(value, m.units) for value in (least.value, most.value))
+        ends = dict.fromkeys(number(value, m.units) for value in (least.value, most.value))
         where = "" if m.dims == () else f" {at_places(least)}" if least.n == 1 else " throughout"
         clear = ", and no place is clearly above or below all others" if len(ends) > 1 else ""
         return f"{m.name}: {' to '.join(ends)}{where}{clear}."
@@ -44,15 +34,15 @@ def extremes(m: Measurement) -> str | None:
 
 def _reached(found: Extreme, units: str) -> str:
     """The value of an extreme, or the range of the places that it may be at."""
-    return " to ".join(dict.fromkeys(quantity(value, units) for value in sorted((found.value, found.reach))))
+    return " to ".join(dict.fromkeys(number(value, units) for value in sorted((found.value, found.reach))))
 
 
 def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
     """What a measure is at the last layer, and what it is there in each control: the single dim `layer`."""
     last = m.coords["layer"][-1]
-    beside = [f"{name} {float(control.select(layer=last).values):.2f}" for name, control in controls.items()]
-    number = quantity(float(m.select(layer=last).values), m.units)
-    return f"{m.name} is {'; '.join([number, *beside])} {at({'layer': last})}."
+    beside = [f"{name} {number(float(control.select(layer=last).values))}" for name, control in controls.items()]
+    own = number(float(m.select(layer=last).values), m.units)
+    return f"{m.name} is {'; '.join([own, *beside])} {at({'layer': last})}."
 
 
 def least_of_all(runs: Mapping[str, Measurement]) -> str | None:
@@ -83,7 +73,7 @@ def widest_spread(each: Measurement) -> str | None:
     low, high = values.min(axis), np.where(np.isinf(values), -np.inf, values).max(axis)
     index = np.unravel_index(int((high - low).argmax()), high.shape)
     where = {dim: each.coords[dim][int(i)] for dim, i in zip(rest, index, strict=True)}
-    ends = " to ".join(quantity(float(one[index]), each.units) for one in (low, high))
+    ends = " to ".join(number(float(one[index]), each.units) for one in (low, high))
     return f"Sequences differ most {at(where)}: {ends}."
 
 
@@ -106,12 +96,12 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
         return None
     index = np.unravel_index(int(np.nanargmax(change)), change.shape) if change.shape else ()
     where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
-    ends = [quantity(float(one.values[index]), m.units) for one in (first, last)]
+    ends = [number(float(one.values[index]), m.units) for one in (first, last)]
     name = " ".join(filter(None, (m.name, at(where))))
     text = f"{name}: {ends[0]} {at_label(dim, labels[0])}, {ends[1]} {at_label(dim, labels[-1])}"
     if control is not None and control.dims == m.dims:
         ends = [
-            quantity(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
+            number(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
         ]
         text += f"; its control {ends[0]} and {ends[1]}"
     half = _half_way(m, dim, index)
@@ -130,8 +120,8 @@ def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
     for before, label in pairwise(labels):
         value = float(m.select(**{dim: label}).values[index])
         if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
-            not_yet = quantity(float(m.select(**{dim: before}).values[index]), m.units)
-            there = f"there {at_label(dim, label)} ({quantity(value, m.units)})"
+            not_yet = number(float(m.select(**{dim: before}).values[index]), m.units)
+            there = f"there {at_label(dim, label)} ({number(value, m.units)})"
             return f"half of that change was not there yet {at_label(dim, before)} ({not_yet}), {there}"
     return ""
 
@@ -146,7 +136,9 @@ def differs(difference: Measurement) -> str | None:
     if most is None:
         return None
     sizes = [float(difference.select(**place).values) for place in most.places]
-    ends = " to ".join(dict.fromkeys(_signed(end, difference.units) for end in (min(sizes), max(sizes))))
+    ends = " to ".join(
+        dict.fromkeys(numbers.difference(end, units=difference.units) for end in (min(sizes), max(sizes)))
+    )
     largest = f"{at_places(most)} ({ends})" if difference.dims else f"by {ends}"
     if difference.low is None or difference.high is None:
         return f"B less A is largest {largest}; of single inputs there is no interval."
@@ -168,11 +160,6 @@ def _sizes(m: Measurement) -> Measurement:
     return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
 
 
-def _signed(value: float, units: str) -> str:
-    units = units.removeprefix("difference in ")
-    return f"{100 * value:+.0f} percentage points" if units == "share" else f"{value:+.2f} {units}"
-
-
 def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> str | None:
     """A single number beside the control that is hardest to exceed, by its interval.
 
@@ -182,14 +169,14 @@ def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> st
     """
     if np.isnan(own.values):
         return None
-    text = f"{own.name}: {quantity(float(own.values), own.units)}"
+    text = f"{own.name}: {number(float(own.values), own.units)}"
     tops = {name: float(_top(m)) for name, m in controls.items() if not np.isnan(m.values)}
     if not tops:
         return f"{text}."
     name = max(tops, key=lambda name: tops[name])
     bottom = float(own.values if own.low is None or np.isnan(own.low) else own.low)
     than = ";" if bottom > tops[name] else ", no more than"
-    return f"{text}{than} its strongest control ({name}): {quantity(float(controls[name].values), own.units)}."
+    return f"{text}{than} its strongest control ({name}): {number(float(controls[name].values), own.units)}."
 
 
 def _top(m: Measurement) -> Any:
@@ -203,7 +190,7 @@ def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:
         what: they are all of.
         numbers: name -> a measurement without dims.
     """
-    said = [f"{name} {quantity(float(m.values), m.units)}" for name, m in numbers.items()]
+    said = [f"{name} {number(float(m.values), m.units)}" for name, m in numbers.items()]
     return f"{what}: {'; '.join(said)}." if said else None
 
 
@@ -223,7 +210,7 @@ def on_ancestors(matrices: Mapping[str, Measurement], gold: Sequence[tuple[int, 
     shares = {
         name: sum(float(m.values[query, key]) for query, key in edges) / len(queries) for name, m in matrices.items()
     }
-    said = "; ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    said = "; ".join(f"{name} {percent(share)}" for name, share in shares.items())
     return f"On true ancestors, of an average query's row: {said}."
 
 
@@ -242,7 +229,7 @@ def by_hop(matrices: Measurement, gold: Sequence[tuple[int, int, int]]) -> str |
         edges = [(query, key) for h, query, key in gold if h == hop]
         if edges:
             values = matrices.select(matrix=matrix).values
-            said.append(f"hop {hop}: {np.mean([values[query, key] for query, key in edges]):.0%}")
+            said.append(f"hop {hop}: {percent(float(np.mean([values[query, key] for query, key in edges])))}")
     return f"On true ancestors as many hops up, on average: {'; '.join(said)}." if said else None
 
 
@@ -257,7 +244,7 @@ def last_values(curves: Mapping[str, Measurement]) -> str | None:
         return None
     ordered = sorted(last, key=lambda name: -last[name])
     name = next(iter(curves.values())).name
-    return f"{name} at last: {'; '.join(f'{one} {quantity(last[one], curves[one].units)}' for one in ordered)}."
+    return f"{name} at last: {'; '.join(f'{one} {number(last[one], curves[one].units)}' for one in ordered)}."
 
 
 def leads(path: Measurement) -> str | None:
@@ -325,11 +312,11 @@ def swapped(m: Measurement) -> str:
     gives = np.argwhere(own.labels == answer)
     here = float(m.select(run="untouched").values.flat[0])
     if not len(gives):
-        return f"No swap makes the target say {answer}, the source's answer (untouched: {here:.0%})."
+        return f"No swap makes the target say {answer}, the source's answer (untouched: {percent(here)})."
     source, into = gives[0]
     first = f"is taken {at_point(m.coords['from'][source])} and put in {at_point(m.coords['into'][into])}"
     says = f"{len(gives)} of {own.values.size} swaps make the target say {answer}, the source's answer"
-    return f"{says} (untouched: {here:.0%}). In the first it {first}."
+    return f"{says} (untouched: {percent(here)}). In the first it {first}."
 
 
 def answered(right: Sequence[bool | None]) -> str | None:
