@@ -211,7 +211,11 @@ def test_the_summary_has_every_claim_beside_its_nearest_control(tmp_path: Path) 
     compile_run("sorter", tmp_path / "sorter", {"q": 9, "max_length": 10})
     text = inspect([tmp_path / "chaser", tmp_path / "sorter"], out=tmp_path / "report", n=8).summary.splitlines()
     named = ("Copy before", "Minimum at", "Identity + successor", "Identity removed", "Chain following")
-    rows = [number for number, line in enumerate(text) if line.startswith(named) and "holds beyond its controls in" not in line]
+    rows = [
+        number
+        for number, line in enumerate(text)
+        if line.startswith(named) and "holds beyond its controls in" not in line
+    ]
     assert len(rows) >= 6 + 1 + 1 + 1 + 3
     for number in rows:
         assert text[number + 1].startswith("  nearest control"), text[number]
