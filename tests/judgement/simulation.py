@@ -78,7 +78,9 @@ def p_values(hits: Int[np.ndarray, "draw model"], n: int, own: int) -> Float[np.
 
 @cache
 def least(shape: str, models: int, n: int, own: int, draws: int = DRAWS) -> dict[int, Least]:
-    """By the rule, for each number of places."""
+    """By the rule, for each number of places; nothing is beyond too few null answers or models."""
+    if models < rule.FEWEST_NULLS or models * n < rule.FEWEST_OF_NULLS:
+        return dict.fromkeys(PLACES, np.full(len(nulls(shape, models, n, draws)[0]), own + 1))
     p = p_values(nulls(shape, models, n, draws)[0], n, own)
     return {places: (p > rule.ALPHA / places).sum(1) for places in PLACES}
 

