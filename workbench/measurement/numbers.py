@@ -15,6 +15,7 @@ SHARES = ("share", "probability", "difference of shares")
 POINTS = "percentage points"
 SINGULAR = {"tokens": "token", "steps": "step", "nats": "nat", "bits": "bit", "directions": "direction"}
 LEAST_P = 1e-4  # smaller p values are written as below it
+COUNTS = ("steps", "tokens", "rank", "sequences")  # units of whole numbers
 DECIMALS, MOST_DECIMALS = 2, 6
 UNKNOWN = "–"
 
@@ -67,14 +68,14 @@ def number(value: float, units: str = "", places: int | None = None) -> str:
     Args:
         value: the number.
         units: as measurements have them.
-        places: decimals; by default as many as `decimals` says, none for whole numbers.
+        places: decimals; by default as many as `decimals` says, none for whole numbers of what is counted.
     """
     if isnan(value):
         return UNKNOWN
     if units in SHARES:
         return percent(value)
     if places is None:
-        places = 0 if value == round(value) and abs(value) >= 1 else decimals([value])
+        places = 0 if units in COUNTS and value == round(value) else decimals([value])
     text = f"{value:,.{places}f}"
     if units.startswith("exponent "):
         return f"{units.removeprefix('exponent ')} = {text}"
