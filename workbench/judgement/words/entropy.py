@@ -22,7 +22,7 @@ def in_words(spread: Spread) -> str:
 
 
 def _dominated(spread: Spread) -> str:
-    """`After MLP 3, one row holds 99.8% of the squared norm (256 of 256 sequences; position 0 in 256): …`."""
+    """`After MLP 3 one row holds 99.8% of the squared norm in 256 of 256 sequences (at position 0 in 256): …`."""
     layers = spread.dominated
     most = max(layers, key=lambda one: one.share)
     rows = max(one.rows for one in layers)
@@ -30,10 +30,12 @@ def _dominated(spread: Spread) -> str:
     share = percents([one.share for one in layers])
     where = _layers([one.layer for one in layers])
     longest = "" if rows == 1 else "the longest "
-    seen = f"{counted(most.sequences, most.of)} sequences, {longest}at position {most.position} in {most.at_position:,}"
-    text = f"{where[0].upper()}{where[1:]} {who} {share} of a sequence's squared norm ({seen})"
+    seen = (
+        f"{counted(most.sequences, most.of)} sequences ({longest}at position {most.position} in {most.at_position:,})"
+    )
+    text = f"{where[0].upper()}{where[1:]} {who} {share} of the squared norm in {seen}"
     own, others = _range(layers, "value", spread.units), _range(layers, "without", spread.units)
-    return f"{text}: {spread.name.lower()} is {own} there, and {others} without."
+    return f"{text}: there {spread.name.lower()} is {own}, and {others} without."
 
 
 def _range(layers: Sequence[Dominated], name: str, units: str) -> str:
