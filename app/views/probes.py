@@ -21,10 +21,11 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
+from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
 from workbench.probes import (
+    Decodable,
     Description,
-    Judgement,
     Use,
     causal_test,
     description_length,
@@ -32,8 +33,8 @@ from workbench.probes import (
     judge,
     probe,
 )
-from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
+from workbench.probes.erase_steer_interchange import EDITS
 from workbench.report import verdicts_by_place as by_place
 from workbench.util.words import capitalised
 
@@ -137,7 +138,7 @@ def _probes(opened: Opened, question: Question) -> Symbol:
     )
 
 
-def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Judgement]:
+def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Decodable]:
     """One point (and one kind of position, where there are several) beside every control, and what that is worth."""
     with panel("At one point, beside its controls", "probe-card") as p:
         left, right = st.columns([3, 3], width=640)
@@ -150,7 +151,7 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
             at = Place(point, choose("Where", places, "probe_place", places[0], positions_in_words, right))
         own = accuracies.select(label=question.label, point=point, **at.selection)
         worth = judge(code.value_of(own))
-        st.markdown(f"**{plain(capitalised(str(worth)))}.**")
+        st.markdown(f"**{plain(capitalised(words.decodable(worth)))}.**")
         p.show(
             code.call(figures.probe_card, own),
             {"probe": own},
@@ -167,7 +168,7 @@ def _told_apart(measured: Measurement) -> bool:
     return not np.isnan(measured.select(condition="trained").values).all()
 
 
-def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
+def _used(look: Look, question: Question, at: Place, worth: Decodable) -> None:
     with panel("Is it used?", "probe-use", folded=True) as p:
         if not p.open:
             return
@@ -196,7 +197,7 @@ def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
         )
 
 
-def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Judgement) -> Symbol:
+def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Decodable) -> Symbol:
     return code.assign(
         "uses",
         causal_test,
@@ -263,10 +264,10 @@ def _probed(key: tuple[Any, ...], question: Question, _opened: Opened) -> Measur
 
 @st.cache_data(show_spinner="Editing the model on held-out sequences …", max_entries=128)
 def _tested(
-    key: tuple[Any, ...], label: str, settings: dict[str, Any], _opened: Opened, _worth: Judgement
+    key: tuple[Any, ...], label: str, settings: dict[str, Any], _opened: Opened, _worth: Decodable
 ) -> dict[str, Use]:
     uses = causal_test(_opened.run, label, **settings, judged={})
-    return {name: replace(use, judged=_worth) for name, use in uses.items()}
+    return {name: replace(use, decodable=_worth) for name, use in uses.items()}
 
 
 @st.cache_data(show_spinner="Fitting probes on ever more sequences …", max_entries=128)

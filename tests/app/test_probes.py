@@ -12,11 +12,11 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.support import RUNS, charts, check_code, numbers, page, panels, says, titles
 from workbench.cli import main
+from workbench.judgement.decodable import BASELINES
 from workbench.probes import ask, verdict
-from workbench.probes.baselines_and_controls import BASELINES
 
 OWN = "a question of your own"
-BESIDE = (*BASELINES, "untrained")  # what a label has to gain over
+BESIDE = (*BASELINES, "re-initialised model")  # what a label has to gain over
 
 
 def asked(explorer: AppTest, run: str, **query: str) -> AppTest:

@@ -1,0 +1,1 @@
+"""The sentences: what was judged, in words, one file a subject."""
