@@ -55,7 +55,7 @@ class Source:
         batch: the sequences.
         points: hook names.
         read: gives the model's vectors at some rows.
-        untrained: the same of models of its shape with fresh weights; may be empty.
+        untrained: the same of re-initialised models of its shape; may be empty.
         name: the model's name.
     """
 
@@ -77,14 +77,14 @@ class Source:
         batch = task.sample(n, generator(seed, "probe"), split="test")
         names = [points] if isinstance(points, str) else points
         names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
-        known = not (isinstance(model, OwnModel) and model.build is None)  # how one with fresh weights is made
+        known = not (isinstance(model, OwnModel) and model.build is None)  # how it is re-initialised
         draws = range(UNTRAINED_DRAWS if known else 0)
         fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in draws]
         read, *untrained = (partial(probe_inputs.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
 
     def possible(self, controls: Sequence[str]) -> list[str]:
-        """The controls without that of untrained models, where nothing builds the model anew (one of Hugging Face)."""
+        """The controls without re-initialised models, where nothing builds the model anew (one of Hugging Face)."""
         return [name for name in controls if name != UNTRAINED or self.untrained]
 
     @property
@@ -140,13 +140,15 @@ class ProbeData:
         return self.source.read(self.where)
 
     def data(self, condition: str) -> tuple[Float[Tensor, "point place n d"], list[Int[Tensor, "place n *class"]]]:
-        """The vectors and labels that a probe is fitted to under a condition; of several untrained models, the first.
+        """The vectors and labels that a probe is fitted to under a condition.
+
+        Of several re-initialised models, it is the first.
 
         Args:
             condition: one that fits a probe to a model's vectors: `TRAINED`, `UNTRAINED`, `SHUFFLED` or `CONTROL`.
 
         Raises:
-            ValueError: if there is no untrained model.
+            ValueError: if there is no re-initialised model.
         """
         if condition == UNTRAINED:
             return self._untrained()[0](self.where), self.y

@@ -6,7 +6,7 @@ change in the answers is worth:
 
 control edits        the same edit where it should do nothing if the model reads this label only: exchanged with an
                      input of the same label, and along as many other directions, each scaled to the same size;
-uninformed models    the whole test on models of the same shape that cannot have learnt the task: with fresh weights,
+uninformed models    the whole test on models of the same shape that cannot have learnt the task: re-initialised,
                      and with this model's weights shuffled.
 """
 

@@ -86,11 +86,11 @@ def probe_capture(
     Args:
         seen: the capture.
         label: a name, or several.
-        untrained: a capture of the same points and sequences of a model with fresh weights; by default there is no such
+        untrained: a capture of the same points and sequences of a re-initialised model; by default there is no such
             control.
         points: which of the captured activations; by default all.
         positions, kind, seed, settings: as for `probe`.
-        controls: as for `probe`; by default all, without that of an untrained model if its capture is not given.
+        controls: as for `probe`; by default all, without re-initialised models if its capture is not given.
 
     Raises:
         ValueError: as `probe` does.

@@ -1,7 +1,7 @@
 """Probes of a Hugging Face model on a text: what its residual holds of the tokens around, or of its own.
 
-The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for the model
-with fresh weights. Whether a label is used is not tested.
+The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for
+re-initialised models. Whether a label is used is not tested.
 """
 
 from __future__ import annotations

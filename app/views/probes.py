@@ -105,8 +105,9 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
             p.show(
                 code.call(draw, of_label),
                 {"probes": accuracies},
-                f"{measured.caption} The same probe is fitted anew at every point. What an untrained model holds too "
-                "was not learnt in training; what the current token alone gives away was not computed by the layers.",
+                f"{measured.caption} The same probe is fitted anew at every point. What a re-initialised model holds "
+                "too was not learnt in training; what the current token alone gives away was not computed by the "
+                "layers.",
                 verdict=_best(measured),
             )
     return question, accuracies
@@ -124,7 +125,9 @@ def _best(measured: Measurement) -> str | None:
     numbers = [by_place.quantity(value, measured.units) for value in (own, beside)]
     place = by_place.at({"point": where["point"]})
     kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
-    return f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or untrained model."
+    return (
+        f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or re-initialised model."
+    )
 
 
 def _probes(opened: Opened, question: Question) -> Symbol:
@@ -156,9 +159,10 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
             code.call(figures.probe_card, own),
             {"probe": own},
             "A label counts as decodable where the whole interval of the probe lies above that of every baseline; "
-            "before attention there is nothing but token and position. The control task, where it is drawn, gives each "
-            "token a class at random: a probe that learns it as well is not selective (Hewitt and Liang 2019). "
-            f"Wherever the token itself can be read, every probe learns it. {NOT_USED}",
+            "before attention there is nothing but token and position. What these two decide together, a lookup of "
+            "their pairs knows; where pairs outnumber the rows fitted there is none, and nothing is called decodable. "
+            "The control task, where it is drawn, gives each token a class at random: a probe that learns it as well "
+            f"can learn any label of the token (Hewitt and Liang 2019). {NOT_USED}",
         )
     return at, worth
 
@@ -193,7 +197,7 @@ def _used(look: Look, question: Question, at: Place, worth: Decodable) -> None:
         st.caption(
             "The directions in which the label can be read are found on other sequences, and what lies in them is "
             "changed inside the model. If the model reads the label there, its answers change, more than by an equally "
-            "large edit in other directions, and more than by the same edit in untrained models."
+            "large edit in other directions, and by more than in re-initialised models or models with shuffled weights."
         )
 
 
