@@ -5,7 +5,7 @@ A label that is decodable is tested causally at every point where it can be read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -271,13 +271,11 @@ def ask(
     settings |= {"kind": kind or preset.kind, "seeds": seeds, "controls": controls, **sample}
     rules = {label: preset.rule(label) for label in preset.names(task)}
     measured = _probed(run, preset, rules, settings, progress)
-    drawn, findings, tests = null_draws if causal and preset.causal else None, list[Finding](), dict[Tested, Use]()
+    drawn, uses = null_draws if causal and preset.causal else None, dict[Tested, Use]()
     for done, (label, rule) in enumerate(rules.items()):
         tell = _part(progress, 0.6 + 0.4 * done / len(rules), 0.4 / len(rules), f"causal test of {label}")
-        uses = _tests(run, measured.select(label=label), rule, drawn, seed, step, tell)
-        findings += _findings(measured.select(label=label), uses)
-        tests |= {(label, *cell): use for cell, use in uses.items()}
-    return Answer(name, preset.question, measured, findings, tests)
+        uses |= _tests(run, measured.select(label=label), rule, drawn, seed, step, tell)
+    return Answer(name, preset.question, measured, _findings(measured, uses), uses)
 
 
 def _probed(
@@ -321,8 +319,8 @@ def _tests(
     seed: int,
     step: int | None,
     progress: Progress,
-) -> dict[tuple[str | None, str], Use]:
-    """Place and point -> the causal test of one label, wherever it can be read; with `null_draws` None, none."""
+) -> dict[Tested, Use]:
+    """The causal test of one label, wherever it can be read; with `null_draws` None, none."""
     judged = {
         (place, point): decodable
         for place, accuracy in _by_place(measured).items()
@@ -336,13 +334,14 @@ def _tests(
     cells = {(place, point): (point, place or test.fit_rows.names[0]) for place, point in judged}
     worth = {cells[at]: decodable for at, decodable in judged.items()}
     uses = test.uses(list(cells.values()), judged=worth, null_draws=null_draws, progress=progress)
-    return {at: uses[cell] for at, cell in cells.items()}
+    return {(label, *at): uses[cell] for at, cell in cells.items()}
 
 
-def _findings(measured: Measurement, uses: dict[tuple[str | None, str], Use]) -> list[Finding]:
-    """The finding for one label at each place."""
-    label = str(measured.settings["label"])
-    return [
-        Finding.of(label, place, accuracy, {point: use.judged for (at, point), use in uses.items() if at == place})
-        for place, accuracy in _by_place(measured).items()
-    ]
+def _findings(measured: Measurement, uses: Mapping[Tested, Use]) -> list[Finding]:
+    """The finding for each label at each place."""
+    findings = []
+    for label in measured.coords["label"]:
+        for place, accuracy in _by_place(measured.select(label=label)).items():
+            tests = {point: use.judged for (of, at, point), use in uses.items() if (of, at) == (label, place)}
+            findings.append(Finding.of(label, place, accuracy, tests))
+    return findings

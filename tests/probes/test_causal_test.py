@@ -178,7 +178,7 @@ def test_a_lead_is_held_against_the_largest_of_each_null_model_by_any_outcome_at
     assert [null.most for outcome in like.outcomes for null in outcome.nulls] == [0.2] * 6
 
 
-@pytest.mark.parametrize("nulls", [(), (0.0,), (0.0, 0.0)])
+@pytest.mark.parametrize("nulls", [(0.0,), (0.0, 0.0)])
 def test_few_null_models_are_not_compared_rather_than_exceeded_or_not(nulls: tuple[float, ...]) -> None:
     assert of_excess(0.3, 0.05, nulls=nulls).judged.conclusion is Conclusion.NOT_COMPARED
 

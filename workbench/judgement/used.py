@@ -168,15 +168,8 @@ def judge(
     if nulls is not None:
         tallies = _tallies(nulls)
         outcomes = [_against(outcome, tallies) if outcome.beyond_controls else outcome for outcome in outcomes]
-    used = Used(
-        conclusion=Conclusion.TOO_FEW,
-        outcomes=outcomes,
-        n=int(effect.n[0, 0]),
-        points=points,
-        rank=rank,
-        beside=beside,
-        decodable=decodable,
-    )
+    n, counts = int(effect.n[0, 0]), {"points": points, "rank": rank, "beside": beside}
+    used = Used(conclusion=Conclusion.TOO_FEW, outcomes=outcomes, n=n, decodable=decodable, **counts)
     return used.model_copy(update={"conclusion": _conclusion(used, effect, excess, sizes)})
 
 
