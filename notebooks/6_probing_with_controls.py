@@ -24,6 +24,7 @@ import plotly.io as pio
 
 import workbench
 from workbench import figures
+from workbench.judgement.words import probes as words
 from workbench.probes import PRESETS, ask, causal_test, description_length, probe, selectivity, verdict
 from workbench.runs.compiled import compile_run
 
@@ -44,7 +45,7 @@ sorter = compile_run("sorter", folder / "sorter", {"q": 9})
 minimum = ask(sorter, "minimum")
 print(minimum.question)
 for finding in minimum.findings:
-    print(finding.in_words())
+    print(words.finding(finding))
 figures.probe_by_layer(minimum.measured.select(label="minimum"))
 
 # %% [markdown]
@@ -82,7 +83,7 @@ figures.probe_map(hops.measured)
 
 # %%
 for finding in hops.findings:
-    print(finding.in_words())
+    print(words.finding(finding))
 
 # %% [markdown]
 # The ancestors two and more hops up can be read after attention, far better than from the token alone, and far better
@@ -140,7 +141,7 @@ carries = {name: ask(run, "carry", n=1024) for name, run in runs.items()}
 for name, answer in carries.items():
     print(name)
     for finding in answer.findings:
-        print("  " + finding.in_words().replace("\n", "\n  "))
+        print("  " + words.finding(finding).replace("\n", "\n  "))
 
 # %% [markdown]
 # In each of the three the last of the carries is used, the one into the highest digit: about three answers in four or

@@ -25,6 +25,7 @@ import torch
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
+from workbench.mechanisms.verdict import strongest_control, verdicts
 
 import workbench
 from workbench import figures, tasks
@@ -39,7 +40,6 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms import MECHANISMS
-from workbench.mechanisms.verdict import strongest_control, verdicts
 from workbench.models.attention import ATTENTION
 from workbench.probes import probe_capture, verdict
 from workbench.tasks import correct

@@ -13,6 +13,17 @@ from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.instruments.residual.projection import from_embedding
+from workbench.judgement.decodable import (
+    ADDED,
+    BASELINES,
+    CONTROL,
+    FREQUENT,
+    PAIRS,
+    SHUFFLED,
+    TOKEN,
+    TRAINED,
+    UNTRAINED,
+)
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import OwnModel
 from workbench.probes import decoding, probe_inputs
@@ -24,25 +35,13 @@ from workbench.tasks import Batch, Task, distinct
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
-TRAINED, UNTRAINED, TOKEN, PLACED = "trained", "untrained model", "current token", "token and position"
-SHUFFLED, FREQUENT, CONTROL = "shuffled labels", "most frequent label", "control task"
-BASELINE_IN_WORDS = {
-    TOKEN: "the current token alone",
-    PLACED: "token and position alone",
-    SHUFFLED: "shuffled labels",
-    FREQUENT: "the most frequent label",
-}
-BASELINES = tuple(BASELINE_IN_WORDS)
-"""What a probe must beat for its label to be decodable: the best guess from the token at the position alone; from token
-and position together; a probe fitted to labels that are shuffled among the rows; always the most frequent label."""
 UNTRAINED_DRAWS = 3
 MOST_COLUMNS = 512  # for the tokens, or the positions, that a baseline sees
 CONDITIONS = (TRAINED, UNTRAINED, *BASELINES, CONTROL)
-"""The probe itself; the same on models with fresh weights, of which the best counts: the difference is what training
+"""The probe itself; the same on re-initialised models, of which the best counts: the difference is what training
 added; the baselines; and the control task of Hewitt and Liang (2019), where each token has a class drawn at random. The
-probe's accuracy less that on the control task is its selectivity: a probe that can learn anything has none. Where the
-token itself can be read, as in most of the residual of models with few tokens, every probe learns the control task, and
-the baseline `current token` says more."""
+probe's accuracy less that on the control task is its selectivity: a probe that can learn any label of the token has
+none."""
 
 Read = Callable[[Rows], Float[Tensor, "point place n d"]]
 
@@ -56,7 +55,7 @@ class Source:
         batch: the sequences.
         points: hook names.
         read: gives the model's vectors at some rows.
-        untrained: the same of models of its shape with fresh weights; may be empty.
+        untrained: the same of re-initialised models of its shape; may be empty.
         name: the model's name.
     """
 
@@ -78,14 +77,14 @@ class Source:
         batch = task.sample(n, generator(seed, "probe"), split="test")
         names = [points] if isinstance(points, str) else points
         names = from_embedding(Subject.of(model, task, run.name)) if names is None else list(names)
-        known = not (isinstance(model, OwnModel) and model.build is None)  # how one with fresh weights is made
+        known = not (isinstance(model, OwnModel) and model.build is None)  # how it is re-initialised
         draws = range(UNTRAINED_DRAWS if known else 0)
         fresh = [nulls.untrained(model, generator(seed, "untrained", draw)) for draw in draws]
         read, *untrained = (partial(probe_inputs.from_model, each, batch, names) for each in (model, *fresh))
         return cls(task, batch, names, read, untrained, run.name_at(step))
 
     def possible(self, controls: Sequence[str]) -> list[str]:
-        """The controls without that of untrained models, where nothing builds the model anew (one of Hugging Face)."""
+        """The controls without re-initialised models, where nothing builds the model anew (one of Hugging Face)."""
         return [name for name in controls if name != UNTRAINED or self.untrained]
 
     @property
@@ -141,13 +140,15 @@ class ProbeData:
         return self.source.read(self.where)
 
     def data(self, condition: str) -> tuple[Float[Tensor, "point place n d"], list[Int[Tensor, "place n *class"]]]:
-        """The vectors and labels that a probe is fitted to under a condition; of several untrained models, the first.
+        """The vectors and labels that a probe is fitted to under a condition.
+
+        Of several re-initialised models, it is the first.
 
         Args:
             condition: one that fits a probe to a model's vectors: `TRAINED`, `UNTRAINED`, `SHUFFLED` or `CONTROL`.
 
         Raises:
-            ValueError: if there is no untrained model.
+            ValueError: if there is no re-initialised model.
         """
         if condition == UNTRAINED:
             return self._untrained()[0](self.where), self.y
@@ -161,7 +162,7 @@ class ProbeData:
 
     def _untrained(self) -> Sequence[Read]:
         if not self.source.untrained:
-            raise ValueError("there is no untrained model to compare with; give its capture, or leave it out")
+            raise ValueError("there is no re-initialised model to compare with; give its capture, or leave it out")
         return self.source.untrained
 
     @property
@@ -180,8 +181,10 @@ class ProbeData:
             return self._at_every_point(self._most_frequent(kind, settings))
         if condition == TOKEN:
             return self._at_every_point(self._from_token(kind, settings))
-        if condition == PLACED:
+        if condition == ADDED:
             return self._at_every_point(self._from_token_and_position(kind, settings))
+        if condition == PAIRS:
+            return self._at_every_point(self._from_pairs(kind, settings))
         return self._decoded(*self.data(condition), kind, settings)
 
     def _most_frequent(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
@@ -198,21 +201,67 @@ class ProbeData:
         return self._decoded(one_hot, self.y, kind, settings)[:, 0]
 
     def _from_token_and_position(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
-        """The share decoded from token and position alone: by the better of two predictors.
+        """The share decoded by a probe of the same kind that sees token and position alone.
 
-        One is a probe of the same kind on one-hots of both, and on both as numbers with their product and squares, so
-        that labels which grow with them need no example of each. The other, for classes, is the most frequent class of
-        each pair of them. A label that is the position itself has no such baseline (NaN).
+        It sees one-hots of both, and both as numbers with their product and squares, so that labels which grow with
+        them need no example of each. What it adds up is no function of pairs: for that there is `_from_pairs`. A label
+        that is the position itself has no such baseline (NaN).
         """
         tokens, position = self.tokens, self.where.position.clamp(min=0)
         t, p = (each[..., None].float() / max(1, int(each.amax())) for each in (tokens, position))
         both = torch.cat([_columns(tokens), _columns(position), t, p, t * p, t * t, p * p], -1)
-        predictors = [self._decoded(both[None], self.y, kind, settings)[:, 0]]
-        if kind != REGRESSION:
-            pairs = (tokens * (int(position.amax()) + 1) + position).unique(return_inverse=True)[1]
-            predictors.append(decoding.by_token(pairs, self.y, self.split))
-        is_position = torch.tensor([y.ndim == 2 and bool(((y == position) | (y < 0)).all()) for y in self.y])
-        return torch.where(is_position[:, None, None], torch.nan, _best(torch.stack(predictors)))
+        return self._not_of_position(self._decoded(both[None], self.y, kind, settings)[:, 0])
+
+    def _from_pairs(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
+        """The share decoded by a lookup: for each pair of token and position, its most frequent class (or mean).
+
+        Tested are the rows whose pair a fitted row has: of others it can say nothing, and to count them as wrong would
+        make a label that the pair decides look as if more were needed. Where pairs outnumber the fitted rows, most
+        would be such rows; the lookup is refused (NaN). So it is for a label that is the position itself.
+        """
+        known, pairs = [], self._pairs
+        for y, counts in zip(self.y, self.counts, strict=True):
+            fitted = torch.zeros(len(y), y.shape[1], dtype=torch.bool)
+            fitted[:, self.split.fit] = True
+            fitted &= is_labelled(y)
+            seen = torch.stack([torch.isin(each, each[fit]) for each, fit in zip(pairs, fitted, strict=True)])
+            seen &= torch.tensor([one["pairs"] <= one["fitted"] for one in counts])[:, None]
+            known.append(torch.where(seen if y.ndim == 2 else seen[..., None], y, -1))
+        if kind == REGRESSION:
+            one_hot = torch.nn.functional.one_hot(pairs).float()[None]
+            found = self._decoded(one_hot, known, kind, settings)[:, 0]
+        else:
+            found = decoding.by_token(pairs, known, self.split)
+        return self._not_of_position(found)
+
+    @cached_property
+    def _pairs(self) -> Int[Tensor, "place n"]:
+        """A number for the pair of token and position at each row."""
+        position = self.where.position.clamp(min=0)
+        numbers: Tensor = (self.tokens * (int(position.amax()) + 1) + position).unique(return_inverse=True)[1]
+        return numbers
+
+    @cached_property
+    def counts(self) -> list[list[dict[str, int]]]:
+        """For each label and place the labelled rows that are `fitted` and `tested`, and their `pairs`."""
+        there = [is_labelled(y) for y in self.y]
+        return [
+            [
+                {
+                    "fitted": int(known[self.split.fit].sum()),
+                    "tested": int(known[self.split.test].sum()),
+                    "pairs": len(pair[known].unique()),
+                }
+                for known, pair in zip(each, self._pairs, strict=True)
+            ]
+            for each in there
+        ]
+
+    def _not_of_position(self, found: Float[Tensor, "label place sequence"]) -> Float[Tensor, "label place sequence"]:
+        """The same without labels that are the position itself (NaN)."""
+        position = self.where.position.clamp(min=0)
+        itself = torch.tensor([y.ndim == 2 and bool(((y == position) | (y < 0)).all()) for y in self.y])
+        return torch.where(itself[:, None, None], torch.nan, found)
 
     def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
         return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)

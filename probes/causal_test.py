@@ -6,7 +6,7 @@ change in the answers is worth:
 
 control edits        the same edit where it should do nothing if the model reads this label only: exchanged with an
                      input of the same label, and along as many other directions, each scaled to the same size;
-uninformed models    the whole test on models of the same shape that cannot have learnt the task: with fresh weights,
+uninformed models    the whole test on models of the same shape that cannot have learnt the task: re-initialised,
                      and with this model's weights shuffled.
 """
 
@@ -23,15 +23,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from workbench.judgement.decodable import BASELINES, Decodable, Worth, judge
+from workbench.judgement.used import NULL_KINDS, OUTCOMES, Conclusion, Untested, lead
 from workbench.measurement import Measurement
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import AnyModel
 from workbench.models.hooked import hook
 from workbench.probes import probe_inputs
-from workbench.probes.baselines_and_controls import BASELINES, rows_and_labels
-from workbench.probes.causal_verdict import EDITS, Conclusion, Use, measured, untested
-from workbench.probes.decoding_verdict import Judgement, Worth, judge
-from workbench.probes.erase_steer_interchange import Trial, logits_with
+from workbench.probes.baselines_and_controls import rows_and_labels
+from workbench.probes.causal_result import Use, measured, untested
+from workbench.probes.erase_steer_interchange import EDITS, Trial, logits_with
 from workbench.probes.label_directions import Subspace
 from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows, Rule
@@ -44,7 +45,6 @@ from workbench.util.seeds import generator
 FITTED_ON = 1024  # sequences on which directions are found, or fewer where these have
 EDITED = 512  # sequences: of so many, none changed means less than a point (3.84 / (n + 3.84) < 0.01)
 NULL_EDITED = 256  # sequences for uninformed models: these differ among each other by more than so few leave open
-NULL_KINDS = ("fresh weights", "weights shuffled")
 NULL_DRAWS = 5  # of each kind
 Cell = tuple[str, str]
 """A point and a place."""
@@ -62,7 +62,7 @@ def causal_test(
     step: int | None = None,
     rank: int | None = None,
     places: Sequence[str] | None = None,
-    judged: Mapping[str, Judgement] | None = None,
+    judged: Mapping[str, Decodable] | None = None,
     null_draws: int = NULL_DRAWS,
 ) -> dict[str, Use]:
     """Change what can be read of a label at one point, and measure how the answers change.
@@ -89,12 +89,12 @@ def causal_test(
     uses = {place: use for (_, place), use in experiment.uses(cells, null_draws=null_draws).items()}
     if judged is None:
         judged = _judged(experiment, point, uses)
-    return {place: replace(use, judged=judged.get(place)) for place, use in uses.items()}
+    return {place: replace(use, decodable=judged.get(place)) for place, use in uses.items()}
 
 
-def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict[str, Judgement]:
+def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict[str, Decodable]:
     """What a probe's accuracy at the point is worth, for the places that could be tested."""
-    tested = [place for place, use in uses.items() if use.conclusion is not Conclusion.UNTESTED]
+    tested = [place for place, use in uses.items() if use.untested is None]
     if not tested:
         return {}
     label, where = str(experiment.settings["label"]), experiment.settings["positions"]
@@ -103,13 +103,13 @@ def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict
     return {place: _judged_at(accuracy, place) for place in tested}
 
 
-def _judged_at(accuracy: Measurement, place: str) -> Judgement:
+def _judged_at(accuracy: Measurement, place: str) -> Decodable:
     """What a probe's accuracy is worth at one place of the rule; a place without two values is not measured."""
     if "place" not in accuracy.dims:
         return judge(accuracy)
     if place in accuracy.coords["place"]:
         return judge(accuracy.select(place=place))
-    return Judgement(Worth.ONE_VALUE, "the label has one value there")
+    return Decodable(worth=Worth.ONE_VALUE)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Experiment:
         self,
         cells: Sequence[Cell],
         *,
-        judged: Mapping[Cell, Judgement] | None = None,
+        judged: Mapping[Cell, Decodable] | None = None,
         null_draws: int = NULL_DRAWS,
         progress: Callable[[float, str], Any] = lambda share, doing: None,
     ) -> dict[Cell, Use]:
@@ -180,30 +180,52 @@ class Experiment:
         """
         decoder = self.run.model(self.step)
         model = _TestedModel(self, decoder, hook(decoder), [point for point, _ in cells])
-        uses = {}
+        uses, by_place = {}, _by_place(cells)
         for done, cell in enumerate(cells):
             progress(0.5 * done / len(cells), "editing the model")
-            compared = sum(place == cell[1] for _, place in cells)
-            uses[cell] = replace(model.use(*cell), compared=compared, judged=(judged or {}).get(cell))
-        undecided = [cell for cell in cells if uses[cell].conclusion is Conclusion.NO_NULLS]
-        if not undecided or null_draws < 2:
+            points = len(by_place[cell[1]])
+            uses[cell] = replace(model.use(*cell), points=points, decodable=(judged or {}).get(cell))
+        open_at = {cell[1] for cell in cells if uses[cell].judged.conclusion is Conclusion.NOT_COMPARED}
+        if not open_at or null_draws < 1:
             return uses
-        draws = self._excess_in_nulls(decoder, undecided, null_draws, progress)
-        return {**uses, **{cell: replace(uses[cell], nulls=_nulls(uses[cell], draws[cell])) for cell in undecided}}
+        nulls = self._leads_in_nulls(decoder, [cell for cell in cells if cell[1] in open_at], null_draws, progress)
+        return {cell: replace(use, nulls=nulls.get(cell[1])) for cell, use in uses.items()}
 
-    def _excess_in_nulls(
+    def _leads_in_nulls(
         self, decoder: AnyModel, cells: Sequence[Cell], n_draws: int, progress: Callable[[float, str], Any]
-    ) -> dict[Cell, list[list[np.ndarray]]]:
-        """The excess over control edits at each cell, by draw and kind of uninformed model."""
+    ) -> dict[str, Measurement]:
+        """Place -> the lead over control edits in uninformed models, at each of its points; 0 without an edit."""
         experiment, points = self._first(NULL_EDITED), [point for point, _ in cells]
-        draws: dict[Cell, list[list[np.ndarray]]] = {cell: [] for cell in cells}
+        leads = np.zeros((len(NULL_KINDS), n_draws, len(cells), len(OUTCOMES)))
+        n = np.full(leads.shape, len(experiment.tried))
         for draw in range(n_draws):
-            progress(0.5 + 0.5 * draw / n_draws, "editing untrained and shuffled models")
-            decoders = _uninformed(decoder, self.seed, draw)
-            models = [_TestedModel(experiment, null, hook(null), points) for null in decoders]
-            for cell in cells:
-                draws[cell].append([model.use(*cell).excess.values for model in models])
-        return draws
+            progress(0.5 + 0.5 * draw / n_draws, "editing re-initialised and shuffled models")
+            for kind, null in enumerate(_uninformed(decoder, self.seed, draw)):
+                model = _TestedModel(experiment, null, hook(null), points)
+                for i, cell in enumerate(cells):
+                    use = model.use(*cell)
+                    if use.untested is None:
+                        assert use.effect.n is not None
+                        leads[kind, draw, i], n[kind, draw, i] = lead(use.excess), use.effect.n[0]
+        return {
+            place: self._nulls([cells[i][0] for i in at], leads[:, :, at], n[:, :, at])
+            for place, at in _by_place(cells).items()
+        }
+
+    def _nulls(self, points: Sequence[str], leads: np.ndarray, n: np.ndarray) -> Measurement:
+        """The leads at one place."""
+        return Measurement(
+            name="Lead over the control edits, in re-initialised and shuffled models",
+            values=leads,
+            dims=("kind", "null", "point", "outcome"),
+            coords={"kind": NULL_KINDS, "null": range(leads.shape[1]), "point": points, "outcome": OUTCOMES},
+            units="share",
+            settings=self.settings,
+            n=n,
+            caption="The same test, with the directions that the label has there, on models of the same shape with "
+            "other initial weights, and with this model's weights shuffled. 0: the control edits do as much, or "
+            "nothing could be edited.",
+        )
 
     def _first(self, n: int) -> Experiment:
         """The same experiment on the first n edited sequences."""
@@ -241,14 +263,14 @@ class _TestedModel:
         edits, seed = EDITS[experiment.how], experiment.seed
         settings = {**experiment.settings, "point": point, "place": place}
         if place not in experiment.fit_rows.names or place not in experiment.edit_rows.names:
-            return untested(edits, settings, "the sequences drawn have no such place")
+            return untested(edits, settings, Untested.NO_PLACE)
         directions = self._directions(point, place)
         if not directions.rank:
-            return untested(edits, settings, "no direction holds more of it than of shuffled labels")
+            return untested(edits, settings, Untested.NO_DIRECTION)
         trial = self._trial(point, place, directions)
         edited = trial.edited(experiment.how, generator(seed, "partners", place))
         if edited is None:
-            return untested(edits, settings, "no sequence has a partner with another label and one with the same")
+            return untested(edits, settings, Untested.NO_PARTNER)
         settings["directions"] = directions.rank
         return measured(edited, edits, directions.rank, directions.outside.shape[1], settings)
 
@@ -276,19 +298,12 @@ def _uninformed(model: AnyModel, seed: int, draw: int) -> Iterator[AnyModel]:
     yield nulls.shuffled(model, generator(seed, "causal", "shuffled", draw))
 
 
-def _nulls(use: Use, draws: list[list[np.ndarray]]) -> Measurement:
-    """The excess over control edits in each uninformed model."""
-    return Measurement(
-        name=f"{use.excess.name}, in untrained and shuffled models",
-        values=np.array(draws),
-        dims=("null", "kind", *use.excess.dims),
-        coords={"null": range(len(draws)), "kind": NULL_KINDS, **use.excess.coords},
-        units=use.excess.units,
-        settings=use.excess.settings,
-        caption="The same test, with the directions that the label has there, on models of the same shape with "
-        "fresh weights, and with this model's weights shuffled. NaN: nothing could be edited, or no answer could "
-        "follow.",
-    )
+def _by_place(cells: Sequence[Cell]) -> dict[str, list[int]]:
+    """Place -> the numbers of its cells."""
+    found: dict[str, list[int]] = {}
+    for i, (_, place) in enumerate(cells):
+        found.setdefault(place, []).append(i)
+    return found
 
 
 def _others(task: Task, batch: Batch, tried: Batch) -> Batch:

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from workbench.judgement.decodable import CONTROL, SHUFFLED, TRAINED, UNTRAINED
 from workbench.measurement import Measurement
-from workbench.probes.baselines_and_controls import CONTROL, SHUFFLED, TRAINED, UNTRAINED, ProbeData, Source
+from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.decoding import Predicted, Split, columns, fit_and_test, varied, whole
 from workbench.probes.labels import is_labelled
 from workbench.probes.positions import Rule

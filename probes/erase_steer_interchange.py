@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.interventions import Hooks, put_rows
+from workbench.judgement.used import OTHER_DIRECTIONS, SAME
 from workbench.probes.label_directions import Subspace
 from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
@@ -26,6 +27,12 @@ from workbench.util.ties import clear
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
 
+EDITS = {
+    "interchange": ("another label", SAME, OTHER_DIRECTIONS),
+    "steer": ("another label", OTHER_DIRECTIONS),
+    "erase": ("erased", OTHER_DIRECTIONS),
+}
+"""The edits by name: what the label's own is called, then its control edits."""
 AT_ONCE = 256  # sequences
 TRIES = 16  # draws of a partner of each kind
 # An edit is enlarged this many times at most: where rows of one label differ by less than a hundredth of the label's
@@ -38,7 +45,7 @@ class Edited:
     """How the answers changed, by edit and sequence; NaN where a sequence has nothing to edit.
 
     Attributes:
-        outcomes: shares of the answers (see `causal_verdict.Use`).
+        outcomes: shares of the answers (see `causal_result.Use`).
         sizes: mean norm of what is added to a row, before it is scaled and as it is added.
     """
 
@@ -71,7 +78,7 @@ class Trial:
     space: Subspace
 
     def edited(self, how: str, chance: torch.Generator) -> Edited | None:
-        """Make an edit and its control edits (in the order of `causal_verdict.EDITS`); None if no row has a partner.
+        """Make an edit and its control edits (in the order of `EDITS`); None if no row has a partner.
 
         Args:
             how: `interchange`, `steer` or `erase`.

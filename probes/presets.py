@@ -5,25 +5,29 @@ A label that is decodable is tested causally at every point where it can be read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from workbench.judgement.decodable import ROWS, Worth
+from workbench.judgement.probed import Finding, judge_points
 from workbench.measurement import Measurement
+from workbench.probes.answer import Answer
 from workbench.probes.baselines_and_controls import CONDITIONS
+from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import EDITED, NULL_DRAWS, Experiment
-from workbench.probes.causal_verdict import Use
 from workbench.probes.decoding import REGRESSION
 from workbench.probes.labels import box_of, label_names
 from workbench.probes.positions import BOX, Rule
-from workbench.probes.preset_answer import Answer, Finding, decodable, decoded_at, finding
 from workbench.probes.probing import probe
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 
 EDIT = "interchange"  # the edit of a preset's causal tests
+Tested = tuple[str, str | None, str]
+"""A label, a place (None where the rule has one only), and a point."""
 Progress = Callable[[float, str], Any]
 """Called with the share that is done, and what is being done."""
 
@@ -267,11 +271,11 @@ def ask(
     settings |= {"kind": kind or preset.kind, "seeds": seeds, "controls": controls, **sample}
     rules = {label: preset.rule(label) for label in preset.names(task)}
     measured = _probed(run, preset, rules, settings, progress)
-    drawn, findings = null_draws if causal and preset.causal else None, list[Finding]()
+    drawn, uses = null_draws if causal and preset.causal else None, dict[Tested, Use]()
     for done, (label, rule) in enumerate(rules.items()):
         tell = _part(progress, 0.6 + 0.4 * done / len(rules), 0.4 / len(rules), f"causal test of {label}")
-        findings += _findings(run, measured.select(label=label), rule, drawn, seed, step, tell)
-    return Answer(name, preset.question, measured, findings)
+        uses |= _tests(run, measured.select(label=label), rule, drawn, seed, step, tell)
+    return Answer(name, preset.question, measured, _findings(measured, uses), uses)
 
 
 def _probed(
@@ -288,7 +292,8 @@ def _probed(
         return parts[0]
     by_label = {label: part.select(label=label) for part in parts for label in part.coords["label"]}
     joined = Measurement.stack(list(by_label.values()), "label", list(by_label))
-    return replace(joined, settings={**joined.settings, "positions": preset.positions})
+    counts = {label: part.settings[ROWS][label] for label, part in by_label.items()}
+    return replace(joined, settings={**joined.settings, "positions": preset.positions, ROWS: counts})
 
 
 def _part(progress: Progress, start: float, span: float, doing: str) -> Progress:
@@ -300,7 +305,13 @@ def _part(progress: Progress, start: float, span: float, doing: str) -> Progress
     return tell
 
 
-def _findings(
+def _by_place(measured: Measurement) -> dict[str | None, Measurement]:
+    """Place -> the share decoded there; None where the rule has one place only."""
+    places = list(measured.coords.get("place", [None]))
+    return {place: measured if place is None else measured.select(place=place) for place in places}
+
+
+def _tests(
     run: Run,
     measured: Measurement,
     rule: Rule,
@@ -308,22 +319,29 @@ def _findings(
     seed: int,
     step: int | None,
     progress: Progress,
-) -> list[Finding]:
-    """The finding for one label at each place; with `null_draws` None, nothing is tested causally."""
+) -> dict[Tested, Use]:
+    """The causal test of one label, wherever it can be read; with `null_draws` None, none."""
+    judged = {
+        (place, point): decodable
+        for place, accuracy in _by_place(measured).items()
+        for point, decodable in judge_points(accuracy).items()
+        if decodable.worth is Worth.DECODABLE
+    }
+    if null_draws is None or not judged:
+        return {}
     label = str(measured.settings["label"])
-    places = list(measured.coords.get("place", [None]))
-    decoded = {place: measured if place is None else measured.select(place=place) for place in places}
-    judged = {place: decoded_at(decoded[place]) for place in places}
-    uses: dict[str | None, dict[str, Use]] = {place: {} for place in places}
-    if null_draws is not None and any(decodable(judged[place]) for place in places):
-        test = Experiment.of(run, label, rule, how=EDIT, n=EDITED, seed=seed, step=step, rank=None)
-        cells = {
-            (point, test.fit_rows.names[0] if place is None else place): (place, point)
-            for place in places
-            for point in decodable(judged[place])
-        }
-        worth = {cell: judged[place][point] for cell, (place, point) in cells.items()}
-        for cell, use in test.uses(list(cells), judged=worth, null_draws=null_draws, progress=progress).items():
-            place, point = cells[cell]
-            uses[place][point] = use
-    return [finding(label, place, decoded[place], judged[place], uses[place]) for place in places]
+    test = Experiment.of(run, label, rule, how=EDIT, n=EDITED, seed=seed, step=step, rank=None)
+    cells = {(place, point): (point, place or test.fit_rows.names[0]) for place, point in judged}
+    worth = {cells[at]: decodable for at, decodable in judged.items()}
+    uses = test.uses(list(cells.values()), judged=worth, null_draws=null_draws, progress=progress)
+    return {(label, *at): uses[cell] for at, cell in cells.items()}
+
+
+def _findings(measured: Measurement, uses: Mapping[Tested, Use]) -> list[Finding]:
+    """The finding for each label at each place."""
+    findings = []
+    for label in measured.coords["label"]:
+        for place, accuracy in _by_place(measured.select(label=label)).items():
+            tests = {point: use.judged for (of, at, point), use in uses.items() if (of, at) == (label, place)}
+            findings.append(Finding.of(label, place, accuracy, tests))
+    return findings

@@ -14,18 +14,13 @@ import numpy as np
 import torch
 
 from workbench.capture import Capture
+from workbench.judgement.decodable import BASELINES, CONTROL, ROWS, TRAINED, UNTRAINED, judge
+from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
 from workbench.measurement import intervals as statistics
 from workbench.measurement.measurement import SEED
 from workbench.probes import probe_inputs
-from workbench.probes.baselines_and_controls import (
-    CONDITIONS,
-    CONTROL,
-    TRAINED,
-    UNTRAINED,
-    ProbeData,
-    Source,
-)
+from workbench.probes.baselines_and_controls import CONDITIONS, ProbeData, Source
 from workbench.probes.decoding import R2, REGRESSION
 from workbench.probes.positions import Rule
 from workbench.runs import Run
@@ -91,11 +86,11 @@ def probe_capture(
     Args:
         seen: the capture.
         label: a name, or several.
-        untrained: a capture of the same points and sequences of a model with fresh weights; by default there is no such
+        untrained: a capture of the same points and sequences of a re-initialised model; by default there is no such
             control.
         points: which of the captured activations; by default all.
         positions, kind, seed, settings: as for `probe`.
-        controls: as for `probe`; by default all, without that of an untrained model if its capture is not given.
+        controls: as for `probe`; by default all, without re-initialised models if its capture is not given.
 
     Raises:
         ValueError: as `probe` does.
@@ -163,16 +158,17 @@ def measure(
             "condition": list(by_condition),
         },
         units=units,
-        settings=_settings(data, kind, about["positions"]) | settings,
+        settings=_settings(data, names, kind, about["positions"]) | settings,
         caption=_caption(units, "sequences"),
     ).mean("example")
     measured = _without_constant_places(measured)
     return measured.select(place=places[0]) if len(places) == 1 else measured
 
 
-def _settings(data: ProbeData, kind: str, positions: Rule) -> dict[str, Any]:
+def _settings(data: ProbeData, names: Sequence[str], kind: str, positions: Rule) -> dict[str, Any]:
     """The settings of a measurement, without those of the kind of probe."""
     source = data.source
+    counts = [dict(zip(data.where.names, by_place, strict=True)) for by_place in data.counts]
     return {
         "model": source.name,
         "positions": positions,
@@ -180,6 +176,7 @@ def _settings(data: ProbeData, kind: str, positions: Rule) -> dict[str, Any]:
         **source.counts,
         "seed": data.seed,
         "untrained models": len(source.untrained),
+        ROWS: dict(zip(names, counts, strict=True)),
     }
 
 
@@ -225,3 +222,36 @@ def selectivity(accuracy: Measurement) -> Measurement:
     trained, control = (accuracy.select(condition=name) for name in (TRAINED, CONTROL))
     name = f"Selectivity of the {accuracy.name[0].lower()}{accuracy.name[1:]}"
     return replace(trained, name=name, values=trained.values - control.values, low=None, high=None, each=None)
+
+
+def gain(accuracy: Measurement) -> Measurement:
+    """How much more a probe reads of the trained model than of the best baseline or of a re-initialised model.
+
+    Args:
+        accuracy: `probe(...)`, with the dim `condition` and any others.
+
+    Returns:
+        The same without that dim and without intervals; NaN where the probe could not be fitted.
+    """
+    beside = [name for name in accuracy.coords["condition"] if name in (*BASELINES, UNTRAINED)]
+    axis = accuracy.dims.index("condition")
+    values = accuracy.select(condition=TRAINED).values
+    if beside:
+        names = list(accuracy.coords["condition"])
+        others = np.take(accuracy.values, [names.index(name) for name in beside], axis)
+        values = values - np.nan_to_num(others, nan=0.0).max(axis)
+    return Measurement(
+        name=f"Gain of {accuracy.name}",
+        values=values,
+        dims=tuple(dim for dim in accuracy.dims if dim != "condition"),
+        coords={dim: labels for dim, labels in accuracy.coords.items() if dim != "condition"},
+        units=accuracy.units,
+        settings=accuracy.settings,
+        caption="What a probe reads of the trained model less what it reads of the best baseline or of a "
+        "re-initialised model of the same shape.",
+    )
+
+
+def verdict(accuracy: Measurement) -> str:
+    """What a probe's accuracy at one point and place is worth, in words: 'decodable: 97% of 301 rows …'."""
+    return words.decodable(judge(accuracy))

@@ -18,10 +18,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from workbench import figures
 from workbench.inspection import labels
+from workbench.judgement.decodable import BASELINES, TRAINED
+from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import point_name
-from workbench.probes.baselines_and_controls import BASELINES, TRAINED
-from workbench.probes.preset_answer import Answer
+from workbench.probes.answer import Answer
 from workbench.probes.presets import ask, question
 from workbench.runs import load_run
 from workbench.tasks import counted
@@ -73,7 +75,7 @@ def text(answer: Answer) -> str:
     parts = [f"{answer.question}  ({measured.settings['model']}, {n} sequences)"]
     for label in measured.coords["label"]:
         parts += ["", label.replace("_", " "), _table(measured.select(label=label))]
-    return "\n".join([*parts, "", *(f"- {finding.in_words()}" for finding in answer.findings)])
+    return "\n".join([*parts, "", *(f"- {words.finding(finding)}" for finding in answer.findings)])
 
 
 def _table(measured: Measurement) -> str:
@@ -93,7 +95,7 @@ def _table(measured: Measurement) -> str:
     if baseline is not None:
         points.append("best baseline")
         for column, value in zip(columns, baseline, strict=True):
-            column.append("–" if np.isnan(value) else f"{value:.1%}")
+            column.append(percent(value))
     widths = [max(map(len, [name, *column])) for name, column in zip(["", *names], [points, *columns], strict=True)]
     lines = [["", *names], *map(list, zip(points, *columns, strict=True))]
     return "\n".join("  " + line[0].ljust(widths[0]) + _cells(line[1:], widths[1:]) for line in lines)
@@ -104,10 +106,7 @@ def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _number(measured: Measurement, i: int, j: int) -> str:
-    value = float(measured.values[i, j])
-    if np.isnan(value):
-        return "–"
-    return f"{value:.1%}" if measured.units == "share" else f"{value:.2f}"
+    return number(float(measured.values[i, j]), measured.units if measured.units == "share" else "")
 
 
 def drawings(answers: Sequence[Answer]) -> list[go.Figure]:
@@ -120,8 +119,8 @@ def drawings(answers: Sequence[Answer]) -> list[go.Figure]:
         drawn += [(figures.probe_map if several_places else figures.probe_by_layer)(measured) for measured in by_run]
         if len(by_run) > 1 and not several_places:
             drawn.append(figures.probe_runs({str(measured.settings["model"]): measured for measured in by_run}))
-    uses = [finding.use for answer in answers for finding in answer.findings if finding.use is not None]
-    return drawn + [figures.probe_use(use.effect) for use in uses if use.rank]
+    uses = [answer.use(finding) for answer in answers for finding in answer.findings]
+    return drawn + [figures.probe_use(use.effect) for use in uses if use is not None and use.rank]
 
 
 def frame(answers: Sequence[Answer]) -> pd.DataFrame:
@@ -131,29 +130,27 @@ def frame(answers: Sequence[Answer]) -> pd.DataFrame:
 
 
 def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """The findings, ready for JSON."""
-    return [
-        {
-            "run": answer.measured.settings["model"],
-            "preset": answer.preset,
-            "label": finding.label,
-            "place": finding.place,
-            "point": finding.point,
-            "verdict": finding.verdict(),
-            "standing": finding.status.name,
-            "decoded": str(finding.judged),
-            "causal": None if finding.use is None else finding.use.verdict(),
-            "effect": None if finding.use is None else finding.use.effect.to_dict(),
-            "excess": None if finding.use is None else finding.use.excess.to_dict(),
-            "sizes": None if finding.use is None else finding.use.sizes.to_dict(),
-            "nulls": None if finding.use is None or finding.use.nulls is None else finding.use.nulls.to_dict(),
-            "tested": {
-                point: {"told": use.conclusion.name, "verdict": use.verdict()} for point, use in finding.uses.items()
-            },
-        }
-        for answer in answers
-        for finding in answer.findings
-    ]
+    """The findings, ready for JSON: the sentences, the judgement as fields, and the numbers of the causal test."""
+    found = []
+    for answer in answers:
+        for finding in answer.findings:
+            use = answer.use(finding)
+            parts = {} if use is None else {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
+            if use is not None and use.nulls is not None:
+                parts["nulls"] = use.nulls
+            found.append(
+                {
+                    "run": answer.measured.settings["model"],
+                    "preset": answer.preset,
+                    "verdict": words.status(finding),
+                    "decoded": words.decodable(finding.decodable),
+                    "causal": None if finding.test is None else words.used(finding.test),
+                    "status": finding.status,
+                    **finding.model_dump(mode="json"),
+                    **{name: part.to_dict() for name, part in parts.items()},
+                }
+            )
+    return found
 
 
 def save(answers: Sequence[Answer], folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Probes of a Hugging Face model on a text: what its residual holds of the tokens around, or of its own.
 
-The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for the model
-with fresh weights. Whether a label is used is not tested.
+The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for
+re-initialised models. Whether a label is used is not tested.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import Any
 
 from workbench.capture import Subject
 from workbench.instruments.residual.projection import from_embedding
+from workbench.judgement.decodable import UNTRAINED
+from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
-from workbench.probes.baselines_and_controls import CONDITIONS, UNTRAINED, Source
+from workbench.probes.answer import Answer
+from workbench.probes.baselines_and_controls import CONDITIONS, Source
 from workbench.probes.positions import Rule
-from workbench.probes.preset_answer import Answer, decoded_at, finding
 from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
 from workbench.report.hugging_face import check_models, names
@@ -104,5 +106,5 @@ def _answer(question: str, measured: Measurement) -> Answer:
     for label in measured.coords["label"]:
         for place in measured.coords.get("place", [None]):
             one = measured.select(label=label) if place is None else measured.select(label=label, place=place)
-            findings.append(finding(str(label), place, one, decoded_at(one), {}))
+            findings.append(Finding.of(str(label), place, one, {}))
     return Answer(question, f"Can {question} be decoded?", measured, findings)

@@ -22,12 +22,13 @@ from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
 from workbench.judgement.words import by_place
+from workbench.judgement.words import probes as words
 from workbench.judgement.words.extremes import at
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
 from workbench.probes import (
+    Decodable,
     Description,
-    Judgement,
     Use,
     causal_test,
     description_length,
@@ -35,8 +36,8 @@ from workbench.probes import (
     judge,
     probe,
 )
-from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
+from workbench.probes.erase_steer_interchange import EDITS
 from workbench.util.words import capitalised
 
 NOT_USED = (
@@ -106,8 +107,9 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
             p.show(
                 code.call(draw, of_label),
                 {"probes": accuracies},
-                f"{measured.caption} The same probe is fitted anew at every point. What an untrained model holds too "
-                "was not learnt in training; what the current token alone gives away was not computed by the layers.",
+                f"{measured.caption} The same probe is fitted anew at every point. What a re-initialised model holds "
+                "too was not learnt in training; what the current token alone gives away was not computed by the "
+                "layers.",
                 verdict=_best(measured),
             )
     return question, accuracies
@@ -125,7 +127,9 @@ def _best(measured: Measurement) -> str | None:
     numbers = [number(value, measured.units) for value in (own, beside)]
     place = at({"point": where["point"]})
     kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
-    return f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or untrained model."
+    return (
+        f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or re-initialised model."
+    )
 
 
 def _probes(opened: Opened, question: Question) -> Symbol:
@@ -139,7 +143,7 @@ def _probes(opened: Opened, question: Question) -> Symbol:
     )
 
 
-def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Judgement]:
+def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Decodable]:
     """One point (and one kind of position, where there are several) beside every control, and what that is worth."""
     with panel("At one point, beside its controls", "probe-card") as p:
         left, right = st.columns([3, 3], width=640)
@@ -152,14 +156,15 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
             at = Place(point, choose("Where", places, "probe_place", places[0], positions_in_words, right))
         own = accuracies.select(label=question.label, point=point, **at.selection)
         worth = judge(code.value_of(own))
-        st.markdown(f"**{plain(capitalised(str(worth)))}.**")
+        st.markdown(f"**{plain(capitalised(words.decodable(worth)))}.**")
         p.show(
             code.call(figures.probe_card, own),
             {"probe": own},
             "A label counts as decodable where the whole interval of the probe lies above that of every baseline; "
-            "before attention there is nothing but token and position. The control task, where it is drawn, gives each "
-            "token a class at random: a probe that learns it as well is not selective (Hewitt and Liang 2019). "
-            f"Wherever the token itself can be read, every probe learns it. {NOT_USED}",
+            "before attention there is nothing but token and position. What these two decide together, a lookup of "
+            "their pairs knows; where pairs outnumber the rows fitted there is none, and nothing is called decodable. "
+            "The control task, where it is drawn, gives each token a class at random: a probe that learns it as well "
+            f"can learn any label of the token (Hewitt and Liang 2019). {NOT_USED}",
         )
     return at, worth
 
@@ -169,7 +174,7 @@ def _told_apart(measured: Measurement) -> bool:
     return not np.isnan(measured.select(condition="trained").values).all()
 
 
-def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
+def _used(look: Look, question: Question, at: Place, worth: Decodable) -> None:
     with panel("Is it used?", "probe-use", folded=True) as p:
         if not p.open:
             return
@@ -194,11 +199,11 @@ def _used(look: Look, question: Question, at: Place, worth: Judgement) -> None:
         st.caption(
             "The directions in which the label can be read are found on other sequences, and what lies in them is "
             "changed inside the model. If the model reads the label there, its answers change, more than by an equally "
-            "large edit in other directions, and more than by the same edit in untrained models."
+            "large edit in other directions, and by more than in re-initialised models or models with shuffled weights."
         )
 
 
-def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Judgement) -> Symbol:
+def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Decodable) -> Symbol:
     return code.assign(
         "uses",
         causal_test,
@@ -265,10 +270,10 @@ def _probed(key: tuple[Any, ...], question: Question, _opened: Opened) -> Measur
 
 @st.cache_data(show_spinner="Editing the model on held-out sequences …", max_entries=128)
 def _tested(
-    key: tuple[Any, ...], label: str, settings: dict[str, Any], _opened: Opened, _worth: Judgement
+    key: tuple[Any, ...], label: str, settings: dict[str, Any], _opened: Opened, _worth: Decodable
 ) -> dict[str, Use]:
     uses = causal_test(_opened.run, label, **settings, judged={})
-    return {name: replace(use, judged=_worth) for name, use in uses.items()}
+    return {name: replace(use, decodable=_worth) for name, use in uses.items()}
 
 
 @st.cache_data(show_spinner="Fitting probes on ever more sequences …", max_entries=128)

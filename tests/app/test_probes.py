@@ -11,12 +11,13 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.support import RUNS, charts, check_code, numbers, page, panels, says, titles
+from workbench.app.config_in_words import plain
 from workbench.cli import main
+from workbench.judgement.decodable import BASELINES
 from workbench.probes import ask, verdict
-from workbench.probes.baselines_and_controls import BASELINES
 
 OWN = "a question of your own"
-BESIDE = (*BASELINES, "untrained")  # what a label has to gain over
+BESIDE = (*BASELINES, "re-initialised model")  # what a label has to gain over
 
 
 def asked(explorer: AppTest, run: str, **query: str) -> AppTest:
@@ -56,7 +57,7 @@ def test_the_page_the_library_and_the_command_line_give_the_same_numbers(
         assert np.allclose(shown[name], found.values[:, i])
     own = found.select(point="blocks.0.hook_resid_mid")
     assert card["data"][1]["text"] == [f"{value:.1%}" for value in own.values]
-    said = verdict(own).replace(":", "\\:")
+    said = plain(verdict(own))
     assert f"**{said[:1].upper()}{said[1:]}.**" in [one.value for one in explorer.markdown]
     assert check_code(explorer) == 2
 

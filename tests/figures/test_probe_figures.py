@@ -12,7 +12,7 @@ from workbench.figures.style import in_one_line
 from workbench.measurement import Measurement
 from workbench.probes import CONDITIONS
 
-SHARES = np.array([0.97, 0.3, 0.25, 0.28, 0.1, 0.2, 0.9])
+SHARES = np.array([0.97, 0.3, 0.25, 0.28, 0.27, 0.1, 0.2, 0.9])
 SETTINGS: dict[str, Any] = {
     "model": "chain",
     "positions": "labelled",

@@ -30,7 +30,6 @@ def test_the_least_and_the_most_are_told_with_their_places_and_nothing_of_no_num
     )
     assert by_place.extremes(measured([NAN], length=[2])) is None
     assert by_place.extremes(measured([0.5, 0.5], "Rate", "share", hop=[1, 2])) == "Rate: 50% throughout."
-    assert by_place.quantity(1.084, "exponent α") == "α = 1.08" and by_place.quantity(NAN, "share") == "none"
 
 
 def test_ties_are_not_extremes() -> None:

@@ -58,7 +58,7 @@ def test_what_is_not_beyond_its_controls_is_not_said_to_be_and_too_few_are_no_eq
         for against in (Against.BEYOND, Against.NO_MORE, Against.TOO_FEW)
     }
     assert "beyond its controls" in said[Against.BEYOND]
-    assert claims.NO_MORE in said[Against.NO_MORE] and "beyond" not in said[Against.NO_MORE]
+    assert claims.AGAINST[Against.NO_MORE] in said[Against.NO_MORE] and "beyond" not in said[Against.NO_MORE]
     assert "too few to compare" in said[Against.TOO_FEW] and claims.NO_MORE not in said[Against.TOO_FEW]
     assert "no control was measured" in claims.holding([judged(0.8, controls=())])
 
@@ -123,7 +123,7 @@ def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -
     assert claims.often_in_short(low, False) == "rarely: 20%" and claims.often_in_short(judged(1.0, n=2), False)
     assert claims.against_in_short([needed]) == "beyond its controls"
     assert claims.against_in_short([needed, low]) == "beyond its controls at 1 of 2 places"
-    assert claims.against_in_short([low]) == claims.NO_MORE
+    assert claims.against_in_short([low]) == claims.AGAINST[Against.NO_MORE]
     assert claims.against_in_short([judged(0.0)]) == "", "what is not found is beyond nothing"
     assert claims.need_in_short([needed]) == "answers need it" and claims.need_in_short([low]) == ""
     lost = low.model_copy(update={"need": Need.LOST})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
+from workbench.judgement.extremes import Extreme
 from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
 from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims
@@ -75,10 +76,12 @@ def test_at_a_glance_is_the_most_telling_claim_or_that_none_is() -> None:
 
 def test_groups_that_are_least_right_alike_are_all_named() -> None:
     """Ties are not extremes."""
-    worst = ("length", (22, 26, 30), share(0.0, 0.0, 0.143), "2 to 30")
-    answers = Answers(position=share(0.84, 0.8, 0.87), sequence=share(0.56, 0.47, 0.64), worst=worst)
+    places = tuple({"length": length} for length in (22, 26, 30))
+    worst = Extreme(which="least", places=places, value=0.0, reach=0.02, n=8)
+    shares = {"position": share(0.84, 0.8, 0.87), "sequence": share(0.56, 0.47, 0.64)}
+    answers = Answers(**shares, worst=worst, groups="2 to 30")
     (told,) = statements(found(answers=answers))
-    assert "least right at lengths 22, 26 and 30 of 2 to 30 (0% [0, 14.3])" in told.text
+    assert "least right at length 22, 26 and 30 of 2 to 30 (0 to 2%)" in told.text
     assert "84% [80, 87]" in told.text and "56% [47, 64]" in told.text and "128 drawn, 117 distinct" in told.text
 
 
@@ -100,7 +103,8 @@ def test_the_head_in_focus_is_named_with_its_cost_and_one_that_answers_need_more
     other = focus(Focus(head=(0, 0), removed=removed, needed=(1, 2)))
     assert other is not None and other.startswith("The head that answers need most is layer 1, head 2")
     like_control = focus(Focus(head=(0, 0), no_more_than=("untrained",)))
-    assert like_control is not None and f"though {claims.NO_MORE} (re-initialised models)" in like_control
+    though = f"though {claims.AGAINST[Against.NOT_CLEAR]} (re-initialised models)"
+    assert like_control is not None and though in like_control
     assert focus(None) is None
 
 

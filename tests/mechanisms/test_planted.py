@@ -12,11 +12,11 @@ from workbench.benchmark import subjects
 from workbench.benchmark.subjects import Planted
 from workbench.capture import Subject, capture
 from workbench.instruments.attention import attention_graph
+from workbench.judgement.used import CHANGED
 from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.probes import causal_test
-from workbench.probes.causal_verdict import CHANGED
 from workbench.probes.decoding import Split, decode
 from workbench.tasks import make
 from workbench.util.seeds import generator

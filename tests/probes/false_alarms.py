@@ -33,10 +33,11 @@ from scipy import stats
 
 import workbench
 from workbench import tasks
+from workbench.judgement.decodable import BASELINES
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import Decoder
 from workbench.probes import PRESETS, Status, Worth, applicable, ask, judge
-from workbench.probes.baselines_and_controls import BASELINES, ProbeData, Source
+from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.probing import measure
 from workbench.runs import Run, save_run
 from workbench.runs.compiled import compile_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import torch
 
 import workbench
 from workbench.capture import Subject, capture
+from workbench.judgement.decodable import ADDED, PAIRS, before_attention
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
 from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.causal_test import _others
 from workbench.probes.decoding import Split, by_token, decode, majority
-from workbench.probes.decoding_verdict import before_attention
 from workbench.probes.positions import Rows
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -118,7 +119,7 @@ def test_other_kinds_and_numbers(run: Run) -> None:
 def test_a_checkpoint_is_probed_as_it_was(run: Run) -> None:
     start, end = (probe(run, "root", points=MID, n=96, step=step) for step in (run.checkpoints()[0], None))
     assert start.values[0] < 0.5 < end.values[0] and start.settings["model"] == "run at step 0"
-    for control in ("untrained model", "current token", "most frequent label"):
+    for control in ("re-initialised model", "current token", "most frequent label"):
         assert start.select(condition=control).values == end.select(condition=control).values
     with pytest.raises(ValueError, match="step-7"):
         probe(run, "root", points=MID, n=96, step=7)
@@ -138,11 +139,11 @@ def test_a_capture_is_probed_like_a_run(run: Run) -> None:
     seen = capture(model, Subject.of(model, task, run.name), batch, [MID])
     found = probe_capture(seen, "root")
     whole = probe(run, "root", points=[MID], n=96)
-    assert "untrained model" not in found.coords["condition"]
+    assert "re-initialised model" not in found.coords["condition"]
     for name in found.coords["condition"]:
         assert found.select(condition=name).values == whole.select(condition=name).values
-    with pytest.raises(ValueError, match="no untrained model"):
-        probe_capture(seen, "root", controls=["untrained model"])
+    with pytest.raises(ValueError, match="no re-initialised model"):
+        probe_capture(seen, "root", controls=["re-initialised model"])
 
 
 def test_runs_opened_by_path_give_the_same_figures(run: Run) -> None:
@@ -192,7 +193,7 @@ def test_wrong_questions_are_refused(run: Run, settings: dict, message: str) -> 
 def test_what_is_held_plainly_costs_fewer_bits_and_is_learnt_from_less(run: Run) -> None:
     found = description_length(run, "root", points=MID, n=256)
     bits = {name: float(found.bits.select(condition=name).values) for name in found.bits.coords["condition"]}
-    assert found.uniform == 5 and bits["trained"] < 1.5 < 4 < min(bits["untrained model"], bits["shuffled labels"])
+    assert found.uniform == 5 and bits["trained"] < 1.5 < 4 < min(bits["re-initialised model"], bits["shuffled labels"])
     assert found.curve.coords["fitted"] == [16, 32, 64, 128, 179]
     trained = found.curve.select(condition="trained").values
     assert trained[0] < trained[-1] and trained[-1] > 0.97
@@ -208,42 +209,48 @@ def outcome(
     best: float,
     width: float,
     fresh: float = 0.1,
-    placed: float = 0.1,
+    added: float = 0.1,
+    pairs: float = 0.1,
     n: int = 100,
     **about: object,
 ) -> Measurement:
     """Of a probe, its `current token` baseline and the rest."""
-    values = np.array([trained, fresh, best, placed, 0.1, 0.2])
-    ends = {"low": values - width, "high": values + width, "n": np.full(6, n)}
+    values = np.array([trained, fresh, best, added, pairs, 0.1, 0.2])
+    ends = {"low": values - width, "high": values + width, "n": np.full(7, n)}
     coords = {"condition": CONDITIONS[:-1]}
     return Measurement("Logistic probe", values, ("condition",), coords, "share", about, **ends)  # type: ignore[arg-type]
 
 
 def test_a_verdict_needs_the_whole_interval_above_the_best_baseline() -> None:
-    said = "97% against 31% for the current token alone"
-    assert verdict(outcome(0.97, 0.31, 0.05)) == f"decodable: {said}; 10% from an untrained model"
+    said = "97% [92, 102] of 100 sequences, against 31% for the current token alone"
+    assert verdict(outcome(0.97, 0.31, 0.05)) == f"decodable: {said}; 10% from a re-initialised model"
     assert verdict(outcome(0.97, 0.31, 0.05, 0.95)).endswith(
-        "; 95% from an untrained model, so no clear gain from training"
+        "; 95% from a re-initialised model, so no clear gain from training"
     )
-    assert verdict(outcome(0.97, 0.31, 0.34)) == f"undecided whether better than its baselines: {said}"
+    undecided = verdict(outcome(0.97, 0.31, 0.34))
+    assert undecided.startswith(
+        "undecided whether better than its baselines: 97% [63, 131] of 100 sequences, against 31%"
+    )
     assert verdict(outcome(0.3, 0.31, 0.001)).startswith("no better than its baselines: 30%")
-    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("undecided: there is no interval; 97%")
+    assert verdict(outcome(0.97, 0.31, np.nan)).startswith("undecided, there is no interval: 97%")
     assert "nothing to tell apart" in verdict(outcome(np.nan, np.nan, np.nan))
 
 
 def test_a_verdict_needs_as_many_sequences_as_any_interval_needs() -> None:
     assert judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT)).worth is Worth.DECODABLE
-    few = judge(outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT - 1))
-    assert few.worth is Worth.TOO_FEW and str(few).startswith("undecided: 4 sequences, and a verdict needs 5; 97%")
-    assert "2 seeds, and a verdict needs 5" in str(judge(outcome(0.97, 0.31, 0.05, n=2, seeds=2)))
+    few = outcome(0.97, 0.31, 0.05, n=LEAST_FOR_A_VERDICT - 1)
+    assert judge(few).worth is Worth.TOO_FEW
+    assert verdict(few).startswith("undecided, 4 sequences and a verdict needs 5: 97%")
+    assert "2 seeds and a verdict needs 5" in verdict(outcome(0.97, 0.31, 0.05, n=2, seeds=2))
 
 
 def test_what_token_and_position_tell_is_not_called_decodable() -> None:
     """It must be beaten as the others; and before attention there is nothing else, whatever its probe finds."""
-    assert judge(outcome(0.97, 0.31, 0.05, placed=0.8)).worth is Worth.DECODABLE
-    assert judge(outcome(0.97, 0.31, 0.05, placed=0.98)).worth is Worth.TOKEN_AND_POSITION
-    assert judge(outcome(0.97, 0.31, 0.05, placed=0.9)).worth is Worth.UNDECIDED
-    early: dict[str, object] = {"point": "blocks.0.hook_resid_pre", "label": "longest_ending_here"}
+    for family in ("added", "pairs"):
+        placed: list[Any] = [outcome(0.97, 0.31, 0.05, **{family: share}) for share in (0.8, 0.98, 0.9)]
+        found = [judge(each).worth for each in placed]
+        assert found == [Worth.DECODABLE, Worth.TOKEN_AND_POSITION, Worth.UNDECIDED]
+    early: dict[str, Any] = {"point": "blocks.0.hook_resid_pre", "label": "longest_ending_here"}
     assert judge(outcome(0.97, 0.31, 0.05, **early)).worth is Worth.TOKEN_AND_POSITION
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "point": MID})).worth is Worth.DECODABLE
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "label": "position"})).worth is Worth.DECODABLE
@@ -253,7 +260,7 @@ def test_what_token_and_position_tell_is_not_called_decodable() -> None:
     assert not any(before_attention(point) for point in (MID, "blocks.0.attn.hook_z", "blocks.1.attn.hook_q"))
 
 
-def test_the_baseline_of_token_and_position_knows_both_and_their_pairs() -> None:
+def test_the_baselines_of_token_and_position_know_both_or_their_pairs() -> None:
     """Their sum, and an exclusive or of them, which neither tells alone; and nothing else."""
     token, position = torch.meshgrid(torch.arange(8), torch.arange(8), indexing="ij")
     token, position = token.flatten().repeat(16), position.flatten().repeat(16)
@@ -264,7 +271,7 @@ def test_the_baseline_of_token_and_position_knows_both_and_their_pairs() -> None
     batch = Batch(token[:, None].expand(-1, 8), token[:, None].expand(-1, 8), torch.ones(len(token), 8) > 0)
     source = Source(workbench.tasks.make("sorting"), batch, [MID], lambda where: torch.empty(0), (), "none")
     found = ProbeData(source, rows, [label[None] for label in labels], rows.example, split, 0)
-    total, pairs, noise, itself = found.outcome("token and position", "logistic", {})[:, 0, 0].mean(-1)
-    assert total > 0.98 and pairs == 1.0 and noise < 0.6
-    assert torch.isnan(itself), "of the position itself it would be no baseline"
+    added, pairs = (found.outcome(name, "logistic", {})[:, 0, 0].mean(-1) for name in (ADDED, PAIRS))
+    assert added[0] > 0.98 and pairs[1] == 1.0 and max(added[1], added[2], pairs[2]) < 0.6
+    assert torch.isnan(added[3]) and torch.isnan(pairs[3]), "of the position itself they would be no baselines"
     assert found.outcome("current token", "logistic", {})[1].mean() < 0.6

@@ -27,10 +27,11 @@ from workbench.figures.style import (
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
-COLOURS = (BLUE, PURPLE, ORANGE, VERMILLION, GREEN, GREY, SKY)
-HATCHES = ("", ".", "/", "|", "-", "x", "\\")
-LINES = ("solid", "dot", "dash", "6px,2px,2px,2px", "dashdot", "longdash", "longdashdot")
-MARKS = (*SYMBOLS, "star")
+BROWN = "#8C510A"  # beside the palette, which has one colour too few
+COLOURS = (BLUE, PURPLE, ORANGE, VERMILLION, BROWN, GREEN, GREY, SKY)
+HATCHES = ("", ".", "/", "|", "+", "-", "x", "\\")
+LINES = ("solid", "dot", "dash", "6px,2px,2px,2px", "2px,6px", "dashdot", "longdash", "longdashdot")
+MARKS = (*SYMBOLS, "star", "hexagon")
 LAYERS = "point of the residual"
 
 

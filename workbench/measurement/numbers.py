@@ -100,8 +100,9 @@ def difference(value: float, low: float | None = None, high: float | None = None
     scale, units = (100.0, POINTS) if units in (*SHARES, "shares") else (1.0, units)
     ends = [] if low is None or high is None or isnan(low) or isnan(high) else [scale * low, scale * high]
     places = decimals([scale * value, *ends], 1 if units == POINTS else DECIMALS)
-    text = f"{scale * value:+,.{places}f} {units}".strip()
-    return f"{text} [{ends[0]:,.{places}f}, {ends[1]:,.{places}f}]" if ends else text
+    zeros = ".0" if units == POINTS else ""  # of tenths of a point, as of shares
+    text = f"{f'{scale * value:+,.{places}f}'.removesuffix(zeros)} {units}".strip()
+    return f"{text} [{', '.join(f'{end:,.{places}f}'.removesuffix(zeros) for end in ends)}]" if ends else text
 
 
 def p_value(p: float) -> str:
