@@ -1,0 +1,1 @@
+"""The one place that writes sentences about results: a file for each subject."""
