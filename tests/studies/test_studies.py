@@ -394,12 +394,12 @@ def test_chance_on_the_tuning_seeds_is_not_asked_again(tmp_path: Path, monkeypat
     pretend(monkeypatch, lambda one: kept.setdefault(f"{one.name}", 0.5 + 0.1 * noise.standard_normal()))
     study = two(tune={"learning_rate": [0.1, 0.2, 0.3, 0.4]}, seeds={SMALL: 5})
     gains = []
-    for again in range(40):
+    for again in range(12):
         kept.clear()
         result = run_study(study, root=tmp_path, name=f"again{again}", progress=False)
         assert result is not None
         gains += [float(result.groups[name]["accuracy"].values) - 0.5 for name in ("weak", "other")]
-    assert abs(np.mean(gains)) < 0.02  # as by chance; the best of five on three seeds is .06 too high there
+    assert abs(np.mean(gains)) < 0.03  # as by chance; the best of five on three seeds is .06 too high there
 
 
 def test_the_least_is_best_where_the_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
