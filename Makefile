@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -30,6 +30,10 @@ test-slow: .venv/installed .venv/kernels
 test-seconds: .venv/installed
 	$(BIN)/pytest --write-seconds $(ARGS)
 
+# What differs from the golden picture of the workbench; ARGS="--write words" takes a part of it anew. Two minutes.
+golden: .venv/installed
+	$(BIN)/python -m tests.golden $(ARGS)
+
 # The site of the documentation, in site/; a warning, such as a link that leads nowhere, is a failure.
 docs: .venv/docs
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -50,9 +54,10 @@ bench: .venv/installed
 	$(BIN)/python tests/benchmarks/bars.py --write
 	$(BIN)/python tests/benchmarks/draw_growth.py
 
-# The table in docs/concepts/controls.md of how often each interval holds the truth: two minutes.
+# The tables in docs/concepts/controls.md: how often each interval holds the truth, and the one rule errs. Four minutes.
 coverage: .venv/installed
 	$(BIN)/python -m tests.measurement.coverage --write
+	$(BIN)/python -m tests.judgement.simulation --write
 
 # The pictures of docs/explorer, of the runs that come along: about five minutes.
 screenshots: .venv/installed

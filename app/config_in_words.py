@@ -35,10 +35,6 @@ def shape(config: RunConfig) -> str:
     return f"{config.model.n_layers} × {config.model.d_model}"
 
 
-def share(value: float) -> str:
-    return f"{value:.1%}"
-
-
 def seconds(value: float) -> str:
     """`16 s`, `2 min`."""
     return f"{value:.0f} s" if value < 90 else f"{value / 60:.0f} min"

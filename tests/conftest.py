@@ -13,7 +13,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,20 @@ def numerics() -> dict[str, Any]:
     return json.loads((Path(__file__).parent / "data" / "numerics.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def no_plugins() -> Iterator[None]:
-    """A test that loads plugins, or registers parts: all is as it was after it."""
+@contextmanager
+def plugins_restored() -> Iterator[None]:
+    """Plugins may be loaded, or parts registered: all is as it was after this context."""
     tables = [getattr(import_module(kind.module), kind.table) for kind in plugins.KINDS.values()]
     with ExitStack() as restored:
         for table in (*tables, plugins._origins, plugins._files, os.environ):
             restored.enter_context(patch.dict(table))
+        yield
+
+
+@pytest.fixture
+def no_plugins() -> Iterator[None]:
+    """A test that loads plugins, or registers parts: all is as it was after it."""
+    with plugins_restored():
         yield
 
 

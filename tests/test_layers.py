@@ -31,11 +31,19 @@ ROOMS = (
     "report",
     "probes",
     "studies",
+    "benchmark",
     "testing",
     "app",
     "cli",
 )
-MAY_TRAIN = {"training", "studies", "testing", "app", "cli"}  # all else starts from a run folder: disk is the seam
+MAY_TRAIN = {
+    "training",
+    "studies",
+    "benchmark",
+    "testing",
+    "app",
+    "cli",
+}  # all else starts from a run folder: disk is the seam
 LOOSE = {"__init__", "__main__"}  # no other module lies at the library's root
 FOLDERS = {"app": ROOT / "app", "probes": ROOT / "probes"}  # in the package by the links of these names
 

@@ -13,11 +13,11 @@ from workbench.app.fields.widgets import choose
 from workbench.app.state import Look, Opened
 from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
+from workbench.inspection.found import kept
 from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, costliest, fallen_without, head_in_words
 from workbench.measurement import Measurement
-from workbench.report.found import kept
 from workbench.tasks import Batch
 from workbench.util.words import capitalised
 
@@ -42,8 +42,9 @@ def needed_head(look: Look) -> Head:
     """
     opened = look.opened
     known = kept(opened.run) if opened.step is None else None
-    if known is not None and known.needed is not None and _reading(opened.key, opened) is not None:
-        return known.needed
+    focus = None if known is None else known.findings.focus
+    if focus is not None and focus.needed is not None and _reading(opened.key, opened) is not None:
+        return focus.needed
     without = _without(opened.key, opened)
     if without is None:
         return best_head(look)

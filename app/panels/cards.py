@@ -14,8 +14,9 @@ from workbench.app.config_in_words import plain
 from workbench.app.evidence.stills import as_image
 from workbench.app.panels import background
 from workbench.inspection.examples import example
+from workbench.inspection.found import kept
 from workbench.instruments.attention import attention_graph
-from workbench.report.found import at_a_glance, kept
+from workbench.judgement.words.findings import at_a_glance
 from workbench.runs import Run
 from workbench.tasks import COUNTED, Task
 from workbench.util.words import capitalised
@@ -79,7 +80,7 @@ def _known(run: Run) -> str | None:
     measured = job.future.result() if job and job.future.done() and not job.future.exception() else kept(run)
     if measured is None:
         return None
-    name, numbers = at_a_glance(measured.statements)
+    name, numbers = at_a_glance(measured.findings)
     return f"**{plain(name)}**: {plain(numbers)}" if name else plain(numbers)
 
 

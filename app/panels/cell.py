@@ -14,7 +14,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import point_in_words
-from workbench.report.verdicts_by_place import tops
+from workbench.judgement.words.by_place import tops
 
 belongs_to_run("point", "position")
 

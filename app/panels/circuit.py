@@ -1,4 +1,4 @@
-"""A run's circuit: found beside the page on pairs of questions, with the code that finds it and a sentence on it."""
+"""A run's circuit: found beside the page on pairs of questions, with the code that finds it and what is said of it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 import workbench
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Opened
-from workbench.circuits import Circuit, Comparison, answers_both, greedy_edges, overlap_of_halves
-from workbench.circuits.summary import Summary, find_circuit, on_pairs, with_interval
+from workbench.circuits import Comparison, greedy_edges, overlap_of_halves
+from workbench.circuits.judged import agreement
+from workbench.circuits.summary import Summary, find_circuit, on_pairs
+from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 
 PAIRS, SEED = (64, 128, 256, 512), 0
@@ -47,15 +48,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """A circuit with what speaks for it, its control, and whether the model has both answers of a pair right.
+    """A circuit with what speaks for it, and its control.
 
     Attributes:
-        summary, both: the circuit, and the share of pairs with both answers right.
+        summary: the circuit.
         control: the model on pairs that change nothing relevant; None for the reason `no_control`.
     """
 
     summary: Summary
-    both: Measurement
     control: Comparison | None
     no_control: str
 
@@ -67,7 +67,7 @@ def measure(asked: Asked, say: Callable[[str], None] = lambda words: None) -> Fo
     say(f"{asked.n} pairs drawn")
     comparison, control, why = on_pairs(opened.run.hooked(opened.step), opened.subject.task, asked.n, draws, **given)
     found = find_circuit(comparison, control, draws, method=asked.method, shares=SHARES, progress=say)
-    return Found(found, answers_both(found.comparison).mean(), control, why)
+    return Found(found, control, why)
 
 
 def in_code(asked: Asked, found: Found) -> Symbol:
@@ -91,46 +91,36 @@ def _control_in_code(asked: Asked, control: Comparison, task: Symbol, draws: Sym
     return code.assign("control", comparison.of, pairs, computed_by=lambda *_: control)
 
 
-def verdict(asked: Asked, found: Found, circuit: Circuit, size: int, share: float) -> str:
-    """What was found at this size, in one sentence."""
+def verdict(found: Found, share: float, answers: int) -> str:
+    """Whether the circuit of this size is faithful, which gives so many of the whole model's answers: one sentence."""
+    judged = found.summary.judgement
+    one = judged.sizes[judged.shares.index(share)].model_copy(update={"answers": answers})
+    return words.of_circuit(one, judged.metric, judged.n_edges)
+
+
+def more(asked: Asked, found: Found, size: int, share: float) -> str:
+    """What is left without the circuit of this size, whether other pairs give the same, and the control."""
     summary = found.summary
-    kept, lost = (float(one.mean().select(share=share).values) for one in (summary.curve, summary.without))
-    metric, n = summary.comparison.measure.name, circuit.graph.n_edges
-    words = f"{len(circuit)} of {n} edges keep {_percent(kept)} of the {metric}; without them {_percent(lost)} is left"
-    if circuit.names:
-        largest = max(circuit.names, key=lambda name: abs(circuit.scores[name]))
-        score = circuit.scores[largest]
-        words += f"; largest: {largest.replace('->', ' → ')} ({score:.2g} {summary.scores.units})"
-    halves = of_halves(asked, summary, size)
-    words += (
-        f"; circuits of two halves of the pairs share {float(halves.values):.0%} "
-        f"(by chance {halves.settings['chance']:.0%})."
-    )
-    control = summary.largest_of_control()
-    if control is not None:
-        words = f"{words[:-1]}; where pairs change nothing relevant, the largest is {with_interval(control[1])}."
-    both = float(found.both.values)
-    return words if both > 0.5 else f"{words} Beware: the model has both answers of only {both:.0%} of the pairs right."
+    left = words.of_rest(words.ends(summary.without.mean().select(share=share)))
+    said = [left, words.of_halves(agreement(of_halves(asked, summary, size)))]
+    if summary.control is not None:
+        said.append(words.of_largest(summary.scores.mean(), summary.control.mean()))
+    return " ".join(said)
 
 
-def nodes_verdict(found: Found) -> str:
-    """Which head or MLP does most, where, and what it does on the control's pairs."""
-    nodes, control = found.summary.nodes.mean(), found.summary.nodes_control
-    at = np.unravel_index(int(abs(nodes.values).argmax()), nodes.values.shape)
-    where = {dim: nodes.coords[dim][int(index)] for dim, index in zip(nodes.dims, at, strict=True)}
-    words = f"{where['node']} does most, at position {where['position']}: {with_interval(nodes.select(**where))}"
-    if control is None:
-        return f"{words} {nodes.units}. No control: {found.no_control}"
-    mean = control.mean()
-    largest = float(abs(mean.values).max())
-    place = where if where["position"] in mean.coords["position"] else None
-    there = f" it does {with_interval(mean.select(**place))} there, and" if place else ""
-    return f"{words} {nodes.units}; where pairs change nothing relevant{there} nothing does more than {largest:.2g}."
+def sizes(summary: Summary) -> dict[int, tuple[int, float]]:
+    """Edges of the circuits that can be drawn -> the edges that each was grown to, and their share of all.
 
-
-def _percent(share: float) -> str:
-    """In whole per cent, never as -0."""
-    return f"{round(100 * share)}%"
+    A circuit has fewer edges than it was grown to, where some lie on no path. Of several with as many edges the
+    smallest stands, or the one that the circuit was taken from.
+    """
+    n_edges, taken = summary.circuit.graph.n_edges, summary.halves.settings["edges"]
+    found: dict[int, tuple[int, float]] = {}
+    for share, edges in zip(SHARES, summary.curve.settings["edges"], strict=True):
+        size = round(share * n_edges)
+        if edges and (edges not in found or (size == taken != found[edges][0])):
+            found[edges] = size, share
+    return found
 
 
 def of_halves(asked: Asked, summary: Summary, size: int) -> Measurement:

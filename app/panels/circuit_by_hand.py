@@ -17,7 +17,9 @@ from workbench.app.fields.url import memory
 from workbench.app.fields.values import put, start_anew
 from workbench.app.panels.circuit import Asked, Found
 from workbench.circuits import Circuit, circuit_answers, faithfulness
+from workbench.judgement.words import circuits as words
 from workbench.tasks import Pairs, Task
+from workbench.util.words import capitalised
 
 CHANGED = "changed"  # the field: edges in the order in which they were changed
 MOST = 24  # edges
@@ -37,6 +39,11 @@ class Answers:
     of: np.ndarray
     right: np.ndarray
     kept: tuple[float, float, float]
+
+    @property
+    def same(self) -> int:
+        """To how many pairs the circuit as found gives the whole model's answer."""
+        return int((self.of[1] == self.of[0]).sum())
 
 
 def choose(asked: Asked, circuit: Circuit, size: int, place: Any) -> list[str]:
@@ -93,18 +100,14 @@ def show(asked: Asked, found: Found, circuit: Circuit, names: list[str], place: 
 
 def sentence(found: Found, circuit: Circuit, names: Sequence[str], answers: Answers) -> str:
     """What the circuit answers as found; with changes, what they do to that."""
-    whole, as_found, as_changed = answers.of
-    n, metric = len(whole), found.summary.comparison.measure.name
-    same, right = int((as_found == whole).sum()), int(answers.right[1].sum())
+    n, right = answers.of.shape[1], answers.right.sum(-1)
     if not names:
-        return f"The circuit alone gives the whole model's answer to {same} of {n} pairs, and {right} are right."
-    now, now_right = int((as_changed == whole).sum()), int(answers.right[2].sum())
-    before, after, rest = (f"{round(100 * share)}%" for share in answers.kept)
-    return (
-        f"{in_words(circuit, names)}: the whole model's answer to {now} of {n} pairs (as found {same}), {now_right} "
-        f"right (as found {right}). {after} of the {metric} is kept (as found {before}), and without these edges "
-        f"{rest} is left."
-    )
+        return words.of_answers(answers.same, int(right[1]), n)
+    before, after, rest = answers.kept
+    same = int((answers.of[2] == answers.of[0]).sum()), answers.same
+    metric = found.summary.comparison.measure.name
+    change = in_words(circuit, names)
+    return words.of_change(change, n, same, (int(right[2]), int(right[1])), (after, before), rest, metric)
 
 
 def in_words(circuit: Circuit, names: Sequence[str]) -> str:
@@ -112,8 +115,7 @@ def in_words(circuit: Circuit, names: Sequence[str]) -> str:
     own = set(circuit.names)
     said = [f"{'cut' if name in own else 'taken in'} {name.replace('->', ' → ')}" for name in names[-NAMED:]]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    words = ", ".join(said) + more
-    return words[0].upper() + words[1:]
+    return capitalised(", ".join(said) + more)
 
 
 def table(asked: Asked, found: Found, circuit: Circuit, names: list[str]) -> None:

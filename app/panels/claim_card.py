@@ -12,15 +12,24 @@ import streamlit as st
 from workbench.app.config_in_words import plain
 from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look
-from workbench.inspection import Inspected, claims
+from workbench.inspection import Inspected
+from workbench.inspection.judged import judgements
 from workbench.inspection.result import select_head
-from workbench.measurement import Measurement
+from workbench.judgement.claim import Judgement, Often
+from workbench.judgement.findings import Findings
+from workbench.judgement.words import claims as words
+from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls.words import short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.mechanisms.verdict import Holds
-from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
 from workbench.util.words import capitalised
+
+ICONS = {often: "rule" for often in Often} | {
+    Often.ALWAYS: "verified",
+    Often.MOSTLY: "verified",
+    Often.NOT_FOUND: "search_off",
+    Often.UNKNOWN: "help",
+}
 
 
 class Verdict(NamedTuple):
@@ -41,55 +50,44 @@ class Verdict(NamedTuple):
             return Verdict("holds on this input", "green", "check")
         if high == 0:
             return Verdict("does not hold on this input", "red", "close")
-        shares = " to ".join(dict.fromkeys((percent(low), percent(high))))
+        shares = " to ".join(dict.fromkeys((numbers.percent(low), numbers.percent(high))))
         return Verdict(f"on this input: {shares}, by row", "orange", "contrast")
 
     @staticmethod
-    def beyond(places: list[claims.Verdict]) -> Verdict:
-        """Whether the claim holds beyond its controls on held-out sequences, at all places where it is read."""
-        beyond = sum(one.holds is Holds.BEYOND for one in places)
-        if beyond == len(places):
-            return Verdict("beyond its controls", "blue", "verified")
-        if beyond:
-            return Verdict(f"beyond its controls at {beyond} of {len(places)} places", "blue", "rule")
-        if any(one.holds is Holds.NO_MORE for one in places):
-            return Verdict("holds as often under a control", "gray", "balance")
-        return Verdict(places[0].holds.value, "gray", "help")
-
-    @staticmethod
-    def need(told: Sequence[Statement]) -> list[Verdict]:
-        """That the answers need a claim, where what is known of it says so; and how that goes with how often it holds.
+    def on_many(places: Sequence[Judgement], known: Findings | None) -> list[Verdict]:
+        """What is judged of a claim: how often it holds where it does most, beside its controls, and if it is needed.
 
         Args:
-            told: what is known of the claim.
+            places: on held-out sequences, at every place where it is read.
+            known: what is known of the run already, its causal tests among it.
         """
-        needed = [one for one in told if "needed" in one.chips]
-        if not needed:
-            return []
-        words = "answers need it"
-        if any(NOT_AS_CLAIMED in one.text for one in needed):
-            words += ", not as claimed"
-        elif not any({"reads", "holds"} & {*one.chips} for one in told):
-            words = f"but {words}"
-        return [Verdict(words, "violet", "bolt")]
+        most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
+        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
+        often = Verdict(words.often_in_short(most, len(places) > 1), "blue" if seal else "gray", ICONS[most.often])
+        beyond = any(one.found and one.beyond for one in places)
+        against = Verdict(words.against_in_short(places), *(("blue", "done_all") if beyond else ("gray", "balance")))
+        claims = known.claims if known else ()
+        tested = [place for claim in claims if claim.claim == most.claim for place in claim.places]
+        need = Verdict(words.need_in_short(tested), "violet", "bolt")
+        return [one for one in (often, against, need) if one.words]
 
 
-def cards(look: Look, names: list[str], found: Inspected, told: Sequence[Statement] = ()) -> None:
+def cards(look: Look, names: list[str], found: Inspected, known: Findings | None = None) -> None:
     """Every claim's card, two in a row.
 
     Args:
         look: the run and the input.
         names: of the claims.
         found: the claims on held-out sequences, with the head in focus.
-        told: what is known of the run already, its causal tests among it.
+        known: what is known of the run already, its causal tests among it.
     """
     columns = st.columns(min(2, len(names)))
     for i, name in enumerate(names):
         with columns[i % len(columns)]:
-            _card(look, name, found, told)
+            _card(look, name, found, known)
 
 
-def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) -> None:
+def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> None:
     result = found[name].at_head()
     here = _here((*look.key, name), look, name)
     here = here if found.head is None else select_head(here, found.head)
@@ -106,18 +104,17 @@ def _card(look: Look, name: str, found: Inspected, told: Sequence[Statement]) ->
         inside = all(label in here.coords[dim] for dim, label in where.items())
         scores.append(float(here.select(**where).values[0]) if inside else float("nan"))
         cells = [
-            _percent(scores[-1]),
+            numbers.percent(scores[-1]),
             _with_interval(rate, index),
             *(_with_range(m, index) for m in nulls.values()),
         ]
         place = f"| {plain(place_in_words(where))} " if several else ""
         lines.append(f"{place}| {' | '.join(cells)} |")
-    here_in_words, beyond = Verdict.of(scores), Verdict.beyond(claims.verdicts_on(found, name))
+    here_in_words = Verdict.of(scores)
     with st.container(border=True, key=f"claim-card-{name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{title(name)}**", width="content")
-            need = Verdict.need([one for one in told if one.claims == (name,)])
-            for verdict in (beyond, *need, here_in_words):
+            for verdict in (*Verdict.on_many(judgements(found, name), known), here_in_words):
                 st.badge(verdict.words, color=verdict.colour, icon=f":material/{verdict.icon}:")  # type: ignore[arg-type]
         st.markdown(plain(capitalised(sentence(name))))
         st.markdown("\n".join(lines))
@@ -131,19 +128,8 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
     return score(_look.seen, **known)
 
 
-def percent(share: float) -> str:
-    """A share in words: only an exact 0 or 1 is written `0%` or `100%`."""
-    if 0 < share < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 < share < 1 else _percent(share)
-
-
-def _percent(value: float | np.ndarray) -> str:
-    return "–" if np.isnan(value) else f"{value:.0%}"
-
-
 def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
-    value = _percent(m.values[index])
+    value = numbers.percent(float(m.values[index]))
     if m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
     return f"**{value}** ({100 * m.low[index]:.0f}–{100 * m.high[index]:.0f})"
@@ -151,7 +137,7 @@ def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
 
 def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
     """A control's rate; for several untrained models their mean with the range."""
-    value = _percent(m.values[index])
+    value = numbers.percent(float(m.values[index]))
     if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
         return value
     low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"

@@ -21,11 +21,11 @@ from workbench.app.state import Opened
 from workbench.inspection import Inspected, inspect_run
 from workbench.instruments import INSTRUMENTS
 from workbench.interventions import Head
+from workbench.judgement.words.by_place import differs
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.compare_runs import compare, difference, difference_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
-from workbench.report.verdicts_by_place import differs
 from workbench.runs import Run
 
 NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)

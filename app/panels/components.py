@@ -17,8 +17,8 @@ from workbench.inspection.components import components as measured
 from workbench.inspection.components import label_names
 from workbench.instruments.residual.components import Components
 from workbench.instruments.residual.per_sequence import residual_points
+from workbench.judgement.words.figures import told_apart
 from workbench.measurement.places import point_name
-from workbench.report.verdicts import told_apart
 
 K = 6
 

@@ -14,6 +14,7 @@ from workbench.app.config_in_words import plain
 from workbench.app.fields.widgets import choose
 from workbench.app.server import demo
 from workbench.app.server.guard import may_write
+from workbench.measurement.numbers import percent
 from workbench.training import preset_config
 
 NO_TOKEN = (
@@ -58,7 +59,7 @@ def live() -> None:
     st.progress(min(1.0, so_far.step / current.steps), text)
     loss, accuracy, button = st.columns([2, 2, 1], vertical_alignment="bottom")
     loss.metric("Loss", f"{so_far.losses[-1]:.3f}" if so_far.losses else "…", chart_data=so_far.losses or None)
-    shown = words.share(so_far.accuracies[-1]) if so_far.accuracies else "…"
+    shown = percent(so_far.accuracies[-1]) if so_far.accuracies else "…"
     accuracy.metric("Right on held-out sequences", shown, chart_data=so_far.accuracies or None)
     off = current.stopped or not may_write()
     button.button("Stop", icon=":material/stop:", key="demo_stop", on_click=stop, args=(current,), disabled=off)
@@ -81,7 +82,7 @@ def outcome(last: demo.Demo) -> None:
         st.info(f"{name} was stopped at step {so_far.step:,} of {last.steps:,}. To resume it, run:")
         st.code(shlex.join(["workbench", "resume", str(last.path)]), language="bash")
         return
-    right = f": {words.share(so_far.accuracies[-1])} right on held-out sequences" if so_far.accuracies else ""
+    right = f": {percent(so_far.accuracies[-1])} right on held-out sequences" if so_far.accuracies else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.success(f"{name} is trained{right}.", width=420)
         st.page_link("views/canvas.py", label="Look at it", icon=":material/visibility:", query_params=query)

@@ -15,8 +15,8 @@ from workbench.app.panels.held_out import held_out
 from workbench.app.panels.panel import panel
 from workbench.app.state import Opened
 from workbench.instruments.attention import dispersion as instrument
+from workbench.judgement.words.figures import dispersed
 from workbench.measurement.controls import UNTRAINED
-from workbench.report.verdicts import dispersed
 from workbench.tasks.lengths import TaskWithLengths
 
 NAME = "dispersion"

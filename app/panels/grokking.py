@@ -8,9 +8,10 @@ from workbench.app.panels.background import Job
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Opened
-from workbench.inspection.progress_measures import half_way, other_frequencies, progress_measures
+from workbench.inspection.progress_measures import other_frequencies, progress_measures
+from workbench.judgement.grokking import half_way
+from workbench.judgement.words.figures import early_rise_in_words, half_way_in_words
 from workbench.measurement import Measurement
-from workbench.report.verdicts import early_rise_in_words, half_way_in_words
 from workbench.tasks.modular_addition import ModularAddition
 
 SAYS = (

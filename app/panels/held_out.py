@@ -12,7 +12,7 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import run_of
 from workbench.inspection import Result, Sample, inspect_run
-from workbench.report.found import SEED, n_each
+from workbench.inspection.found import SEED, n_each
 from workbench.runs import Run
 
 Settings = Mapping[str, Mapping[str, Any]]  # instrument -> its arguments

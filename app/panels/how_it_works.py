@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ from workbench.app.panels import background
 from workbench.app.panels.measuring import in_parts
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
-from workbench.report.found import FIRST, Found, Kept, find, has_place, keep, kept
-from workbench.report.how_it_works import Chip, Statement
+from workbench.inspection.found import FIRST, Found, Kept, find, has_place, keep, kept
+from workbench.judgement.findings import Findings
+from workbench.judgement.words.findings import NO_CLAIM, Chip, Statement, focus, how_sure, statements
 
 MOST = 3  # statements above the canvas; the story has all of them
 
@@ -40,8 +41,12 @@ BEHIND: dict[Chip, Behind] = {
     "reads": Behind("mechanisms", "visibility", "What attention reads, more often than under any control", {}),
     "holds": Behind("mechanisms", "inbox", "What the residual holds, more often than under any control", {}),
     "needed": Behind("mechanisms", "bolt", "Edited inside the model, the answers change", {"causal": "true"}),
-    "tells nothing": Behind("mechanisms", "balance", "A model that knows nothing does so too", {}),
-    "collapse": Behind("entropy", "compress", "How many directions the representations use", {}),
+    "absent": Behind("mechanisms", "search_off", "Looked for, and not found where it would be", {}),
+    "tells nothing": Behind("mechanisms", "balance", "A re-initialised model, or another control, does so too", {}),
+    "spread": Behind("entropy", "open_in_full", "How many directions the representations use", {}),
+    "collapse": Behind(
+        "entropy", "compress", "Entropy below re-initialised models: how many directions the representations use", {}
+    ),
 }
 
 
@@ -63,14 +68,14 @@ def already(opened: Opened) -> Kept | None:
     return kept(opened.run)
 
 
-def statements(opened: Opened) -> Sequence[Statement]:
+def findings(opened: Opened) -> Findings | None:
     """What is known of a run without measuring anything: what is kept of it, or was measured in this session."""
     job = background.job(opened.key)
     if job is not None and job.future.done() and job.future.exception() is None:
         found: Found = job.future.result()
-        return found.statements
+        return found.findings
     known = kept(opened.run) if opened.step is None else None
-    return () if known is None else known.statements
+    return None if known is None else known.findings
 
 
 def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -> Found | None:
@@ -126,17 +131,18 @@ def in_words(statement: Statement) -> str:
 
 
 def _say(found: Found | Kept, has_pairs: bool) -> None:
-    for number, statement in enumerate(found.statements[:MOST]):
+    said, head = statements(found.findings), focus(found.findings.focus)
+    for number, statement in enumerate(said[:MOST]):
         with st.container(key=f"how-{number}"):
             left, right = st.columns([1, 6.6], gap="small")
             chips(statement, left)
             right.markdown(in_words(statement))
-    if found.head:
+    if head:
         with st.container(key="how-head"):
-            st.markdown(plain(found.head))
+            st.markdown(plain(head))
     if isinstance(found, Found) and found.to_come:
         return
-    more = len(found.statements) - MOST
+    more = len(said) - MOST
     label = (
         f"Its story in pictures{f', and {more} more findings' if more > 1 else ', and one more' if more == 1 else ''}"
     )
@@ -144,11 +150,8 @@ def _say(found: Found | Kept, has_pairs: bool) -> None:
     row.page_link("views/story.py", label=label, icon=":material/auto_stories:")
     if has_pairs:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
-    if not any(statement.claims for statement in found.statements):
+    if not any(statement.claims for statement in said):
         with st.container(key="how-unknown"):
-            st.markdown(
-                "How it finds its answers is not known: no claim here is about this task. Its probes say what can "
-                "be decoded from it."
-            )
+            st.markdown(f"{NO_CLAIM} Its probes say what can be decoded from it.")
     when = f" Found on {found.made:%d %B %Y}." if isinstance(found, Kept) else ""
-    st.caption(f"{plain(found.sure)}{when} *Needed* says more than *holds*: see Mechanisms.")
+    st.caption(f"{plain(how_sure([found.findings]))}{when} *Needed* says more than *holds*: see Mechanisms.")

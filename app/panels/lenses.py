@@ -16,7 +16,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.instruments import LENSES
 from workbench.instruments.lens import jacobian_lens, logit_lens
-from workbench.report import verdicts_by_place as by_place
+from workbench.judgement.words import by_place
 
 SEED = 0
 MOST = 5e12  # multiplications of a Jacobian lens that the page waits for: some minutes of one core

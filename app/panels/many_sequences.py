@@ -15,8 +15,8 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Opened
 from workbench.inspection.geometry import Geometry, geometry
 from workbench.instruments import SETS
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
-from workbench.report import verdicts_by_place as by_place
 
 NAMES = {"rankme": "RankMe", "lidar": "LiDAR", "dime": "DiME", "infonce": "InfoNCE"}
 SIZES = ("256", "1024", "4096", "20000")

@@ -17,8 +17,8 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import Places, swap
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
-from workbench.report import verdicts_by_place as by_place
 from workbench.util.seeds import generator
 
 TARGETS = {"another": "Another sequence", "same": "This input"}

@@ -20,7 +20,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection
-from workbench.report.verdicts_by_place import answered
+from workbench.judgement.words.by_place import answered
 
 SAYS = (
     "Hover a token to see what it reads; click a cell, a token, or an edge, which is then cut; drag an edge to another "

@@ -15,12 +15,13 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import circuit_by_hand as by_hand
 from workbench.app.panels import code
-from workbench.app.panels.circuit import PAIRS, SHARES, Asked, Found, in_code, measure, nodes_verdict, verdict
+from workbench.app.panels.circuit import PAIRS, Asked, Found, in_code, measure, more, sizes, verdict
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.circuits import METHODS, METRICS, Circuit, greedy_edges
+from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.util.words import capitalised
 
@@ -77,26 +78,31 @@ def fields_of(look: Look) -> Asked:
 def drawn(asked: Asked, found: Found) -> None:
     """The circuit of the size that is chosen, with what is changed by hand; what circuits of all sizes keep; tables."""
     summary = found.summary
-    graph = summary.circuit.graph
-    sizes = {str(round(share * graph.n_edges)): share for share in reversed(SHARES)}
-    options = sorted((size for size in sizes if size != "0"), key=int)
+    known = sizes(summary)
+    default = next(edges for edges, (size, _) in known.items() if size == summary.halves.settings["edges"])
     with panel("The circuit", "circuit") as p:
         said = st.empty()
-        default = str(summary.halves.settings["edges"])
         with st.container(width=620):
-            size = fields.along(
-                "Edges in the circuit, best scores first", options, "edges", default, lambda size: f"{size} edges"
+            edges = fields.along(
+                "Edges in the circuit, best scores first",
+                list(map(str, known)),
+                "edges",
+                str(default),
+                lambda edges: f"{edges} edges",
             )
+        size, share = known[int(edges)]
         symbol = in_code(asked, found)
         scores = symbol.scores.mean()
-        chosen = code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, int(size))
+        chosen = code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size)
         chosen = code.call(chosen.pruned)
         as_found: Circuit = value_of(chosen)
-        said.markdown(f"**{plain(verdict(asked, found, as_found, int(size), sizes[size]))}**")
+        same = by_hand.measured(asked, found, as_found, []).same
+        judged, beside = verdict(found, share, same), more(asked, found, size, share)
+        said.markdown(f"**{plain(judged)}**\n\n{plain(beside)}")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
         place, line, field, caption = (left.container() for _ in range(4))
-        changed = by_hand.choose(asked, as_found, int(size), field)
+        changed = by_hand.choose(asked, as_found, size, field)
         given: dict[str, Any] = {}
         if changed:
             chosen, given = code.call(chosen.changed, changed), {"changed": changed}
@@ -105,7 +111,7 @@ def drawn(asked: Asked, found: Found) -> None:
             figure, {"scores": scores}, GRAPH_SAYS, place=place, under=caption, name=partial(by_hand.toggle, as_found)
         )
         by_hand.show(asked, found, as_found, changed, line)
-        curve = code.call(figures.faithfulness, symbol.curve, symbol.without, sizes[size])
+        curve = code.call(figures.faithfulness, symbol.curve, symbol.without, share)
         numbers = {"faithfulness": summary.curve.mean(), "without": summary.without.mean()}
         p.part("Faithfulness", "curve").show(curve, numbers, CURVE_SAYS, place=right)
     by_hand.table(asked, found, as_found, changed)
@@ -122,7 +128,8 @@ def by_position(found: Found, symbol: Symbol) -> None:
         if not p.open:
             return
         drawn = code.call(figures.node_scores, nodes, control)
-        p.show(drawn, numbers, NODES_SAY, verdict=nodes_verdict(found))
+        said = words.of_nodes(value_of(nodes), value_of(control), found.no_control)
+        p.show(drawn, numbers, NODES_SAY, verdict=said)
 
 
 GRAPH_SAYS = (

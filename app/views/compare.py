@@ -26,10 +26,10 @@ from workbench.instruments.attention import attention_graph
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
 from workbench.interventions import Head
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P
 from workbench.mechanisms import MECHANISMS
-from workbench.report import verdicts_by_place as by_place
 from workbench.report.comparisons import comparison_heading, difference_rows
 from workbench.runs import Run
 

@@ -21,12 +21,15 @@ from workbench.app.panels.many_sequences import many_sequences
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.inspection.over_training import Timeline, follow
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
+from workbench.judgement import entropy as judgement
+from workbench.judgement.words import by_place
+from workbench.judgement.words.entropy import in_words
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
-from workbench.report import verdicts_by_place as by_place
-from workbench.report.verdicts import least
 from workbench.runs import Run
+from workbench.util.words import capitalised
 
 MOST_RUNS = 6  # as many as there are colours
 FEW = {"anisotropy": "fewer than two tokens", "curvature": "fewer than three tokens", "alpha_req": "too few tokens"}
@@ -85,20 +88,19 @@ def spectra(look: Look) -> None:
             few = FEW.get(chosen.name, "no token")
             st.info(f"This input has {few} in that range, so only the mean over held-out sequences is drawn.")
         of_runs = held[chosen.name].mean
-        mean = f"mean of {len(code.value_of(held).sample)} held-out sequences"
-        of_controls = chosen.untrained(held)
+        kind = code.value_of(held).sample.kind
+        mean = f"mean of {len(code.value_of(held).sample)} {kind} sequences"
+        of_controls, each = chosen.untrained(held), held[chosen.name].examples
+        drawn = {"this input": one, mean: of_runs}
+        if has_dominant(code.value_of(each)):
+            drawn[f"{mean}, {WITHOUT}"] = code.call(without_dominant, each).mean()
         if chosen.name == "spectrum":
             figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
             controls = {mean: of_controls} if of_controls else {}
-            figure = code.call(figures.by_layer, {"this input": one, mean: of_runs}, controls)[0]
-        says = f"{code.value_of(of_runs).caption} Held-out sequences: {code.value_of(held).sample.in_words}."
-        verdict = None
-        if code.value_of(of_runs).dims == ("layer",):
-            control = code.value_of(of_controls[UNTRAINED]) if of_controls else None
-            verdict = least(code.value_of(of_runs), control)
-            if chosen.name not in COLLAPSED_LOW:
-                verdict = by_place.extremes(code.value_of(of_runs))
+            figure = code.call(figures.by_layer, drawn, controls)[0]
+        says = f"{code.value_of(of_runs).caption} {capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
+        verdict = _verdict(chosen, held, code.value_of(of_runs))
         p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
@@ -111,6 +113,18 @@ def spectra(look: Look) -> None:
         conditions(chosen)
         training(chosen)
     many_sequences(look.opened)
+
+
+def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> str | None:
+    """What the mean by layer shows; None of a spectrum, or where there is no number."""
+    if mean.dims != ("layer",):
+        return None
+    if chosen.name not in COLLAPSED_LOW:
+        return by_place.extremes(mean)
+    result = code.value_of(held[chosen.name])
+    fresh = result.controls.get(UNTRAINED)
+    judged = judgement.judge(mean, result.examples, None if fresh is None else fresh.draws)
+    return None if judged is None else in_words(judged)
 
 
 def distribution(chosen: Chosen) -> None:

@@ -27,9 +27,9 @@ from workbench.figures.hop_by_hop import far_query
 from workbench.inspection import MOST_HOPS
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head
+from workbench.judgement.words import by_place
+from workbench.judgement.words.figures import arrives
 from workbench.measurement.controls.words import in_words
-from workbench.report import verdicts_by_place as by_place
-from workbench.report.verdicts import arrives
 
 LONG = 256  # tokens of an input, from which on the other run is measured beside the page
 GAMMA = 0.9  # if the layer has none of its own

@@ -25,13 +25,16 @@ from workbench.app.panels.panel import UNFOLD, panel
 from workbench.app.sidebar import TYPED
 from workbench.app.state import Look, current
 from workbench.inspection import Inspected, claims, inspect_run
+from workbench.inspection.judged import judged_claims, judgements
 from workbench.interventions import Head
+from workbench.judgement.words import by_place
+from workbench.judgement.words import claims as claims_in_words
+from workbench.judgement.words.findings import statements
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 from workbench.mechanisms import MECHANISMS, sentence, title
-from workbench.mechanisms.verdict import Holds
-from workbench.report import verdicts_by_place as by_place
 from workbench.runs import Run
 from workbench.util.words import capitalised
 
@@ -97,7 +100,7 @@ def of_the_task(look: Look, names: list[str]) -> None:
         if any(found[name].of_every_head for name in names):
             head = choose_head(look)
         held = Held(look, names, inspected(look, names, head))
-        claim_card.cards(look, names, held.found, how_it_works.statements(look.opened))
+        claim_card.cards(look, names, held.found, how_it_works.findings(look.opened))
     rates(held)
     closer(held)
 
@@ -113,21 +116,10 @@ def rates(held: Held) -> None:
             {name: found[name].mean for name in names}
             | {f"{name}-{null}": one.mean for name in names for null, one in found[name].controls.items()},
             f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
-            "the strongest control at each place. A claim that holds as often under a control says nothing about this "
+            "the nearest control at each place. A claim that holds as often under a control says nothing about this "
             "model.",
-            verdict=how_many(held),
+            verdict=claims_in_words.how_many([judgements(found, name) for name in names]),
         )
-
-
-def how_many(held: Held) -> str:
-    """How many of the claims hold beyond their controls somewhere."""
-    beyond = [
-        title(name)
-        for name in held.names
-        if any(one.holds is Holds.BEYOND for one in claims.verdicts_on(held.found, name))
-    ]
-    text = f"{len(beyond)} of {len(held.names)} claims hold beyond their controls, at one place at least"
-    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 
 
 def closer(held: Held) -> None:
@@ -141,11 +133,11 @@ def closer(held: Held) -> None:
 
 
 def widest(held: Held) -> str:
-    """The claim that exceeds its strongest control by the most, at the place where it does."""
+    """The claim that exceeds its nearest control by the most, at the place where it does."""
 
     def gap(name: str) -> float:
-        verdicts = claims.verdicts_on(held.found, name)
-        gaps = [one.rate - (one.strongest.value if one.strongest else 0.0) for one in verdicts]
+        judged = judgements(held.found, name)
+        gaps = [one.rate - (one.strongest.rate if one.strongest else 0.0) for one in judged]
         return max((gap for gap in gaps if not np.isnan(gap)), default=-1.0)
 
     return max(held.names, key=gap)
@@ -220,7 +212,7 @@ def _link(held: Held, number: int, share: float) -> None:
     shown = text if len(text) <= 90 else text[:89] + "…"
     left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
     under = ", ".join(f"{what} {value}" for what, value in found.sample.conditions[number].items())
-    holds = f"holds in {claim_card.percent(share)} of its cases" if share else "does not hold"
+    holds = f"holds in {percent(share)} of its cases" if share else "does not hold"
     right.caption(f"{under + ': ' if under else ''}{holds}")
 
 
@@ -228,7 +220,8 @@ def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
         if not fields.toggle("Run the causal test on held-out sequences", "causal"):
-            for one in how_it_works.statements(held.look.opened):
+            known = how_it_works.findings(held.look.opened)
+            for one in statements(known) if known else ():
                 if one.claims == (name,):
                     st.markdown(how_it_works.in_words(one))
             st.caption(
@@ -244,11 +237,12 @@ def causal(held: Held, name: str) -> None:
         if test.n is None or not test.n.any():
             st.info("No answer is right before the edit in a way that allows the test, so there is nothing to draw.")
             return
-        for line in claims.causal_lines(found, name):
-            st.markdown(plain(line))
+        for claim in judged_claims(found):
+            for line in claims_in_words.tested(claim):
+                st.markdown(plain(line))
         p.show(
             code.call(figures.causal, {found.name: {name: edited[name].causal.mean}})[0],
-            {"causal": test, **({} if result.untrained is None else {"causal-untrained": result.untrained})},
+            {"causal": test} | {f"causal-{kind}": null for kind, null in result.nulls.items()},
             f"{test.caption} As claimed: the answer became what the claim predicts of the edit. Changed: it became "
             "another one, that one or any other. Elsewhere: an edit of the same kind that by the claim should not "
             "matter; if that changes answers too, the claimed edit proves little.",

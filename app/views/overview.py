@@ -20,7 +20,7 @@ from workbench.app.panels import cards, code, demo_form, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
-from workbench.report.verdicts_by_place import last_values
+from workbench.judgement.words.by_place import last_values
 from workbench.runs import CONFIG, METRICS, Run
 from workbench.runs.listing import status
 

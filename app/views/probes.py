@@ -21,7 +21,10 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
+from workbench.judgement.words import by_place
+from workbench.judgement.words.extremes import at
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 from workbench.probes import (
     Description,
     Judgement,
@@ -34,7 +37,6 @@ from workbench.probes import (
 )
 from workbench.probes.causal_verdict import EDITS
 from workbench.probes.description_length import CODES
-from workbench.report import verdicts_by_place as by_place
 from workbench.util.words import capitalised
 
 NOT_USED = (
@@ -120,8 +122,8 @@ def _best(measured: Measurement) -> str | None:
     where = {dim: gains.coords[dim][int(i)] for dim, i in zip(gains.dims, index, strict=True)}
     own = float(measured.select(condition="trained", **where).values)
     beside = own - float(gains.values[index])
-    numbers = [by_place.quantity(value, measured.units) for value in (own, beside)]
-    place = by_place.at({"point": where["point"]})
+    numbers = [number(value, measured.units) for value in (own, beside)]
+    place = at({"point": where["point"]})
     kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
     return f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or untrained model."
 

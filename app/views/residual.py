@@ -20,8 +20,8 @@ from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
 from workbench.instruments.residual import projection, unexplained
 from workbench.instruments.residual.trajectory import ranks, trajectory
-from workbench.report import verdicts_by_place as by_place
-from workbench.report.verdicts import on_top
+from workbench.judgement.words import by_place
+from workbench.judgement.words.figures import on_top
 
 FINAL_NORM = (
     "The decoder basis is read as the model reads its last residual, so that the last row says what the model says. "

@@ -16,12 +16,11 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
-from workbench.report.found import Kept, kept
-from workbench.report.how_it_works import Statement
+from workbench.inspection.found import Kept, kept
+from workbench.judgement.words.findings import Statement, statements
 from workbench.report.story import (
     LEARNT,
     LIMITS,
-    MOST_CHAPTERS,
     SURE,
     TITLES,
     Chapter,
@@ -81,14 +80,14 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
 
 def _as_known(sentences: dict[str, str], known: Kept) -> dict[str, str]:
     """Title -> sentence of the whole story as it is kept, so that none changes while its pictures are measured."""
-    about_many = {title_of(one): _short(title_of(one), one) for one in known.statements}
+    about_many = {title_of(one): _short(title_of(one), one) for one in statements(known.findings)}
     asked, learnt, sure = (
         {title: sentences[title] for title in sentences if title == which} for which in (TITLES["asked"], LEARNT, SURE)
     )
     whole = dict(asked)
     for title, said in about_many.items():
         whole |= {title: said} | (learnt if title == TITLES["answers"] else {})
-    return dict(list(whole.items())[: MOST_CHAPTERS - 1]) | sure
+    return whole | sure
 
 
 # A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.

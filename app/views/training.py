@@ -32,10 +32,10 @@ from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
 from workbench.instruments.residual import projection
 from workbench.interventions import Head, head_in_words
+from workbench.judgement.words import by_place
+from workbench.judgement.words.figures import learnt
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
-from workbench.report import verdicts_by_place as by_place
-from workbench.report.verdicts import learnt
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.training import PAPER_PRESETS, PRESETS

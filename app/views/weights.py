@@ -19,8 +19,8 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
+from workbench.judgement.words.token_circuit import largest_of_rows
 from workbench.measurement import Measurement
-from workbench.report.verdict_of_token_circuit import largest_of_rows
 
 CIRCUITS = {
     "QK": "QK: which key a query scores",

@@ -14,7 +14,8 @@ from workbench.app import state
 from workbench.app.panels import background, circuit
 from workbench.app.panels.circuit import SHARES
 from workbench.circuits import Circuit, circuit_answers, faithfulness
-from workbench.circuits.summary import with_interval
+from workbench.judgement.words import circuits as words
+from workbench.measurement.numbers import percent
 from workbench.runs import load_run
 
 PANELS = ["The circuit", "Heads and MLPs by position"]
@@ -28,7 +29,7 @@ def measured(root: Path, name: str, kind: str, **more: Any) -> circuit.Found:
 
 
 def verdict(explorer: AppTest) -> str:
-    return next(one.value for one in explorer.markdown if "edges keep" in one.value).replace("\\", "")
+    return next(one.value for one in explorer.markdown if "edges keeps" in one.value).replace("\\", "")
 
 
 def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, run_root: Path) -> None:
@@ -36,17 +37,17 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
     assert any("To be measured which edges" in one.value for one in explorer.caption) and not panels(explorer)
     found = measured(run_root, "chain-chacal", "pointer").summary
     page(explorer, "circuit", run="chain-chacal")
-    size = found.halves.settings["edges"]
     assert panels(explorer) == PANELS
     assert drawing_titles(explorer) == [f"A circuit of {len(found.circuit)} of 23 edges"]
-    at = next(i for i, share in enumerate(SHARES) if round(share * 23) == size)
-    kept, without = (round(100 * float(one.mean().values[at])) for one in (found.curve, found.without))
+    drawn, edges = found.judgement.drawn, len(found.circuit)
     said = verdict(explorer)
-    assert f"{len(found.circuit)} of 23 edges keep {kept}% of the logit difference; without them {without}%" in said
-    assert f"share {float(found.halves.values):.0%} (by chance {found.halves.settings['chance']:.0%})" in said
-    largest = found.largest_of_control()
-    assert largest is not None
-    assert f"where pairs change nothing relevant, the largest is {with_interval(largest[1])}." in said
+    judged, _, beside = said.partition("\n\n")
+    assert judged == f"**{words.of_circuit(drawn, 'logit difference', 23)}**" and drawn.edges == edges
+    assert f"and {drawn.answers} of 32 answers on 32 test pairs" in judged
+    assert explorer.select_slider(key="edges").value == str(edges), "one count of edges everywhere"
+    assert words.of_rest(found.judgement.left) in beside and words.of_halves(found.judgement.halves) in beside
+    assert found.control is not None
+    assert words.of_largest(found.scores.mean(), found.control.mean()) in beside
     assert found.nodes_control is not None
     top, below = (numbers(one["z"]) for one in charts(explorer)[1]["data"])
     assert np.allclose(top, found.nodes.mean().values) and np.allclose(below, found.nodes_control.mean().values)
@@ -58,8 +59,10 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
 
 def test_another_size_is_drawn_marked_and_in_the_address(explorer: AppTest, run_root: Path) -> None:
     found = measured(run_root, "chain-chacal", "pointer").summary
-    page(explorer, "circuit", run="chain-chacal", edges="18 edges")
-    assert drawing_titles(explorer)[0].endswith("of 23 edges") and "of 23 edges keep" in verdict(explorer)
+    edges = found.curve.settings["edges"][SHARES.index(0.8)]
+    page(explorer, "circuit", run="chain-chacal", edges=f"{edges} edges")
+    assert drawing_titles(explorer) == [f"A circuit of {edges} of 23 edges"]
+    assert f"The circuit of {edges} of 23 edges keeps" in verdict(explorer)
     chart = charts(explorer)[0]
     ring = next(line for line in chart["data"] if line.get("name") == "the circuit drawn")
     assert np.allclose(numbers(ring["y"]), found.curve.mean().select(share=0.8).values)
@@ -67,7 +70,8 @@ def test_another_size_is_drawn_marked_and_in_the_address(explorer: AppTest, run_
     slider.set_value("23").run()
     assert not explorer.exception and explorer.query_params["edges"] in ("23 edges", ["23 edges"])
     assert drawing_titles(explorer) == ["A circuit of 23 of 23 edges"]
-    assert "keep 100% of the logit difference; without them 0% is left" in verdict(explorer)
+    assert "keeps 100% of the logit difference and 32 of 32 answers on 32 test pairs: faithful" in verdict(explorer)
+    assert "All other edges alone keep 0%." in verdict(explorer)
 
 
 def test_another_kind_of_pair_is_another_measurement(explorer: AppTest, run_root: Path) -> None:
@@ -153,7 +157,7 @@ def test_an_edge_cut_by_hand_takes_the_answers_that_rest_on_it_and_undo_brings_t
     said = by_hand(explorer)
     assert f"Cut input → a0.h0<q>: the whole model's answer to {same} of {n} pairs (as found {n}), {same} right" in said
     shares = faithfulness(summary.comparison, [as_found, cut, cut.complement()]).mean().values
-    before, kept, left = (f"{round(100 * float(share))}%" for share in shares)
+    before, kept, left = (percent(float(share)) for share in shares)
     assert f"{kept} of the logit difference is kept (as found {before}), and without these edges {left} is left" in said
     assert explorer.query_params["changed"] in (names[0], names[:1])
     assert "; cut by hand" in drawings(explorer)[0] and check_code(explorer) == 3
@@ -169,7 +173,8 @@ def test_an_edge_cut_by_hand_takes_the_answers_that_rest_on_it_and_undo_brings_t
 def test_edges_changed_by_hand_come_with_a_link_and_go_with_the_size(explorer: AppTest, run_root: Path) -> None:
     summary = measured(run_root, "chain-chacal", "pointer").summary
     edge = max(summary.circuit.names, key=lambda name: abs(summary.circuit.scores[name]))
-    link = {"changed": edge, "show-circuit-answers": "true", "edges": "18 edges"}
+    edges = summary.curve.settings["edges"][SHARES.index(0.8)]
+    link = {"changed": edge, "show-circuit-answers": "true", "edges": f"{edges} edges"}
     page(explorer, "circuit", run="chain-chacal", **link)
     (answers,) = explorer.dataframe
     pairs, task = summary.comparison.pairs, load_run(run_root / "chain-chacal").task()

@@ -15,14 +15,28 @@ from tests.app.support import page
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
 from workbench.app.panels.measuring import in_words
-from workbench.inspection import inspect_run
-from workbench.report import found
-from workbench.report.how_it_works import Statement
+from workbench.inspection import Inspected, found, inspect_run
+from workbench.judgement.claim import Judgement, Need, Often
+from workbench.judgement.findings import Findings
+from workbench.judgement.words.findings import at_a_glance, how_sure, statements
 from workbench.runs import load_run
 
 
 def said(explorer: AppTest) -> str:
     return "\n".join([*(one.value for one in explorer.markdown), *(one.value for one in explorer.caption)])
+
+
+def with_claim(inspected: Inspected, title: str) -> found.Found:
+    """What was measured, and a claim that holds, beyond its controls, and is needed."""
+    control = {"against": "untrained", "hits": 0, "n": 800, "models": 8, "most": 0, "p": 0.01, "result": "beyond"}
+    rate = {"rate": 0.9, "low": 0.8, "high": 1, "n": 90, "often": Often.MOSTLY, "need": Need.AS_CLAIMED}
+    one = Judgement.model_validate(
+        {"claim": "minimum", "title": title, "place": {}, "controls": [control], "of_heads": False} | rate
+    )
+    measured = found.Found(inspected, {"n": 4, "seed": 0})
+    claims = {"claims": [{"places": [one]}]}
+    vars(measured)["findings"] = Findings.model_validate(dict(measured.findings) | claims)
+    return measured
 
 
 def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
@@ -31,15 +45,14 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     page(explorer, "canvas", run="turned")
     assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "How it works"
     opened = state.opened(load_run(run_root / "turned"))
-    statements = [
-        Statement("turned gets 99% of its held-out answers right.", ("answers",)),
-        Statement("The end: of it: it is <b>there</b>.", ("holds", "needed"), ("minimum",), "The end: of it"),
-    ]
     inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
-    background.ask(opened.key, lambda: found.Found(inspected, statements, "Measured on 4.")).future.result(30)
+    job = background.ask(opened.key, lambda: with_claim(inspected, "The end: of it <b>"))
+    measured = job.future.result(30)
     page(explorer, "canvas", run="turned")
-    assert "turned gets 99% of" in said(explorer).replace("\\", "") and "Measured on 4." in said(explorer)
-    assert "**The end: of it**: it is <b>there" in said(explorer).replace("\\", "")
+    text = said(explorer).replace("\\", "")
+    answers, claim = statements(measured.findings)
+    assert answers.text in text and how_sure([measured.findings]) in text
+    assert f"**The end: of it <b>**: {claim.rest}" in text
     links = [(link.proto.label, link.proto.query_string) for link in explorer.get("page_link")]
     assert links[:-2] == [("answers", ""), ("holds", "claim=minimum"), ("needed", "causal=true&claim=minimum")]
     assert links[-2:] == [("Its story in pictures", ""), ("Its circuit: which edges carry the answer", "")]
@@ -62,12 +75,14 @@ def test_what_is_said_is_what_an_inspection_of_the_same_sequences_finds(run_root
     shares: list[float] = []
     *parts, whole = how_it_works.measure(state.opened(load_run(run_root / "chain-chacal")), shares.append)
     assert [bool(part.to_come) for part in parts] == [True, True] and not whole.to_come
-    assert parts[0].statements[0].text == whole.statements[0].text, "what is said first is not taken back"
-    assert "needed" not in {chip for part in parts for one in part.statements for chip in one.chips}
+    told = [statements(part.findings) for part in (*parts, whole)]
+    assert told[0][0].text == told[-1][0].text, "what is said first is not taken back"
+    assert "needed" not in {chip for part in told[:-1] for one in part for chip in one.chips}
     assert shares[-1] == 1.0 and shares.count(1.0) == 3
-    chain, *_ = [statement for statement in whole.statements if statement.claims == ("chain_following",)]
-    assert chain.text.startswith("Chain following") and "reads" in chain.chips
-    assert whole.statements[0].text.startswith("chain-chacal gets ") and whole.sure.startswith("Measured on 128 ")
+    chain, *_ = [statement for statement in told[-1] if statement.claims == ("chain_following",)]
+    assert chain.text.startswith("Chain following")
+    assert told[-1][0].text.startswith("chain-chacal gets ")
+    assert how_sure([whole.findings]).startswith("Measured on 128 ")
 
 
 def test_what_is_known_part_by_part_is_there_before_the_rest_and_says_how_long_that_takes() -> None:
@@ -114,7 +129,7 @@ def test_what_was_found_before_is_on_the_card_and_above_the_canvas_at_once(
     shutil.copytree(run_root / "chaser", tmp_path / "chaser")
     monkeypatch.setattr(how_it_works, "keep", found.keep)
     *_, whole = how_it_works.measure(state.opened(load_run(tmp_path / "chaser")))
-    name, numbers = found.at_a_glance(whole.statements)
+    name, numbers = at_a_glance(whole.findings)
     first = (tmp_path / "chaser" / found.FOUND).read_bytes()
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
     page(explorer, "overview")
@@ -122,11 +137,12 @@ def test_what_was_found_before_is_on_the_card_and_above_the_canvas_at_once(
     page(explorer, "canvas", run="chaser")
     told = said(explorer).replace("\\", "")
     assert "To be measured" not in told
-    assert all(one.shorter in told for one in whole.statements[: how_it_works.MOST]) and "Found on " in told
+    assert all(one.shorter in told for one in statements(whole.findings)[: how_it_works.MOST]) and "Found on " in told
     assert background.job(state.opened(load_run(tmp_path / "chaser")).key) is None, "nothing is measured again"
     (tmp_path / "chaser" / found.FOUND).unlink()
     page(explorer, "canvas", run="chaser")
     assert "To be measured on held-out sequences" in said(explorer)
     (tmp_path / "chaser" / found.FOUND).write_bytes(first)
     *_, again = how_it_works.measure(state.opened(load_run(tmp_path / "chaser")))
-    assert again.statements == whole.statements and (tmp_path / "chaser" / found.FOUND).read_bytes() == first
+    assert statements(again.findings) == statements(whole.findings)
+    assert (tmp_path / "chaser" / found.FOUND).read_bytes() == first

@@ -14,8 +14,8 @@ from tests.app.support import charts, check_code, numbers, page, says, titles
 from workbench.app import state
 from workbench.app.panels import background, lenses
 from workbench.instruments.lens import jacobian_lens, logit_lens
+from workbench.judgement.words.by_place import named_from, swapped
 from workbench.measurement import Measurement
-from workbench.report.verdicts_by_place import named_from, swapped
 
 
 def shown(explorer: AppTest) -> dict[str, Any]:

@@ -19,8 +19,12 @@ from workbench.app.panels.claim_card import Verdict
 from workbench.app.panels.held_out import n_each
 from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
+from workbench.inspection.judged import judged_claims
 from workbench.interventions import CutEdge, try_edit
-from workbench.report.how_it_works import NOT_AS_CLAIMED, Statement
+from workbench.judgement.claim import Judgement, Need, Often
+from workbench.judgement.findings import Findings, Sample
+from workbench.judgement.rule import Against, Compared
+from workbench.judgement.words import claims as claims_in_words
 from workbench.runs.compiled import compile_run
 
 HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (
@@ -31,6 +35,9 @@ HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (
     "Dispersion of attention over lengths",
     "Try an edit: cut an edge, remove a head, or swap what is held, on this input",
 )
+
+
+SAMPLE = Sample(drawn=8, distinct=8, kind="held-out")
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +103,36 @@ def test_every_kind_of_run_has_its_claims_and_the_code_of_every_panel_makes_its_
         assert support.check_code(explorer) == (4 if by else 3) + len(spreads)
 
 
+def judged(rate: float, result: Against, need: Need = Need.UNTESTED) -> Judgement:
+    control = Compared(against="untrained", hits=10, n=100, models=8, most=0.2, p=0.01, result=result)
+    ends = {"rate": rate, "low": rate, "high": rate, "n": 50, "often": Often.of(rate), "need": need}
+    return Judgement(claim="minimum", title="Minimum", place={}, controls=(control,), **ends)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("chips", "more", "badge"),
+    ("rate", "result", "colour"),
     [
-        (("reads", "needed"), "", ["answers need it"]),
-        (("holds", "needed"), f", {NOT_AS_CLAIMED}", ["answers need it, not as claimed"]),
-        (("needed",), "", ["but answers need it"]),
-        (("reads",), "", []),
+        (1.0, Against.BEYOND, "blue"),
+        (0.24, Against.BEYOND, "gray"),
+        (1.0, Against.NO_MORE, "gray"),
+        (1.0, Against.TOO_FEW, "gray"),
+        (0.0, Against.NO_MORE, "gray"),
     ],
 )
-def test_a_badge_says_that_answers_need_a_claim_and_how_that_goes_with_the_others(
-    chips: tuple[Any, ...], more: str, badge: list[str]
-) -> None:
-    told = Statement(f"Minimum: it holds. The answers need it{more}.", chips, ("minimum",), "Minimum")
-    assert [verdict.words for verdict in Verdict.need([told])] == badge
+def test_only_what_mostly_holds_beyond_its_controls_has_a_blue_seal(rate: float, result: Against, colour: str) -> None:
+    """A claim that holds in 24% of cases is not sealed, however few a control has."""
+    first, *others = Verdict.on_many([judged(rate, result)], None)
+    assert (first.colour, first.words) == (colour, f"{Often.of(rate)}: {100 * rate:g}%")
+    assert [one.colour for one in others] == ([] if not rate else ["blue" if result is Against.BEYOND else "gray"])
+
+
+@pytest.mark.parametrize("need", Need)
+def test_a_badge_says_that_answers_need_a_claim_where_the_run_is_known_to(need: Need) -> None:
+    place = judged(1.0, Against.BEYOND, need)
+    known = Findings.model_validate({"name": "a run", "samples": [SAMPLE], "claims": [{"places": [place]}]})
+    badges = Verdict.on_many([judged(1.0, Against.BEYOND)], known)[2:]
+    assert [one.words for one in badges] == ([claims_in_words.need_in_short([place])] if place.needed else [])
+    assert [one.words for one in Verdict.on_many([place], None)[2:]] == [], "of a run that nobody knows"
 
 
 def test_where_an_input_has_nothing_to_test_a_badge_says_so_of_this_input() -> None:
@@ -135,9 +158,21 @@ def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
 def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTest) -> None:
     """In the compiled sorter copying is left to the residual stream, where untrained models copy as well."""
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
-    beyond = [text for text in every_badge(explorer) if "input" not in text]
-    assert beyond == ["holds as often under a control", *["beyond its controls"] * 3]
-    assert any("right answers change, 100% as claimed" in text.value for text in explorer.markdown)
+    said = [text for text in every_badge(explorer) if "input" not in text]
+    assert said[0].startswith("always: 100%") and said[1] == claims_in_words.NO_MORE
+    assert said[2:] == ["always: 100%", "beyond its controls"] * 3
+    assert any("right answers change, " in text.value for text in explorer.markdown)
+
+
+def test_a_causal_test_is_told_in_the_words_of_an_inspection_of_these_sequences(
+    explorer: AppTest, run_root: Path
+) -> None:
+    support.page(explorer, "mechanisms", run="chaser", causal="true")
+    run = workbench.load_run(run_root / "chaser")
+    found = inspect_run(run, n=n_each(run.task()), seed=0, only=["chain_following"])
+    judged = judged_claims(found)
+    told = [text.value.replace("\\", "") for text in explorer.markdown]
+    assert judged and all(line in told for claim in judged for line in claims_in_words.tested(claim))
 
 
 def test_the_numbers_are_those_of_the_library(explorer: AppTest, run_root: Path) -> None:

@@ -79,7 +79,7 @@ def test_another_chapter_is_shown_without_telling_the_story_again(
 ) -> None:
     measured(run_root, "chaser")
     page(explorer, "story", run="chaser", sample="7")
-    monkeypatch.delattr("workbench.report.story.how_it_works")  # to tell it again would raise
+    monkeypatch.delattr("workbench.report.story.statements")  # to tell it again would raise
     explorer.radio(key="chapter").set_value("How sure is this?").run()
     assert not explorer.exception and panels(explorer) == ["How sure is this?"]
 

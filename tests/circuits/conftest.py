@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 
 from workbench.circuits import Comparison
 from workbench.models import Decoder, DecoderConfig
+from workbench.models.compiled import chaser
 from workbench.models.hooked import hook
 from workbench.tasks import Task, make
 from workbench.util.seeds import generator
@@ -45,4 +46,40 @@ def compared(variant: str = "standard", n: int = 5, *, reading: str = "root", **
     return Comparison(hook(model), task.minimal_pairs(n, generator(0, "pairs")), **settings)  # type: ignore[arg-type]
 
 
-__all__ = ["compared", "random_model"]
+def doubled_chaser(shares: tuple[float, float], sharper: float = 1.0, n: int = 16) -> Comparison:
+    """The chaser with its one head twice, each writing its share; and answers so much surer."""
+    task = make("pointer_chain", n=16, k=4, reading="root")
+    single = chaser(16, 4, reading="root").double()
+    config = replace(single.config, n_heads=2, n_kv_heads=2)
+    model = Decoder(config).double().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            given = dict(single.named_parameters())[name]
+            if name.endswith("attn.o.weight"):
+                given = torch.cat([share * given for share in shares], dim=1)
+            elif ".attn." in name and given.shape != parameter.shape:
+                given = torch.cat([given, given])
+            parameter.copy_(given * (sharper if name == "unembedding.weight" else 1.0))
+    return Comparison(hook(model), task.minimal_pairs(n, generator(0, "pairs")))
+
+
+RIGHT = 0.08  # what the chaser's head writes for the right answer: .1 after one hop, .09 after two, .081 after three
+
+
+def clipped_chaser(n: int) -> Comparison:
+    """The chaser with a head that writes twice as much, and an MLP that takes away what is above the right amount."""
+    task, single = make("pointer_chain", n=16, k=4, reading="root"), chaser(16, 4, reading="root").double()
+    model = Decoder(replace(single.config, d_mlp=16)).double().eval()
+    given, out = dict(single.named_parameters()), range(32, 48)  # the coordinates that the head writes
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.zero_() if ".mlp." in name else parameter.copy_(given[name])
+        layer = model.layers[0]
+        layer.attn.o.weight.mul_(2)
+        layer.mlp.fc_in.weight[:, out] = torch.eye(16).double()
+        layer.mlp.fc_in.bias.fill_(-RIGHT)
+        layer.mlp.fc_out.weight[out] = -torch.eye(16).double()
+    return Comparison(hook(model), task.minimal_pairs(n, generator(0, "pairs")))
+
+
+__all__ = ["clipped_chaser", "compared", "doubled_chaser", "random_model"]

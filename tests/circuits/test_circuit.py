@@ -18,6 +18,7 @@ from workbench.circuits import (
     overlap_of_seeds,
     top_edges,
 )
+from workbench.circuits.overlap import Choose
 from workbench.measurement import Measurement
 from workbench.util.seeds import generator
 
@@ -106,7 +107,6 @@ def test_heads_that_share_keys_share_their_edges_and_each_passes_on_what_is_read
 def test_overlap_of_circuits_by_hand() -> None:
     one, other = Circuit.of(GRAPH, EDGES[:4]), Circuit.of(GRAPH, EDGES[2:6])
     assert overlap(one, other) == 2 / 6 and overlap(one, one) == 1 and overlap(*[Circuit.of(GRAPH, [])] * 2) == 1
-    assert chance_overlap(13, GRAPH) == 1 and chance_overlap(1, GRAPH) == pytest.approx((1 / 13) / (2 - 1 / 13))
     found = overlap_of_seeds([one, other, one], [0, 1, 2])
     assert found.values == pytest.approx([2 / 3, 1 / 3, 2 / 3]) and found.mean("seed").low is not None
 
@@ -123,6 +123,28 @@ def test_halves_agree_where_every_pair_says_the_same_and_by_chance_where_none_do
     ]  # fmt: skip
     assert measured[0].values == 1 and measured[0].low == 1
     assert measured[1].values < 0.4 and measured[1].settings["chance"] == pytest.approx(chance_overlap(4, GRAPH))
+    assert measured[1].settings["draws"] == 100
+
+
+@pytest.mark.parametrize("choose", [top_edges, greedy_edges])
+def test_the_chance_is_the_overlap_of_halves_that_share_nothing_chosen_in_the_same_way(choose: Choose) -> None:
+    """Scores of every pair are noise here, so that what is found on one half says nothing of the other."""
+    graph, n = Graph(2, 4), 12
+    noise = np.random.default_rng(0).normal(size=(graph.n_edges, 40))
+    coords = {"edge": graph.names, "example": range(40)}
+    pairs = Measurement("s", noise, ("edge", "example"), coords, "logits")
+    means = [pairs.pick(range(start, start + 2)).mean() for start in range(0, 40, 2)]
+    circuits = [choose(mean, graph, n) for mean in means]
+    shared = np.mean([overlap(one, other) for i, one in enumerate(circuits) for other in circuits[:i]])
+    assert chance_overlap(n, graph, choose) == pytest.approx(shared, abs=0.02)
+
+
+def test_circuits_grown_from_the_logits_share_more_by_chance_than_edges_drawn_at_random() -> None:
+    graph = Graph(2, 4)
+    at_random = 12 * 12 / graph.n_edges  # common edges, on average
+    drawn, grown = (chance_overlap(12, graph, choose, 400) for choose in (top_edges, greedy_edges))
+    assert drawn == pytest.approx(at_random / (24 - at_random), abs=0.01) and grown > 1.3 * drawn
+    assert chance_overlap(graph.n_edges, graph, greedy_edges) == 1 == chance_overlap(0, graph)
 
 
 def test_what_there_is_not_is_refused_in_words() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.circuits.conftest import random_model
+from tests.circuits.conftest import doubled_chaser, random_model
 from workbench.circuits import (
     METHODS,
     METRICS,
@@ -30,7 +30,9 @@ from workbench.circuits import (
     score_edges,
     smallest_faithful,
 )
+from workbench.circuits.ablation import _other_pairs, written_outside
 from workbench.circuits.faithfulness import kept_metric
+from workbench.circuits.rewired import writes
 from workbench.measurement import Measurement
 from workbench.models import Decoder
 from workbench.models.compiled import chaser, sorter
@@ -191,23 +193,6 @@ def test_untrained_models_have_no_faithful_circuit_and_a_compiled_one_has() -> N
             assert answers_both(untrained).mean().values < 0.5
 
 
-def doubled_chaser(shares: tuple[float, float], sharper: float = 1.0) -> Comparison:
-    """The chaser with its one head twice, each writing its share; and answers so much surer."""
-    task = make("pointer_chain", n=16, k=4, reading="root")
-    single = chaser(16, 4, reading="root").double()
-    config = replace(single.config, n_heads=2, n_kv_heads=2)
-    model = Decoder(config).double().eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            given = dict(single.named_parameters())[name]
-            if name.endswith("attn.o.weight"):
-                given = torch.cat([share * given for share in shares], dim=1)
-            elif ".attn." in name and given.shape != parameter.shape:
-                given = torch.cat([given, given])
-            parameter.copy_(given * (sharper if name == "unembedding.weight" else 1.0))
-    return Comparison(hook(model), task.minimal_pairs(16, generator(0, "pairs")))
-
-
 def test_a_head_that_looks_and_writes_nothing_is_in_no_circuit() -> None:
     comparison = doubled_chaser((1.0, 0.0))
     tokens = comparison.pairs.clean.tokens
@@ -268,6 +253,30 @@ def test_pairs_that_change_nothing_relevant_show_next_to_nothing() -> None:
         own, other = (abs(score_edges(each, method).mean().values).max() for each in (comparison, control))
         assert own > 0.1 and other < 0.05 * own
     assert score_edges(control).settings["control"] and not score_edges(comparison).settings["control"]
+
+
+def test_mean_ablation_is_the_mean_over_the_pairs_that_have_a_token_there() -> None:
+    """Beside a loop over pairs and positions, in float64; padding would be up to nearly half of the rows."""
+    task = make("sorting", q=6, max_length=6)
+    pairs = task.minimal_pairs(12, generator(0, "pairs"))
+    lengths = task.lengths(pairs.corrupted.tokens).tolist()
+    assert min(lengths) < max(lengths)
+    comparison = Comparison(hook(random_model(task)), pairs, rows=5)
+    (_, _, mean), *_ = written_outside(comparison, Ablation("mean"))
+    for at in range(max(lengths)):
+        there = [writes(comparison, pairs.corrupted.tokens[i : i + 1])[:, 0, at] for i in range(12) if lengths[i] > at]
+        assert torch.allclose(mean[:, 0, at], sum(there) / len(there), atol=1e-12)
+
+
+def test_resampling_takes_another_pair_that_is_as_long_where_there_is_one() -> None:
+    pairs = make("sorting", q=6, max_length=6).minimal_pairs(16, generator(0, "pairs"))
+    needed, lengths = pairs.real(pairs.clean).sum(-1), pairs.real(pairs.corrupted).sum(-1)
+    for seed in range(5):
+        other = _other_pairs(pairs, generator(seed))
+        assert (other != torch.arange(16)).all() and len(set(other.tolist())) > 4
+        for row, drawn in enumerate(other.tolist()):
+            longest = int(lengths[torch.arange(16) != row].max())
+            assert lengths[drawn] >= min(int(needed[row]), longest)
 
 
 def test_what_there_is_not_is_refused_in_words() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformer_lens import patching
 from transformer_lens.tools.analysis.attribution_patching import attribution_patch
 
-from tests.circuits.conftest import compared
+from tests.circuits.conftest import compared, random_model
 from tests.models.own_modules import CONTEXT, KINDS, VOCABULARY
 from workbench.circuits import (
     Comparison,
@@ -25,6 +25,7 @@ from workbench.circuits import (
 )
 from workbench.circuits.metrics import METRICS
 from workbench.models import OwnModel
+from workbench.models.hooked import hook
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
@@ -202,3 +203,15 @@ def test_what_there_is_not_is_refused_in_words() -> None:
     comparison.model.train()
     with pytest.raises(ValueError, match=r"call model.eval\(\)"):
         comparison.of(comparison.pairs)
+
+
+def test_means_by_position_are_of_the_pairs_that_have_a_token_there() -> None:
+    task = make("sorting", q=6, max_length=6)
+    pairs = task.minimal_pairs(12, generator(0, "pairs"))
+    comparison = Comparison(hook(random_model(task)), pairs)
+    longer = torch.maximum(task.lengths(pairs.clean.tokens), task.lengths(pairs.corrupted.tokens))
+    for exact in (False, True):
+        nodes = node_scores(comparison, exact=exact)
+        there = ~np.isnan(nodes.values)
+        assert (there == (np.arange(there.shape[1])[:, None] < longer.numpy())).all()
+        assert (nodes.mean().n[0] == there[0].sum(-1)).all() and there[:, -1].sum() < there[:, 0].sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,16 @@ def test_a_circuit_of_all_edges_keeps_all_of_the_answer(
     words = ["--pairs", str(place / "good.jsonl"), "--edges", "9", "--out", str(tmp_path / "out")]
     assert main(["circuit", str(place / "gpt2"), *words]) == 0
     shown = capsys.readouterr().out
-    assert "2 pairs of kind 'good'" in shown and "100% (110 edges)  1 " in shown
+    assert "on the 2 test pairs (kind good)" in shown and re.search(
+        r"^  100% +110 +100% +0% +too few pairs$", shown, re.M
+    )
+    assert "on 2 test pairs: too few pairs to call it faithful (5 are the fewest, and 29 are needed)." in shown
     assert json.loads((tmp_path / "out" / "circuit.json").read_text())
 
 
 def test_heads_that_share_keys_have_edges_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["circuit", str(place / "llama"), "--pairs", str(place / "good.jsonl"), "--edges", "9"]) == 0
-    assert "100% (" in capsys.readouterr().out
+    assert re.search(r"^  100% +\d+ +100% +0%", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])

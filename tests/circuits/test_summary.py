@@ -8,9 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from workbench.circuits import Circuit, Comparison, Graph
+from tests.circuits.conftest import doubled_chaser
+from workbench.circuits import Circuit, Comparison, Graph, faithfulness, smallest_faithful
 from workbench.circuits.summary import find_circuit
 from workbench.cli import main
+from workbench.judgement.faithful import CircuitJudgement, Faithful
+from workbench.judgement.words import circuits as words
+from workbench.measurement.numbers import percent
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 from workbench.util.seeds import generator
@@ -29,10 +33,33 @@ def test_a_circuit_is_found_on_half_of_the_pairs_and_tested_on_the_other(sorter:
     assert (found.comparison.pairs.clean.tokens == pairs.clean.tokens[1::2]).all()
     assert found.curve.mean().values[-1] == pytest.approx(1) and found.without.mean().values[-1] == pytest.approx(0)
     text = found.text()
-    assert "16 pairs of kind 'symbol', logit difference" in text and "of 46 edges" in text
+    assert "on the 16 test pairs (kind symbol): logit difference" in text
     assert "change nothing relevant" not in text
     by_itself = find_circuit(comparison, None, generator(0), method="path_patching", shares=[0.1, 0.3, 1.0])
     assert len(by_itself.circuit) <= round(0.3 * Graph.of(comparison.model).n_edges)
+
+
+def test_the_circuit_that_is_drawn_is_judged_first_at_its_own_size(sorter: Run) -> None:
+    comparison = Comparison(sorter.hooked(), sorter.task().minimal_pairs(64, generator(0, "pairs")))
+    found = find_circuit(comparison, None, generator(0), method="path_patching", size=8)
+    drawn = found.judgement.drawn
+    kept = faithfulness(found.comparison, [found.circuit]).mean()
+    assert drawn.edges == len(found.circuit) and drawn.n == 32 and drawn.kept == pytest.approx(float(kept.values[0]))
+    assert drawn.result is Faithful.NOT_SETTLED and drawn.answers is not None and drawn.answers < 32
+    first = found.text().splitlines()[0]
+    assert first.startswith(f"The circuit of {len(found.circuit)} of 46 edges keeps {percent(drawn.kept)} [")
+    assert f"and {drawn.answers} of 32 answers on 32 test pairs: not settled, the interval reaches beyond" in first
+    by_size = {one.edges: one for one in found.judgement.sizes}
+    assert by_size[46].result is Faithful.FAITHFUL and found.judgement.smallest is not None
+    assert found.judgement.smallest == smallest_faithful(found.comparison, found.curve)
+    assert found.judgement.halves.chance == found.halves.settings["chance"]
+
+
+def test_the_circuit_that_is_taken_keeps_no_more_than_a_faithful_one() -> None:
+    comparison = doubled_chaser((2.0, -1.0), n=64)
+    found = find_circuit(comparison, None, generator(0), method="path_patching", shares=[0.25, 0.5, 0.75, 1.0])
+    assert found.curve.mean().values.max() > 1.8, "a small one leaves the inhibition head out"
+    assert found.judgement.drawn.result is Faithful.FAITHFUL
 
 
 def test_the_command_line_says_it_and_writes_it(
@@ -42,7 +69,10 @@ def test_the_command_line_says_it_and_writes_it(
     assert main(["circuit", str(sorter.path), "symbol", "--n", "16", "--edges", "10", "--out", str(out)]) == 0
     text = capsys.readouterr().out
     assert "EAP with integrated gradients" in text and "pairs that change nothing relevant: the largest" in text
-    assert len(re.findall(r"control -?[\d.e-]+ \(-?[\d.e-]+ to -?[\d.e-]+\)", text)) >= 3
+    number = r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
+    assert len(re.findall(rf"^  \S+->\S+ +{number} +{number}$", text, re.MULTILINE)) >= 3
+    judgement = CircuitJudgement.model_validate_json((out / "judgement.json").read_text(encoding="utf-8"))
+    assert judgement.drawn.n == 8 and words.of_circuit(judgement.drawn, judgement.metric, 46) in text
     circuit = Circuit.from_json((out / "circuit.json").read_text(encoding="utf-8"))
     assert 0 < len(circuit) <= 10 and (out / "circuit.dot").read_text(encoding="utf-8").startswith("digraph")
     scores = pd.read_csv(out / "scores.csv")
@@ -53,7 +83,7 @@ def test_the_command_line_says_it_and_writes_it(
     assert nodes["low"].notna().any() and (nodes["low"] <= nodes["value"])[nodes["low"].notna()].all()
     assert abs(nodes["value"]).max() > 3 * abs(control["value"]).max()
     assert main(["circuit", str(sorter.path), "--n", "8", "--edges", "10", "--later"]) == 0
-    assert "4 pairs of kind 'symbol', later answers, logit difference" in capsys.readouterr().out
+    assert "on the 4 test pairs (kind symbol, later answers): logit difference" in capsys.readouterr().out
     for wrong, said in (
         (["symbl"], "unknown kind of pair of sorting 'symbl'"),
         (["--method", "acdc"], "unknown method 'acdc'"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from workbench import figures
+from workbench.judgement.words.figures import dispersed
 from workbench.measurement import Measurement
-from workbench.report.verdicts import dispersed
 
 KEYS = ["2–3", "4–7", "8–15"]
 

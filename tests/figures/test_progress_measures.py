@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from workbench import figures
-from workbench.inspection.progress_measures import CURVES, EarlyRise, HalfWay, early_rise, half_way, other_frequencies
+from workbench.inspection.progress_measures import CURVES, other_frequencies
+from workbench.judgement.grokking import EarlyRise, HalfWay, early_rise, half_way
+from workbench.judgement.words.figures import early_rise_in_words, half_way_in_words
 from workbench.measurement import Measurement
-from workbench.report.verdicts import early_rise_in_words, half_way_in_words
 
 STEPS = (0, 10, 20, 30, 40)
 BY_HEART = (0.0, 1.0, 1.0, 1.0, 1.0)

@@ -13,8 +13,8 @@ from tests.figures.test_canvas import unpacked
 from workbench import figures
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
+from workbench.judgement.words.token_circuit import largest_of_rows
 from workbench.models import Decoder, DecoderConfig
-from workbench.report.verdict_of_token_circuit import largest_of_rows
 from workbench.tasks import make
 from workbench.util.seeds import generator
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from workbench.inspection.learning_coefficient import learning_coefficient
+from workbench.judgement.learning_coefficient import FACTOR, Doubt, LearningCoefficient
+from workbench.judgement.words.learning_coefficient import in_words
 
 N = 10_000
 HOW = {"n": N, "draws": 2000, "burn_in": 400, "localisation": 0.1}
@@ -60,13 +62,42 @@ def test_a_deep_linear_network_has_half_a_dimension_across_its_valley() -> None:
 
 def test_a_slope_a_wild_step_and_chains_that_disagree_are_refused_with_reasons() -> None:
     slope = learning_coefficient(lambda w: (w - 1).square().sum(), zeros(2), step_size=1e-3, **HOW)
-    assert not slope.trusted and any("lower loss" in reason for reason in slope.refused)
+    assert Doubt.NO_MINIMUM in slope.doubts
     wild = learning_coefficient(lambda w: w.square().sum(), zeros(2), step_size=10.0, **HOW)
-    assert "infinity" in wild.refused[0]
+    assert wild.doubts == (Doubt.LEFT,) and "left for infinity" in in_words(wild)
     short = learning_coefficient(lambda w: w.square().sum(), zeros(1), n=N, step_size=1e-6, draws=60, burn_in=0)
     assert not short.trusted
     with pytest.raises(ValueError, match="2 chains"):
         learning_coefficient(lambda w: w.sum(), zeros(1), n=N, chains=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "off", "doubt"),
+    [
+        ({"step_size": 1.6e-3, "localisation": 1.0}, 17.6, Doubt.STEP),
+        ({"step_size": 1e-6, "localisation": 7000.0}, 1.3, Doubt.LOCALISATION),
+        ({"step_size": 1e-6, "localisation": 1.0}, 5.3, Doubt.STEP),
+    ],
+)
+def test_an_estimate_that_moves_with_step_or_localisation_is_refused(
+    how: dict[str, float], off: float, doubt: Doubt
+) -> None:
+    """A Gaussian in 20 dimensions has λ = 10; its chains agree with each other at wrong settings too."""
+    found = learning_coefficient(lambda w: w.square().sum() / 2, zeros(20), n=N, draws=1000, burn_in=250, **how)
+    assert found.value == pytest.approx(off, rel=0.25) and doubt in found.doubts
+    assert Doubt.APART not in found.doubts
+    assert f"{found.value:.3g} (step {how['step_size']:g}" in in_words(found) and "not trusted" in in_words(found)
+    saved = found.model_dump_json()
+    assert LearningCoefficient.model_validate_json(saved).model_dump_json() == saved
+
+
+def test_an_estimate_that_stays_is_trusted_and_right() -> None:
+    how = {"step_size": 5e-5, "localisation": 1.0}
+    found = learning_coefficient(lambda w: w.square().sum() / 2, zeros(20), n=N, draws=1000, burn_in=250, **how)
+    assert found.trusted and found.value == pytest.approx(10, rel=0.1)
+    assert [one.step_size for one in found.repeated] == [FACTOR * 5e-5, 5e-5]
+    assert [one.localisation for one in found.repeated] == [1.0, FACTOR]
+    assert max(map(found.moved, found.repeated)) <= 0.2 and "4 chains" in in_words(found)
 
 
 def test_the_same_seed_draws_the_same_chains() -> None:

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from workbench import figures
 from workbench.inspection.components import components, label_names
 from workbench.instruments.residual.components import between_classes, principal_components
-from workbench.report.verdicts import told_apart
+from workbench.judgement.words.figures import told_apart
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 

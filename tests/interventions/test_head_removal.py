@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from workbench.capture import Subject
-from workbench.inspection import inspect_run
+from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.findings import focus
 from workbench.interventions import fallen_without
+from workbench.judgement.words import findings as words
 from workbench.measurement import Measurement
-from workbench.report.how_it_works import head_in_focus
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 from workbench.util.seeds import generator
@@ -20,6 +21,10 @@ from workbench.util.seeds import generator
 @pytest.fixture(scope="module")
 def chaser(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return compile_run("chaser", tmp_path_factory.mktemp("removal") / "chaser")
+
+
+def head_in_focus(one: Inspected) -> str | None:
+    return words.focus(focus(one))
 
 
 def test_the_only_head_takes_answers_with_it_unless_it_writes_nothing(chaser: Run) -> None:
@@ -60,19 +65,19 @@ def test_another_head_whose_removal_costs_more_is_named_and_one_like_its_control
     told = head_in_focus(two)
     assert two.needed_head == (0, 0), "their intervals overlap"
     assert told is not None and told.endswith(
-        "Without it 25% [5, 45] of right answers fall; without layer 1, head 2 50% [30, 70]."
+        "Without it 25% [5, 45] of right answers change; without layer 1, head 2 50% [30, 70]."
     )
     two = replace(one, fallen=far, removed=removed)
     told = head_in_focus(two)
     assert two.needed_head == (1, 2)
     assert told is not None and told.startswith(
-        "The head that answers need most is layer 1, head 2: without it 50% [40, 60] of right answers fall."
+        "The head that answers need most is layer 1, head 2: without it 50% [40, 60] of right answers change."
     )
     assert two.with_head((1, 2)).needed_head == (1, 2), "a head that was chosen stays"
     result = one["gold_mass"]
     same = {name: replace(control, mean=result.mean) for name, control in result.controls.items()}
     told = head_in_focus(replace(one, results={"gold_mass": replace(result, controls=same)}))
     expected = (
-        "Layer 0, head 0 has the most mass on the task's true edges, on other sequences, though no more than under a "
+        "Layer 0, head 0 has the most mass on the task's true edges, on other sequences, though not clearly more "
     )
-    assert told is not None and told.startswith(f"{expected}control (")
+    assert told is not None and told.startswith(f"{expected}than under a control (")

@@ -42,7 +42,13 @@ def test_null_models_that_differ_are_harder_to_exceed_than_models_that_agree() -
 def test_more_places_ask_for_more() -> None:
     nulls = [(hits, 64) for hits in (5, 9, 14, 20, 26)]
     assert against(Tally(44, 64), *nulls) is Against.BEYOND
-    assert against(Tally(44, 64), *nulls, places=7) is Against.NO_MORE
+    assert against(Tally(44, 64), *nulls, places=7) is Against.NOT_CLEAR  # none of them reaches it
+
+
+def test_no_more_is_said_only_where_a_null_reaches_as_high() -> None:
+    assert against(Tally(15, 64), *[(0, 256)] * 8, places=7) is Against.NOT_CLEAR
+    assert against(Tally(30, 64), (4, 64), (6, 64), (40, 64), (2, 64)) is Against.NO_MORE
+    assert against(Tally(35, 64), (29, 64), models=False) is Against.NOT_CLEAR
 
 
 def test_what_null_models_do_as_often_is_no_more() -> None:

@@ -1,4 +1,4 @@
-"""How often claims are said to hold of models that know nothing: untrained and shuffled ones, on every task.
+"""How often claims are said to hold of models that are uninformed: untrained and shuffled ones, on every task.
 
 `python -m tests.mechanisms.false_alarms --write` measures it and puts the table into `docs/false-alarms.md`. A verdict
 that errs as often as it states makes no more alarms than the last column says, in 99 of 100 such tables per row.
@@ -18,13 +18,15 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom
 
-from tests.mechanisms.planted import CHAINS, Planted
+from workbench.benchmark import subjects
+from workbench.benchmark.subjects import Planted
+from workbench.benchmark.subjects.chains import CHAINS
 from workbench.inspection import Inspected, inspect_run
-from workbench.inspection.claims import verdicts_on
+from workbench.inspection.judged import judgements
+from workbench.judgement.claim import Judgement
 from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
-from workbench.mechanisms.verdict import Holds, Needed
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
 from workbench.runs import Run, save_run
@@ -37,7 +39,7 @@ BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 TRAPS = ("<!-- traps: begin -->", "<!-- traps: end -->")
 MODELS = 20
 SEQUENCES = 64
-STATED = 0.05  # of each verdict: how often it may be said of a model that knows nothing
+STATED = 0.05  # of each verdict: how often it may be said of a model that is uninformed
 LOUD = 10.0  # times a shuffled model's weights
 KINDS = ("untrained", "shuffled", "shuffled × 10")
 TASKS: dict[str, dict[str, Any]] = {
@@ -63,19 +65,18 @@ Judge = Callable[[Inspected, str], bool]
 
 
 def holds(found: Inspected, claim: str) -> bool:
-    return any(one.holds is Holds.BEYOND for one in verdicts_on(found, claim))
+    return any(one.found and one.beyond for one in judgements(found, claim))
 
 
 def needed(found: Inspected, claim: str) -> bool:
-    return any(one.needed in NEEDED for one in verdicts_on(found, claim))
+    return any(one.needed for one in judgements(found, claim))
 
 
 def both(found: Inspected, claim: str) -> bool:
     """At one place."""
-    return any(one.holds is Holds.BEYOND and one.needed in NEEDED for one in verdicts_on(found, claim))
+    return any(one.found and one.beyond and one.needed for one in judgements(found, claim))
 
 
-NEEDED = (Needed.AS_CLAIMED, Needed.LOST)
 JUDGES: dict[str, Judge] = {"beyond its controls": holds, "needed": needed, "both, at one place": both}
 
 
@@ -195,7 +196,7 @@ def traps() -> str:
     heads = ["trap", "what is true", "claim, in which head", "beyond its controls", "needed", "smallest set of heads"]
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for name, make_trap in CHAINS.items():
-        found = inspect_run(make_trap(), n=SEQUENCES, seed=0, only=["chain_following"])  # type: ignore[arg-type]
+        found = inspect_run(subjects.make(name), n=SEQUENCES, seed=0, only=["chain_following"])  # type: ignore[arg-type]
         lines.append(_trap(name.replace("_", " "), (make_trap.__doc__ or "").strip(), found, "chain_following"))
     for turned in (None, 1):
         task = make("sorting", **TASKS["sorting"])
@@ -207,13 +208,17 @@ def traps() -> str:
 
 
 def _trap(name: str, truth: str, found: Inspected, claim: str) -> str:
-    verdicts = verdicts_on(found, claim)
-    said = [", ".join(dict.fromkeys(getattr(one, which).value for one in verdicts)) for which in ("holds", "needed")]
+    judged = judgements(found, claim)
+    said = [", ".join(dict.fromkeys(str(of(one)) for one in judged)) for of in (_holds, lambda one: one.need)]
     own = claim.replace("_", " ")
     needed = None if (test := found[claim].causal) is None else test.needed
     own += "" if found.head is None or needed is None else f", {where_in_words([found.head])}"
     heads = "–" if needed is None else where_in_words(needed.heads) if needed.heads else "none"
     return f"| {' | '.join([name, truth, own, *said, heads])} |"
+
+
+def _holds(one: Judgement) -> str:
+    return f"{one.often}, {one.against}"
 
 
 def write(text: str, path: Path = DOCS, marks: tuple[str, str] = (BEGIN, END)) -> None:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 import workbench
 from workbench.capture import Subject, capture
-from workbench.inspection.progress_measures import CURVES, all_logits, first_step, losses, progress_measures, sum_waves
+from workbench.inspection.progress_measures import CURVES, all_logits, losses, progress_measures, sum_waves
 from workbench.instruments.weights import fourier
+from workbench.judgement.grokking import first_step
 from workbench.mechanisms import fourier_addition
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook

@@ -8,8 +8,9 @@ import pytest
 
 import workbench
 from workbench.capture import Subject
-from workbench.inspection.progress_measures import early_rise, half_way, other_frequencies, progress_measures
+from workbench.inspection.progress_measures import other_frequencies, progress_measures
 from workbench.instruments.weights import fourier
+from workbench.judgement.grokking import early_rise, half_way
 from workbench.mechanisms import fourier_addition
 from workbench.runs import Run
 from workbench.util.seeds import generator

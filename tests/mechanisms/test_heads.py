@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mechanisms import planted
-from tests.mechanisms.planted import CHAINS
 from workbench import interventions
+from workbench.benchmark import subjects
+from workbench.benchmark.subjects import chains
 from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.judged import judgements
 from workbench.interventions import ReadBy, SpanEdit
+from workbench.judgement.claim import Need
+from workbench.judgement.rule import Against
 from workbench.mechanisms.heads import smallest_set, where_in_words
-from workbench.mechanisms.verdict import Holds, Needed, verdicts
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
+from workbench.tasks.pointer_chain import PointerChain
 from workbench.util.seeds import generator
 
 Heads = Sequence[tuple[int, int]]
@@ -26,26 +29,19 @@ FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 @cache
 def inspected(name: str) -> Inspected:
-    return inspect_run(CHAINS[name](), n=64, seed=0, only=["chain_following"])  # type: ignore[arg-type]
+    return inspect_run(subjects.make(name), n=64, seed=0, only=["chain_following"])  # type: ignore[arg-type]
 
 
-def judged(name: str) -> tuple[set[Holds], set[Needed]]:
-    found = inspected(name)["chain_following"].at_head()
-    own = verdicts(
-        found.mean,
-        {null: control.mean for null, control in found.controls.items()},
-        found.controls["untrained"].draws,
-        found.causal.mean,
-        found.causal.untrained,
-    )
-    return {one.holds for one in own}, {one.needed for one in own}
+def judged(name: str) -> tuple[set[Against | None], set[Need]]:
+    own = judgements(inspected(name), "chain_following")
+    return {one.against for one in own}, {one.need for one in own}
 
 
 def test_a_decoy_holds_but_is_not_needed_and_the_head_that_works_is_found() -> None:
     found = inspected("decoy")
     assert found.head == (0, 0)  # where all the mass is
     assert "layer 0, head 0" in found["chain_following"].causal.mean.caption
-    assert judged("decoy") == ({Holds.BEYOND}, {Needed.NOT_NEEDED})
+    assert judged("decoy") == ({Against.BEYOND}, {Need.NOT_NEEDED})
     assert found["chain_following"].causal.needed.heads == ((0, 1),)
 
 
@@ -58,25 +54,24 @@ def test_heads_that_do_it_together_or_for_each_other_are_found_as_a_set(name: st
 
 
 def test_one_of_two_backups_is_not_needed_and_half_the_work_is_not_all_of_it() -> None:
-    assert judged("backups") == ({Holds.BEYOND}, {Needed.NOT_NEEDED})
+    assert judged("backups") == ({Against.BEYOND}, {Need.NOT_NEEDED})
     holds, needed = judged("split")
-    assert holds == {Holds.BEYOND} and needed == {Needed.AS_CLAIMED}
+    assert holds == {Against.BEYOND} and needed == {Need.AS_CLAIMED}
     alone = inspected("split")["chain_following"].causal.mean.select(edit="claimed", outcome="changed").values
     assert (alone < 0.8).all()
 
 
 def test_an_answer_of_the_mlp_needs_no_head() -> None:
     found = inspected("mlp_alone")
-    assert found["chain_following"].causal.needed.heads == () and judged("mlp_alone")[1] == {Needed.NOT_NEEDED}
+    assert found["chain_following"].causal.needed.heads == () and judged("mlp_alone")[1] == {Need.NOT_NEEDED}
 
 
 def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
     """Head 1 alone follows chains; in place of it the last layer's head 0 was shown, at 8 % in place of 100 %."""
-    every = torch.ones(16, dtype=torch.bool)
     with torch.no_grad():
-        model, write = planted._chain_decoder(16, 2, None)
-        planted._follow(write, 1, 4, queries=every, reads=every)
-    run = planted.Planted("second head", model, planted.PointerChain(n=16, k=4))
+        write = chains.chain_decoder(2, None)
+        chains.follow(write, 1)
+    run = subjects.Planted("second head", write.model.float().eval(), PointerChain(n=16, k=4))
     alone = inspect_run(run, n=16, seed=0, only=["chain_following"], nulls=(), causal=False)  # type: ignore[arg-type]
     with_graph = inspect_run(run, n=16, seed=0, nulls=(), causal=False)  # type: ignore[arg-type]
     assert alone.head == with_graph.head == (0, 1)
@@ -85,9 +80,9 @@ def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
     assert given.head == (0, 0) and given["chain_following"].at_head().mean.values.max() < 1
 
 
-def lose(*needed: set[tuple[int, int]]) -> Callable[[Heads], float]:
+def lose(*needed: set[tuple[int, int]]) -> Callable[[Heads], np.ndarray]:
     """Answers are lost where all heads of one of these sets are edited, in equal parts."""
-    return lambda heads: float(np.mean([own <= set(heads) for own in needed]))
+    return lambda heads: np.array([np.mean([own <= set(heads) for own in needed])])
 
 
 @pytest.mark.parametrize(
@@ -107,18 +102,26 @@ def test_the_smallest_set_loses_what_all_heads_lose(
 
 
 def test_of_two_heads_in_a_row_the_stronger_is_kept() -> None:
-    either = lambda heads: float(bool({(0, 0), (1, 1)} & set(heads)))  # noqa: E731
+    either = lambda heads: np.array([float(bool({(0, 0), (1, 1)} & set(heads)))])  # noqa: E731
     assert smallest_set(either, FOUR) == ((1, 1),) and smallest_set(either, FOUR[::-1]) == ((0, 0),)
 
 
 def test_where_nothing_is_lost_or_tested_there_is_no_set() -> None:
-    assert smallest_set(lambda heads: 0.05, FOUR) == smallest_set(lambda heads: float("nan"), FOUR) == ()
+    assert (
+        smallest_set(lambda heads: np.array([0.05]), FOUR) == smallest_set(lambda heads: np.array([np.nan]), FOUR) == ()
+    )
+
+
+def test_hops_that_the_model_fails_do_not_hide_those_that_it_solves() -> None:
+    """A mean over hops of .52, 0 and 0 said that no set is needed."""
+    first = lambda heads: np.array([0.3 * ((0, 1) in heads), 0.0, np.nan])  # noqa: E731
+    assert smallest_set(first, FOUR) == ((0, 1),)
 
 
 def test_few_of_many_heads_are_found_in_few_tries() -> None:
     many, tries = [(layer, head) for layer in range(12) for head in range(12)], []
 
-    def effect(heads: Heads) -> float:
+    def effect(heads: Heads) -> np.ndarray:
         tries.append(heads)
         return lose({(3, 4), (9, 0)})(heads)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
-from tests.mechanisms import planted
-from tests.mechanisms.planted import CHAINS, PLANTED, Planted
+from workbench.benchmark import subjects
+from workbench.benchmark.subjects import Planted
 from workbench.capture import Subject, capture
 from workbench.instruments.attention import attention_graph
 from workbench.mechanisms import MECHANISMS, chain_following
@@ -19,26 +18,14 @@ from workbench.models.hooked import hook
 from workbench.probes import causal_test
 from workbench.probes.causal_verdict import CHANGED
 from workbench.probes.decoding import Split, decode
-from workbench.tasks import correct, make, whole
+from workbench.tasks import make
 from workbench.util.seeds import generator
-
-each_chain = pytest.mark.parametrize("name", CHAINS)
-
-
-@pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.parametrize("name", PLANTED)
-@torch.no_grad()
-def test_every_trap_solves_its_task(name: str, seed: int | None) -> None:
-    trap = PLANTED[name](seed=seed)
-    batch = trap.task().sample(256, generator(0, "trap"), split="test")
-    assert (correct(trap.decoder(batch.tokens), batch)[batch.loss_mask] == 1).all()
-    assert (whole(trap.decoder(batch.tokens), batch) == 1).all()
 
 
 @cache
 def picked_out(name: str) -> np.ndarray:
     """`[head, hop]`: how often a head's row picks out the ancestor that far."""
-    trap = CHAINS[name]()
+    trap = subjects.make(name)
     batch = trap.task().sample(128, generator(0, "score"))
     seen = capture(trap.hooked(), trap.subject, batch, chain_following.needs(trap.subject))
     return chain_following.score(seen).mean("example").values[0]
@@ -47,7 +34,7 @@ def picked_out(name: str) -> np.ndarray:
 @cache
 def causal(name: str, head: int | None) -> tuple[np.ndarray, np.ndarray]:
     """`claimed as claimed` and `elsewhere changed`, by hop, when one head's edges are cut, or those of all."""
-    trap = CHAINS[name]()
+    trap = subjects.make(name)
     batch = trap.task().sample(128, generator(0, "causal"))
     found = chain_following.causal(
         trap.hooked(), trap.subject, batch, generator(1), heads=None if head is None else [(0, head)]
@@ -68,10 +55,10 @@ def test_a_decoy_looks_along_every_chain_and_nothing_is_lost_without_it() -> Non
 
 def test_the_decoy_is_the_head_that_has_most_of_its_mass_on_gold_paths() -> None:
     """So that whoever picks a head by where it looks picks the decoy."""
-    trap = planted.decoy()
+    trap = subjects.make("decoy")
     batch = trap.task().sample(64, generator(2))
     seen = capture(trap.hooked(), trap.subject, batch, attention_graph.needs(trap.subject))
-    assert attention_graph.best_head(attention_graph.measure(seen)) == (0, 0) == trap.decoys[0]
+    assert attention_graph.best_head(attention_graph.measure(seen)) == (0, 0) and trap.truth.decoys == ("a0.h0",)
 
 
 def test_heads_that_split_chains_by_parity_follow_half_each() -> None:
@@ -102,26 +89,6 @@ def test_an_answer_of_the_mlp_alone_needs_no_edge_of_its_gold_pattern() -> None:
         assert (causal("mlp_alone", head)[0] == 0).all()
 
 
-@each_chain
-def test_what_is_said_of_the_heads_is_true_of_the_model(name: str) -> None:
-    """Answers are lost when a whole needed set writes nothing, and none when a set without one writes nothing."""
-    trap = CHAINS[name]()
-    heads = range(trap.decoder.config.n_heads)
-    for silent in [{head for head in heads if subset >> head & 1} for subset in range(1 << len(heads))]:
-        breaks = any({head for _, head in needed} <= silent for needed in trap.needed)
-        assert (accuracy_without(trap, silent) < 1) == breaks, silent
-
-
-@torch.no_grad()
-def accuracy_without(trap: Planted, silent: set[int]) -> float:
-    """Share of right answers when these heads of layer 0 write nothing."""
-    batch, model = trap.task().sample(128, generator(3)), deepcopy(trap.decoder)
-    for head in silent:
-        written = model.layers[0].get_parameter("attn.o.weight")
-        written.unflatten(1, (model.config.n_heads, -1))[:, head] = 0
-    return float(correct(model(batch.tokens), batch)[batch.loss_mask].mean())
-
-
 def decoded(trap: Planted, label: str, point: str, kind: str = "logistic") -> float:
     """Share of held-out sequences whose label a probe at `=` decodes."""
     batch = trap.task().sample(600, generator(4))
@@ -141,7 +108,7 @@ def changed(trap: Planted, label: str, point: str) -> float:
 
 @pytest.mark.parametrize("seed", [None, 1])
 def test_an_exclusive_or_is_along_no_direction_before_the_mlp_and_along_one_after_it(seed: int | None) -> None:
-    trap = planted.exclusive_or(seed=seed)
+    trap = subjects.make("exclusive_or", seed)
     before, after = "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"
     assert decoded(trap, "first", before) == decoded(trap, "second", before) == 1
     assert decoded(trap, "differ", before) < 0.6 and decoded(trap, "differ", before, kind="mlp") == 1
@@ -151,10 +118,25 @@ def test_an_exclusive_or_is_along_no_direction_before_the_mlp_and_along_one_afte
 
 @pytest.mark.parametrize("seed", [None, 1])
 def test_a_read_out_in_a_late_layer_is_decoded_before_it_is_used(seed: int | None) -> None:
-    trap = planted.late(seed=seed)
+    trap = subjects.make("late", seed)
     early, used = "blocks.0.hook_resid_mid", "blocks.1.hook_resid_mid"
     assert decoded(trap, "first", early) == decoded(trap, "first", used) == 1
     assert changed(trap, "first", early) == 0 and changed(trap, "first", used) == 1
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_minimum_that_is_held_and_not_read_is_decoded_and_never_used(seed: int | None) -> None:
+    trap = subjects.make("idle_minimum", seed)
+    held = "blocks.0.hook_resid_post"
+    assert decoded(trap, "minimum", held) == decoded(trap, "first", held) == 1
+    assert changed(trap, "minimum", held) == 0 and changed(trap, "first", held) == 1
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_probe_reads_the_symbol_that_a_permuted_code_stands_for(seed: int | None) -> None:
+    trap = subjects.make("permuted_code", seed)
+    assert decoded(trap, "first", "blocks.0.hook_resid_mid") == 1
+    assert changed(trap, "first", "blocks.0.hook_resid_mid") == 1
 
 
 @cache

@@ -27,7 +27,9 @@ def test_each_run_has_a_section_with_its_drawing_figures_and_words(report: Repor
         section = html[start : html.find("</section>", start)]
         assert f"A circuit of {len(one.summary.circuit)} of" in section and "<svg" in section
         assert section.count("plotly-graph-div") == 2
-        assert "control, pairs that change nothing relevant" in section
+        assert "Control, pairs that change nothing relevant" in section
+        judged = one.summary.judgement
+        assert f"The circuit of {len(one.summary.circuit)} of {judged.n_edges} edges keeps" in section
     assert [file.name for file in report.figures if file.name.startswith("circuit-sorter")]
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import workbench
 from workbench.inspection import inspect_run
+from workbench.inspection.seed_groups import seed_groups
 from workbench.report import Report, inspect
 from workbench.report.sections import sections
-from workbench.report.seed_groups import seed_groups
 from workbench.tasks import TEXTS
 
 SHORT = {"steps": 30, "eval_size": 16, "batch_size": 16, "warmup": 2}

@@ -91,3 +91,11 @@ def test_a_figure_of_several_seeds_has_a_dot_for_each(groups: Path, tmp_path: Pa
         kept = expected[~np.isnan(expected).any(-1)]
         assert np.allclose(np.array(drawn.y).reshape(kept.shape), kept)
         assert np.allclose(line.y, kept.mean(-1)) and "a dot for each" in section.drawn[0].layout.title.subtitle.text
+
+
+def test_a_difference_has_as_many_digits_as_it_needs() -> None:
+    """It was "3.028 vs 3.028, difference -0.000 [-0.000, -0.000]"."""
+    row = {"measure": "Entropy", "place": "", "first": 3.02811, "second": 3.02807, "difference": -4e-5}
+    row |= {"low": -5e-5, "high": -3e-5, "n": 64, "p": 1e-6, "p_holm": 1e-6, "effect": 1.0}
+    (shown,) = difference_rows(pd.DataFrame([row]))
+    assert shown[1:4] == ["3.02811", "3.02807", "-0.00004 [-0.00005, -0.00003]"]

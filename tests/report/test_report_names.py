@@ -13,10 +13,10 @@ import pytest
 
 import workbench
 from workbench.figures.style import framed
+from workbench.inspection.seed_groups import group_names, seed_groups
 from workbench.report import inspect
 from workbench.report.figure_files import stems, write_figures
 from workbench.report.sections import Section
-from workbench.report.seed_groups import group_names, seed_groups
 from workbench.training import preset_config
 from workbench.training.sweeps.plan import read_plan
 from workbench.util.lookup import check_told_apart, tell_apart

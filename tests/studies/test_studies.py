@@ -19,12 +19,13 @@ import torch
 
 from workbench import studies
 from workbench.cli import main
+from workbench.inspection import found
 from workbench.judgement.contrast import Asked, Kind
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
+from workbench.judgement.words.findings import statements
 from workbench.judgement.words.studies import sentence, tuned
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
-from workbench.report import found
 from workbench.runs import Run, list_runs, load_run
 from workbench.studies import (
     GPU,
@@ -569,7 +570,7 @@ def test_the_zoo_is_put_together_from_finished_runs(
     for own, theirs in zip(runs["chain"].model().parameters(), source.model().parameters(), strict=True):
         assert torch.equal(own, theirs)
     assert runs["chain"].metrics().equals(source.metrics())
-    said = {name: found.kept(run).statements[0].text for name, run in runs.items()}
+    said = {name: statements(found.kept(run).findings)[0].text for name, run in runs.items()}
     assert said["chain"].startswith("chain gets ")
 
 

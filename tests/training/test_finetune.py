@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 import workbench
 from tests.training.test_distributed import launched
 from workbench.cli import main
+from workbench.models.pretrained.text_file import file_sequences
+from workbench.report.hugging_face import inspect_text
+from workbench.sharing.hugging_face import export_hugging_face
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
 from workbench.training.finetune import FineTuning, finetune, resume_finetune
@@ -59,6 +63,30 @@ def test_perplexity_falls_and_the_folder_is_one_of_hugging_face_with_its_attenti
     data = torch.stack(list(model.sequences([(place / "text.txt").read_text()], length=16)._given[0]["tokens"]))[-8:]
     loss = torch.nn.functional.cross_entropy(model(data)[:, :-1].flatten(0, 1), data[:, 1:].flatten())
     assert loss.exp().item() == pytest.approx(result.perplexity["after"], rel=0.05)
+
+
+def test_a_text_that_was_trained_on_has_no_test_loss_under_any_name_nor_after_an_export(place: Path) -> None:
+    tune(place, "told", attention={**CHACAL, "gamma": 0.0}, length=32)
+    export_hugging_face(place / "told", place / "told-out")
+    text = (place / "text.txt").read_text(encoding="utf-8")
+    copies = {"all": f"THE PLAYS\n\n{text}", "start": text[:2000], "end": text[-250:], "other": "wherefore " * 100}
+    for name, content in copies.items():
+        (place / f"{name}.txt").write_text(content, encoding="utf-8")
+
+    def said(model: str, name: str) -> str:
+        how: dict[str, Any] = {"n": 2000, "length": 32, "only": ["loss"], "out": place / f"{model}-{name}"}
+        return inspect_text([place / model], place / f"{name}.txt", **how).summary
+
+    for model in ("told", "told-out"):
+        loaded = workbench.load_model(place / model, progress=False)
+        origins = {name: file_sequences(loaded, place / f"{name}.txt", length=32).measured_on for name in copies}
+        assert origins == {"all": "trained-on", "start": "trained-on", "end": "held-out", "other": "given"}
+    assert "training loss (nats)" in said("told", "start") and "trained-on sequences" in said("told", "start")
+    assert "test loss (nats)" in said("told", "end") and "test loss" not in said("told", "other")
+    both = said("told", "all")
+    assert "test loss" not in both and re.search(r"^loss, trained-on sequences \(nats\) +\d.* n=6\d\d", both, re.M)
+    assert re.search(r"^loss, held-out sequences \(nats\) +\d.* n=[789]$", both, re.M)
+    assert "loss (nats)" in said("gpt2", "all") and "test loss" not in said("gpt2", "all"), "of which nobody knows"
 
 
 def test_gamma_0_changes_nothing(place: Path) -> None:

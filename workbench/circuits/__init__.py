@@ -15,6 +15,7 @@ control.
 
 from __future__ import annotations
 
+from workbench.circuits.ablation import Ablation
 from workbench.circuits.alignment import SUBSPACES, Search, alignment, beside_controls, find_subspace
 from workbench.circuits.checks import completeness, incompleteness, minimality
 from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
@@ -23,17 +24,15 @@ from workbench.circuits.direct import direct_logit_attribution
 from workbench.circuits.edges import METHODS, eap, eap_ig, path_patching, score_edges
 from workbench.circuits.faithfulness import (
     SHARES,
-    Ablation,
-    answers_both,
     circuit_answers,
     cmd,
     cpr,
     faithfulness,
     faithfulness_curve,
-    smallest_faithful,
 )
 from workbench.circuits.graph import Graph
 from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
+from workbench.circuits.judged import answers_both, judge_circuit, judge_sizes, smallest_faithful
 from workbench.circuits.metrics import METRICS, Metric
 from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching, node_scores
 from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
@@ -78,6 +77,8 @@ __all__ = [
     "incompleteness",
     "interchange_accuracy",
     "interchanges",
+    "judge_circuit",
+    "judge_sizes",
     "minimality",
     "node_scores",
     "overlap",

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from workbench.circuits.ablation import Ablation
 from workbench.circuits.circuit import Circuit
 from workbench.circuits.comparison import Comparison
-from workbench.circuits.faithfulness import Ablation, faithfulness
+from workbench.circuits.faithfulness import faithfulness
 from workbench.measurement import Measurement
 
 COMPARED = ("circuit", "model")

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
+from workbench.circuits.ablation import IN_WORDS, Ablation, written_outside
 from workbench.circuits.circuit import SELECTIONS, Circuit
 from workbench.circuits.comparison import Comparison
 from workbench.circuits.graph import Graph
-from workbench.circuits.rewired import check_graph, rewired_logits, writes
+from workbench.circuits.rewired import check_graph, rewired_logits
 from workbench.measurement import Measurement
-from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
 
-Outside = Literal["patch", "mean", "resample"]
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """The sizes of circuits at which the MIB benchmark measures, as shares of all edges."""
 LEAST_GAP = 1e-9  # of the largest metric: with less between the whole model and none there is nothing to keep
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """What the edges outside a circuit carry.
-
-    Attributes:
-        outside: `patch`, what their writer wrote in the pair's corrupted run; `mean`, its mean at that place over
-            the corrupted runs of all pairs; `resample`, what it wrote in another pair's corrupted run, drawn at random.
-        generator: draws the other pairs of `resample`.
-    """
-
-    outside: Outside = "patch"
-    generator: torch.Generator | None = None
-
-    def __post_init__(self) -> None:
-        if self.outside not in get_args(Outside):
-            raise ValueError(f"unknown ablation {self.outside!r}; there is: {', '.join(get_args(Outside))}")
-        if self.outside == "resample" and self.generator is None:
-            raise ValueError("resample ablation draws other pairs: give it a generator")
 
 
 @torch.no_grad()
@@ -58,29 +36,12 @@ def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: A
         known[()] = comparison.baselines[1]
     masks = {circuit.names: circuit.mask for circuit in circuits if circuit.names not in known}
     known |= {names: np.zeros(len(comparison.pairs)) for names in masks}
-    for where, part, other in _outside(comparison, ablation) if masks else ():
+    for where, part, other in written_outside(comparison, ablation) if masks else ():
         clean = comparison.clean_logits(part)
         for names, mask in masks.items():
             logits = rewired_logits(comparison, part.clean.tokens, mask, other)
             known[names][where] = comparison.score(logits, part, clean).double().cpu().numpy()
     return np.stack([known[circuit.names] for circuit in circuits])
-
-
-@torch.no_grad()
-def _outside(
-    comparison: Comparison, ablation: Ablation
-) -> Iterator[tuple[slice, Pairs, Float[Tensor, "writer pair pos d_model"]]]:
-    """The pairs in parts, and what the edges outside a circuit carry there."""
-    mean, order = _mean_writes(comparison, ablation), _other_pairs(comparison, ablation)
-    for where, part in comparison.parts():
-        if ablation.outside == "patch":
-            other = writes(comparison, part.corrupted.tokens)
-        elif mean is not None:
-            other = mean
-        else:
-            tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
-            other = writes(comparison, tokens)
-        yield where, part, other
 
 
 @torch.no_grad()
@@ -100,31 +61,12 @@ def circuit_answers(
     _check_graphs(circuits, Graph.of(comparison.model))
     check_graph(comparison)
     answers = np.zeros((len(circuits), len(comparison.pairs)), dtype=np.int64)
-    for where, part, other in _outside(comparison, ablation or Ablation()):
+    for where, part, other in written_outside(comparison, ablation or Ablation()):
         first = part.asked.long().argmax(-1)
         for row, circuit in enumerate(circuits):
             logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
             answers[row, where] = logits[torch.arange(len(part)), first].argmax(-1).cpu().numpy()
     return answers
-
-
-def _other_pairs(comparison: Comparison, ablation: Ablation) -> Tensor:
-    """For each pair another one: the next in a random order."""
-    n = len(comparison.pairs)
-    if ablation.outside != "resample":
-        return torch.arange(n)
-    if n < 2:
-        raise ValueError("resample ablation needs at least two pairs")
-    order = torch.randperm(n, generator=ablation.generator)
-    return torch.empty_like(order).scatter_(0, order, order.roll(-1))
-
-
-def _mean_writes(comparison: Comparison, ablation: Ablation) -> Float[Tensor, "writer 1 pos d_model"] | None:
-    """The mean of every write over the corrupted runs, at each position."""
-    if ablation.outside != "mean":
-        return None
-    total = [writes(comparison, part.corrupted.tokens).sum(1, keepdim=True) for _, part in comparison.parts()]
-    return torch.stack(total).sum(0) / len(comparison.pairs)
 
 
 def faithfulness(comparison: Comparison, circuits: Sequence[Circuit], ablation: Ablation | None = None) -> Measurement:
@@ -158,7 +100,7 @@ def faithfulness(comparison: Comparison, circuits: Sequence[Circuit], ablation: 
     share = kept.mean(-1, keepdims=True) / gap.mean()
     caption = (
         f"The share of the {comparison.measure.name} that is kept when all other edges carry "
-        f"{OUTSIDE_IN_WORDS[ablation.outside]}. 1 is the whole model, 0 none of it."
+        f"{IN_WORDS[ablation.outside]}. 1 is the whole model, 0 none of it."
     )
     coords = {"size": [len(circuit) for circuit in circuits]}
     result = comparison.measurement("Faithfulness", share + (kept - share * gap) / gap.mean(), coords, caption)
@@ -174,50 +116,6 @@ def _check_graphs(circuits: Sequence[Circuit], graph: Graph) -> None:
                 f"the circuit is of {circuit.graph.n_layers} layers of {circuit.graph.n_heads} heads; the model has "
                 f"{graph.n_layers} of {graph.n_heads}"
             )
-
-
-def answers_both(comparison: Comparison) -> Measurement:
-    """Whether the model prefers the right answer to the wrong one in both runs of a pair: dims `example`, 1 or 0.
-
-    It is what faithfulness takes for granted: a circuit can keep all of a difference that is next to nothing.
-    """
-    of_logits = replace(comparison, metric="logit_difference")
-    clean, corrupted = of_logits.baselines
-    right = (clean > 0) & ((corrupted > 0) if comparison.pairs.is_control else (corrupted < 0))
-    caption = "Whether the right answer's logit is above the wrong one's, in the clean and in the corrupted run."
-    result = comparison.measurement("Pairs with both answers right", right.astype(float), {}, caption)
-    return replace(result, units="share")
-
-
-def smallest_faithful(comparison: Comparison, curve: Measurement, at_least: float = 0.9) -> float | None:
-    """The smallest share of all edges from which on circuits are faithful; None where none is.
-
-    A circuit is called faithful where the interval of its faithfulness lies above `at_least`, as does that of every
-    larger one measured, and the model knows what it is asked: it has both answers of a pair right more often than not,
-    by the interval's lower end. Without the second, what untrained models do has small circuits too: they do little,
-    over few paths.
-
-    Args:
-        comparison: the model and pairs of the curve.
-        curve: of `faithfulness_curve`.
-        at_least: how much of the metric has to be kept.
-    """
-    known = answers_both(comparison).mean()
-    assert known.low is not None
-    if not float(known.low) > 0.5:
-        return None
-    mean = curve.mean()
-    assert mean.low is not None
-    low = np.where(np.isnan(mean.low), mean.values, mean.low)  # all pairs alike
-    enough = np.logical_and.accumulate((low >= at_least)[::-1])[::-1]
-    return float(curve.coords["share"][int(enough.argmax())]) if enough.any() else None
-
-
-OUTSIDE_IN_WORDS = {
-    "patch": "what they carry in the corrupted run",
-    "mean": "their mean over corrupted runs",
-    "resample": "what they carry in another pair's corrupted run",
-}
 
 
 def sizes_of(graph: Graph, shares: Sequence[float] = SHARES) -> list[int]:
@@ -289,17 +187,3 @@ def _area(curve: Measurement, heights: np.ndarray, name: str) -> Measurement:
     area = np.trapezoid(heights, np.array(curve.coords["share"], dtype=float), axis=0)
     coords = {"example": curve.coords["example"]}
     return replace(curve, name=name, values=area, dims=("example",), coords=coords, units="share of the metric")
-
-
-__all__ = [
-    "SHARES",
-    "Ablation",
-    "answers_both",
-    "cmd",
-    "cpr",
-    "faithfulness",
-    "faithfulness_curve",
-    "kept_metric",
-    "sizes_of",
-    "smallest_faithful",
-]

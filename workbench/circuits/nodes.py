@@ -80,7 +80,8 @@ def activation_patching(comparison: Comparison, site: str, by: Sequence[str] | N
         by: the axes to patch one index at a time (`head`, `position`; of a pattern `query`, `key`); along all others
             everything is patched. By default heads, of residuals positions.
 
-    Returns the change of the metric: dims `layer`, those of `by`, `example` (a pair each).
+    Returns the change of the metric: dims `layer`, those of `by`, `example` (a pair each); NaN at a position of a pair
+    that neither of its sequences has.
 
     Raises:
         ValueError: if there is no such site or axis, or the model has no such hook point.
@@ -216,5 +217,11 @@ def _measured(
     comparison: Comparison, name: str, parts: Sequence[np.ndarray], by: Sequence[str], caption: str
 ) -> Measurement:
     values = np.concatenate(parts, axis=-1)
+    pairs = comparison.pairs
+    real = (pairs.real(pairs.clean) | pairs.real(pairs.corrupted)).T.cpu().numpy()
+    for number, axis in enumerate(by, 1):
+        if axis != "head":  # means over pairs are of those that have a token there
+            places = real[(slice(None), *(None,) * (values.ndim - 2 - number))]
+            values = np.where(places, values, np.nan)
     coords = {axis: range(size) for axis, size in zip(("layer", *by), values.shape[:-1], strict=True)}
     return comparison.measurement(name, values, coords, caption)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -11,9 +12,11 @@ import torch
 from workbench.circuits.circuit import Circuit, top_edges
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
+from workbench.util.seeds import generator
 
 Choose = Callable[[Measurement, Graph, int], Circuit]
 SPLITS = 200  # random halves
+DRAWS = 100  # of two random circuits each
 UNITS = "share of edges"
 
 
@@ -29,10 +32,19 @@ def overlap(first: Circuit, second: Circuit) -> float:
     return len(one & other) / len(one | other) if one | other else 1.0
 
 
-def chance_overlap(n: int, graph: Graph) -> float:
-    """The overlap of two circuits of n edges drawn at random, of their mean number of common edges."""
-    common = n * n / graph.n_edges
-    return common / (2 * n - common) if n else 1.0
+@lru_cache(maxsize=64)
+def chance_overlap(n: int, graph: Graph, choose: Choose = top_edges, draws: int = DRAWS) -> float:
+    """The mean overlap of two circuits of n edges that are chosen in the same way from random scores.
+
+    The two have nothing in common but the graph and the way of choosing. Circuits grown from the logits all begin
+    there, so they share more edges than sets of edges drawn at random. The draws are the same every time.
+    """
+    order, values = generator(0, "chance overlap"), []
+    for _ in range(draws):
+        ranks = [torch.randperm(graph.n_edges, generator=order).double().numpy() + 1 for _ in range(2)]
+        dealt = [Measurement("Random scores", rank, ("edge",), {"edge": graph.names}, "rank") for rank in ranks]
+        values.append(overlap(*(choose(scores, graph, n) for scores in dealt)))
+    return float(np.mean(values))
 
 
 def overlap_of_halves(
@@ -47,7 +59,8 @@ def overlap_of_halves(
     """The overlap of the circuits of n edges found on two halves of the pairs, mean over random halvings.
 
     `low` and `high` hold 95 % of the halvings: how far the edges chosen depend on which pairs there were. They are no
-    interval of the mean, since halvings share pairs. `settings["chance"]` is what two random circuits have in common.
+    interval of the mean, since halvings share pairs. `settings["chance"]` is the overlap of circuits that are chosen in
+    the same way from random scores (`chance_overlap`).
 
     Args:
         scores, graph: of every edge and pair: dims `edge`, `example`; the model's.
@@ -68,7 +81,7 @@ def overlap_of_halves(
         dims=(),
         coords={},
         units=UNITS,
-        settings={**scores.settings, "edges": n, "splits": splits, "chance": chance_overlap(n, graph)},
+        settings={**scores.settings, "edges": n, "splits": splits, **_chance(n, graph, choose)},
         low=np.array(low),
         high=np.array(high),
         n=np.array(n_pairs),
@@ -86,17 +99,25 @@ def _overlap_of_two_halves(
     return overlap(first, second)
 
 
+def _chance(n: int, graph: Graph, choose: Choose) -> dict[str, float]:
+    return {"chance": chance_overlap(n, graph, choose), "draws": DRAWS}
+
+
 def half_mean(scores: Measurement) -> Measurement:
     """The mean score of each edge over pairs, without an interval: many halves are taken."""
     values = np.nanmean(scores.values, axis=scores.axis("example"))
     return replace(scores, values=values, dims=("edge",), coords={"edge": scores.coords["edge"]}, labels=None)
 
 
-def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int]) -> Measurement:
+def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int], choose: Choose = top_edges) -> Measurement:
     """The overlap of each seed's circuit with all others: dims `seed`; its `mean("seed")` has an interval.
 
     The interval counts seeds as if their values were independent, and they share partners: it is a little too narrow
     for few seeds.
+
+    Args:
+        circuits, seeds: a circuit of each seed.
+        choose: how they were chosen by scores, for `settings["chance"]` (`chance_overlap`).
 
     Raises:
         ValueError: if there are fewer than two circuits, not as many seeds, or circuits of different graphs.
@@ -114,7 +135,7 @@ def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int]) -> Measu
         dims=("seed",),
         coords={"seed": list(seeds)},
         units=UNITS,
-        settings={"edges": [len(one) for one in circuits], "chance": chance_overlap(size, circuits[0].graph)},
+        settings={"edges": [len(one) for one in circuits], **_chance(size, circuits[0].graph, choose)},
         caption="The edges that a seed's circuit and another's both have, as a share of those that either has, mean "
         "over the other seeds. A head of one seed need not do what the head of the same number does in another: low "
         "overlap is no proof of another mechanism.",

@@ -56,7 +56,7 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
     clean, corrupted = (
         batch(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
     )
-    return Pairs(clean, corrupted, clean.loss_mask, path.stem)
+    return Pairs(clean, corrupted, clean.loss_mask, path.stem, pad=model.pad)
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:

@@ -25,8 +25,9 @@ def add(commands: Commands, name: str) -> None:
         run,
         summary="which edges of a model carry the answer, on pairs that differ in one thing",
         description="Draw pairs of questions that differ in one thing, score every edge of the model on half of them, "
-        "and test on the other half how much of the answer the circuit of the best edges keeps. Beside it: what is "
-        "left without the circuit, pairs that change nothing relevant, and how far circuits of two halves agree. "
+        "and test on the other half whether the circuit of the best edges is faithful: whether it keeps 90 to 110 "
+        "per cent of the answer, with its interval. Beside it: what is left without the circuit, pairs that change "
+        "nothing relevant, and how far circuits of two halves agree. "
         "With --pairs, the same of a model of Hugging Face on pairs of texts.",
     )
     add_run(parser, "the run folder; or with --pairs a model of Hugging Face, a folder or a name on the hub")
@@ -44,7 +45,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--metric", default="logit_difference", help="logit_difference, probability or kl")
     parser.add_argument("--method", default="eap_ig", help="eap_ig, eap or path_patching, which is exact and slow")
     parser.add_argument(
-        "--edges", type=int, metavar="N", help="the circuit's size (default: the fewest that keep 90 %%)"
+        "--edges", type=int, metavar="N", help="the circuit's size (default: the fewest that keep 90 to 110 %%)"
     )
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")

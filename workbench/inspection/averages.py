@@ -70,10 +70,13 @@ def _causal(one: Measure, needed: tuple[Head, ...]) -> CausalResult | None:
     tests = {key: Measurement.join(parts).mean("example") for key, parts in one.causal_batches.items()}
     if IN_FOCUS not in tests:
         return None
-    models = [test for key, test in tests.items() if isinstance(key, int)]
-    untrained = Measurement.stack(models, DRAW, range(len(models))) if models else None
+    models: dict[str, list[Measurement]] = {}
+    for key, test in tests.items():
+        if isinstance(key, tuple):
+            models.setdefault(key[0], []).append(test)
+    nulls = {kind: Measurement.stack(each, DRAW, range(len(each))) for kind, each in models.items()}
     heads = NeededHeads(needed, tests.get(NEEDED_HEADS), tests[EVERY_HEAD]) if EVERY_HEAD in tests else None
-    return CausalResult(tests[IN_FOCUS], untrained, heads)
+    return CausalResult(tests[IN_FOCUS], nulls, heads)
 
 
 def joined(parts: Sequence[Measurement]) -> Measurement:

@@ -44,7 +44,7 @@ def sets_of_heads(
         if one.of_heads:
             hops = _few_hops(one, own.subject)
 
-            def effect(heads: Sequence[Head], one: Measure = one, hops: dict[str, Any] = hops) -> float:
+            def effect(heads: Sequence[Head], one: Measure = one, hops: dict[str, Any] = hops) -> np.ndarray:
                 return lost(one.tested(own, batch, seed, heads, **hops))
 
             sets[one.name] = smallest_set(effect, weakest_first)
@@ -91,9 +91,12 @@ def make_causal_tests(
                 one.test(NEEDED_HEADS, own, batch, seed, sets[one.name])
 
 
-def make_tests_of_nulls(measures: Sequence[Measure], nulls: Sequence[Model], batch: Batch, seed: int) -> None:
-    """Make the same causal tests on uninformed models (fresh or shuffled weights), each in its own best head."""
+def make_tests_of_nulls(
+    measures: Sequence[Measure], nulls: Mapping[str, Sequence[Model]], batch: Batch, seed: int
+) -> None:
+    """Make the same causal tests on uninformed models of each kind, each in its own best head."""
     for one in measures:
         if one.name in MECHANISMS and one.n_draws:
-            for draw, model in enumerate(nulls):
-                one.test(draw, model, batch, seed, [model.head] if model.head else None)
+            for kind, models in nulls.items():
+                for draw, model in enumerate(models):
+                    one.test((kind, draw), model, batch, seed, [model.head] if model.head else None)

@@ -46,7 +46,7 @@ class Measure:
         control_conditions: control -> the test condition of each example.
         fresh_batches: number of a model with fresh weights -> its measurements, one for each batch.
         causal_batches: the causal tests, one for each batch, by where the edit was made in the run's model; or by the
-            number of a model that cannot know the task.
+            kind and number of an uninformed model.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Measure:
     control_batches: dict[str, list[Measurement]] = field(default_factory=dict)
     control_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     fresh_batches: dict[int, list[Measurement]] = field(default_factory=dict)
-    causal_batches: dict[str | int, list[Measurement]] = field(default_factory=dict)
+    causal_batches: dict[str | tuple[str, int], list[Measurement]] = field(default_factory=dict)
 
     @property
     def n_draws(self) -> int:
@@ -101,7 +101,9 @@ class Measure:
         size = measured.values.shape[measured.axis("example")] if "example" in measured.dims else 0
         self.control_conditions.setdefault(control, []).extend([condition] * size)
 
-    def test(self, key: str | int, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None) -> None:
+    def test(
+        self, key: str | tuple[str, int], model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None
+    ) -> None:
         """Make the causal test on a batch, and keep it under a key."""
         self.causal_batches.setdefault(key, []).append(self.tested(model, batch, seed, heads))
 

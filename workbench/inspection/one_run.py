@@ -28,7 +28,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding
 from workbench.interventions import Head, fallen_without
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS, UNTRAINED
+from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.models import OwnModel
 from workbench.models.own_model import BridgedModel
@@ -79,7 +79,7 @@ def inspect_run(
         step: of which checkpoint; by default the end.
         head: the layer and head in focus; by default the one with the most mass on gold paths, on other data.
         nulls: controls to make, of those that each instrument and mechanism has (see `measurement.controls`).
-        causal: make the mechanisms' causal tests too, also of models that know nothing.
+        causal: make the mechanisms' causal tests too, also of uninformed models.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         layers: the layers to look at, 0-based, where nothing needs all of them, as on a task without a graph.
         progress: show a progress bar on standard error; or what is told, after each batch, the share that is measured.
@@ -91,7 +91,7 @@ def inspect_run(
     conditions = list(task.conditions if conditions is None else conditions)
     n = min(n, task.n_given) if isinstance(task, Sequences) else n
     plan = Plan.of(run, name, step, head, seed, only, settings or {}, nulls, causal, layers)
-    sample = Sample(n * len(conditions), task.measured_on)
+    sample = Sample(n * len(conditions))
     batches = list(test_batches(task, n, seed, conditions, plan.size))
     n_fresh = sequences_for_fresh_models(batches, task)
     what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
@@ -131,7 +131,7 @@ class Plan:
         names: the hook points that they need.
         own: the run's model, with the head in focus.
         fresh: models with fresh weights.
-        ignorant: models that know nothing, for causal tests: some of the fresh ones, then some with shuffled weights.
+        uninformed: kind -> uninformed models for causal tests: some of the fresh ones, and some with shuffled weights.
         needed: claim about heads -> the smallest set of heads whose edit loses the answers.
         removed: the heads that are removed, one at a time, to see how many answers fall.
         seed: of the inspection.
@@ -143,7 +143,7 @@ class Plan:
     names: list[str]
     own: Model
     fresh: list[Model]
-    ignorant: list[Model]
+    uninformed: dict[str, list[Model]]
     needed: dict[str, tuple[Head, ...]]
     removed: tuple[Head, ...]
     seed: int
@@ -176,7 +176,7 @@ class Plan:
         for one in measures:
             one.controls = [null for null in one.controls if null in nulls]
             one.fit(None, model, subject, seed)
-        if isinstance(model, OwnModel) and model.build is None:  # nothing makes one that knows nothing
+        if isinstance(model, OwnModel) and model.build is None:  # nothing makes an uninformed one
             for one in measures:
                 one.controls = [null for null in one.controls if null != UNTRAINED]
         names = needed_names(subject, measures)
@@ -186,12 +186,13 @@ class Plan:
         own, seeds = Model.of(hook(model), subject, selection, head), (seed, run.config.seed)
         if data is not None and len(data) > (few := enough_for_one_of_many(subject.task)):
             selection = Selection(data[:few], subject.task.truth(data[:few].tokens))
-        fresh, ignorant = fresh_models(model, subject, measures, selection, seeds), []
+        fresh, uninformed = fresh_models(model, subject, measures, selection, seeds), {}
         if causal and any(one.name in MECHANISMS and one.n_draws for one in measures):
-            ignorant = [*fresh[:TESTED_DRAWS], *shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)]
+            mixed = shuffled_models(model, subject, selection, TESTED_DRAWS, seeds)
+            uninformed = {UNTRAINED: fresh[:TESTED_DRAWS], SHUFFLED: mixed}
         needed = sets_of_heads(measures, own, data, seed) if causal else {}
         removed = heads_to_remove(own, data) if causal else ()
-        return Plan(measures, left_out, names, own, fresh, ignorant, needed, removed, seed, causal)
+        return Plan(measures, left_out, names, own, fresh, uninformed, needed, removed, seed, causal)
 
     @property
     def size(self) -> int:
@@ -216,7 +217,7 @@ class Plan:
         """Measure the models with fresh weights, and make the uninformed models' causal tests, on a few sequences."""
         measure_fresh(self.fresh, self.measures, few, self.names, condition)
         if self.causal:
-            make_tests_of_nulls(self.measures, self.ignorant, few, self.seed)
+            make_tests_of_nulls(self.measures, self.uninformed, few, self.seed)
 
     def test(self, batch: Batch) -> None:
         """Make the causal tests on a batch, if they are wanted."""
@@ -264,7 +265,7 @@ def inspect_model(
     """
     if not isinstance(model, OwnModel):
         model = BridgedModel(model)
-    run = hold(model, task_of(on, model.config.d_vocab), name)
+    run = hold(model, task_of(on, model.config.d_vocab, model.known_text), name)
     return inspect_run(run, n=n, seed=seed, name=name, **options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -19,6 +19,7 @@ from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms.heads import NeededHeads
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, counted
+from workbench.tasks.known_text import Origin
 from workbench.util.lookup import lookup
 
 
@@ -47,14 +48,14 @@ class CausalResult:
 
     Attributes:
         mean: over examples; of a claim about single heads, with the edit in the head in focus.
-        untrained: the same of each model that knows nothing, dim `draw` first: those with fresh weights, then those
-            with the run's own weights shuffled; None where none was tested.
+        nulls: kind of uninformed model (`untrained`: re-initialised; `shuffled`: the run's own weights shuffled) -> the
+            same of each such model, dim `draw` first; empty where none was tested.
         needed: of a claim about single heads the smallest set of heads whose edit loses the answers, if it was looked
             for.
     """
 
     mean: Measurement
-    untrained: Measurement | None = None
+    nulls: Mapping[str, Measurement] = field(default_factory=dict)
     needed: NeededHeads | None = None
 
 
@@ -116,13 +117,13 @@ class Sample:
 
     Attributes:
         drawn: how many were drawn, some of them perhaps more than once.
-        kind: what they are: `held-out`, or `given` where nobody here knows what the model was trained on.
+        origins: what each example is to the model: held out, trained on, or given where nobody here knows.
         conditions: the task's test condition of each example.
         tokens: the tokens of each example, without padding; no two examples of one condition ask the same question.
     """
 
     drawn: int
-    kind: str = "held-out"
+    origins: list[Origin] = field(default_factory=list)
     conditions: list[dict[str, Any]] = field(default_factory=list)
     tokens: list[Int[Tensor, " pos"]] = field(default_factory=list)
 
@@ -130,10 +131,16 @@ class Sample:
         """Add the sequences of a batch, all drawn under one test condition."""
         ends = task.lengths(batch.tokens).tolist()
         self.conditions += [condition] * len(batch)
+        self.origins += task.origins_of(batch.tokens)
         self.tokens += [row[:end] for row, end in zip(batch.tokens, ends, strict=True)]
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def kind(self) -> Origin:
+        """What they are together."""
+        return Origin.of_all(self.origins) if self.origins else Origin.HELD_OUT
 
     @property
     def counts(self) -> dict[str, int]:
@@ -226,8 +233,7 @@ def files_of(name: str, result: Result) -> dict[str, Measurement]:
     if result.causal is None:
         return files
     files[f"{name}-causal"] = result.causal.mean
-    if result.causal.untrained is not None:
-        files[f"{name}-causal-untrained-each"] = result.causal.untrained
+    files |= {f"{name}-causal-{kind}-each": each for kind, each in result.causal.nulls.items()}
     if result.causal.needed is not None:
         files[f"{name}-causal-every-head"] = result.causal.needed.everywhere
         if result.causal.needed.causal is not None:

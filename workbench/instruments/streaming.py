@@ -109,7 +109,7 @@ class _Growing:
 
     def measurement(self) -> Measurement:
         coords = {**self.first.coords, "example": list(range(self.n))}
-        return replace(self.first, values=self.store[..., : self.n], coords=coords)
+        return replace(self.first, values=self.store[..., : self.n], coords=coords, aside={})
 
 
 def in_parts(batch: Batch) -> Iterator[Batch]:

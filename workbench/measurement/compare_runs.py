@@ -142,7 +142,7 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
         summary = difference.mean("example")
         values = np.moveaxis(difference.values, difference.axis("example"), -1)
         both = ~np.isnan(difference.values)
-        means = [replace(m, values=np.where(both, m.values, np.nan)) for m in (first[name], second[name])]
+        means = [replace(m, values=np.where(both, m.values, np.nan), aside={}) for m in (first[name], second[name])]
         centres = [intervals.mean(np.moveaxis(m.values, m.axis("example"), -1))[0] for m in means]
         size = np.sqrt(intervals.mean(values**2)[0])
         effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
@@ -212,7 +212,7 @@ def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measuremen
     models = f"{second.settings.get('model')} minus {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
     name, units = f"{first.name}: difference", difference_in(first.units)
-    return replace(first, name=name, units=units, settings=settings, labels=None, **{"each": None, **numbers})
+    return replace(first, name=name, units=units, settings=settings, labels=None, aside={}, **{"each": None, **numbers})
 
 
 def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:
@@ -232,7 +232,7 @@ def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Me
 def _at(m: Measurement, dim: str, labels: Sequence[Any]) -> Measurement:
     """The part of a measurement at these labels of one dim."""
     index = [list(m.coords[dim]).index(label) for label in labels]
-    return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels})
+    return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels}, aside={})
 
 
 def _alike(first: Measurement, second: Measurement) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Measurement:
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
         n: number of examples behind each value, same shape, where `values` is a statistic.
+        aside: further numbers of the same shape by name, such as what a value is without the rows that dominate it; NaN
+            where there are none. They go where parts are taken, and are dropped by a mean.
         each: the value of each seed, `[..., seed]`, where `values` is a mean over seeds: figures draw a dot for each.
         labels: a label for each value, same shape, where the label is itself a result (the token at each rank).
         caption: what the numbers show, and what they do not.
@@ -64,6 +66,7 @@ class Measurement:
     labels: np.ndarray | None = None
     caption: str = ""
     each: np.ndarray | None = None
+    aside: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.values.ndim == len(self.dims), f"{self.name}: {self.values.shape} has not the dims {self.dims}"
@@ -74,11 +77,14 @@ class Measurement:
         assert self.each is None or self.each.shape[:-1] == self.values.shape, (
             f"{self.name}: {self.each.shape} has not the values' shape {self.values.shape} before the seeds"
         )
+        for name, array in self.aside.items():
+            assert array.shape == self.values.shape, f"{self.name}: {name} has the shape {array.shape}"
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
-        """The columns of the table: the arrays of the shape of `values` that are not None."""
+        """The columns of the table: the arrays of the shape of `values` that are not None, nor NaN throughout."""
         columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}
+        columns |= {name: array for name, array in self.aside.items() if not np.isnan(array).all()}
         return {name: np.asarray(array) for name, array in columns.items() if array is not None}
 
     @property
@@ -86,6 +92,11 @@ class Measurement:
         """Field name -> array, for every array field that is not None: what is cut where a part is taken."""
         names = ("values", "low", "high", "n", "labels", "each")
         return {name: np.asarray(array) for name in names if (array := getattr(self, name)) is not None}
+
+    @staticmethod
+    def _aside(parts: Sequence[Measurement], cut: Callable[[Sequence[np.ndarray]], Any]) -> dict[str, np.ndarray]:
+        """What is aside, cut or put together as the values of the parts are."""
+        return {name: np.asarray(cut([part.aside[name] for part in parts])) for name in parts[0].aside}
 
     def axis(self, dim: str) -> int:
         """The index of a dim.
@@ -107,6 +118,7 @@ class Measurement:
         labels = [label for part in parts for label in part.coords[dim]]
         if dim == "example":  # numbered within each batch: number them anew
             labels = list(range(len(labels)))
+        arrays["aside"] = Measurement._aside(parts, lambda values: np.concatenate(values, axis=axis))
         return replace(first, coords={**first.coords, dim: labels}, **arrays)
 
     @staticmethod
@@ -114,6 +126,7 @@ class Measurement:
         """Measurements of one shape, each under other conditions, as one with a new first dim; intervals are kept."""
         first = parts[0]
         arrays: dict[str, Any] = {name: np.stack([part._arrays[name] for part in parts]) for name in first._arrays}
+        arrays["aside"] = Measurement._aside(parts, np.stack)
         return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
 
     def select(self, **where: Any) -> Measurement:
@@ -129,6 +142,7 @@ class Measurement:
                 raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
             index[self.axis(dim)] = labels.index(label)
         parts: dict[str, Any] = {name: np.asarray(array[tuple(index)]) for name, array in self._arrays.items()}
+        parts["aside"] = self._aside([self], lambda values: values[0][tuple(index)])
         dims = tuple(dim for dim in self.dims if dim not in where)
         coords = {dim: self.coords[dim] for dim in dims}
         return replace(self, dims=dims, coords=coords, settings={**self.settings, **where}, **parts)
@@ -145,6 +159,7 @@ class Measurement:
                 raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, known))}")
         index, axis = [known.index(label) for label in labels], self.axis(dim)
         parts: dict[str, Any] = {name: np.take(array, index, axis=axis) for name, array in self._arrays.items()}
+        parts["aside"] = self._aside([self], lambda values: np.take(values[0], index, axis=axis))
         return replace(self, coords={**self.coords, dim: list(labels)}, **parts)
 
     def pick(self, examples: Sequence[int]) -> Measurement:
@@ -156,6 +171,7 @@ class Measurement:
             values=np.take(self.values, list(examples), axis=axis),
             coords={**self.coords, "example": labels},
             labels=None if self.labels is None else np.take(self.labels, list(examples), axis=axis),
+            aside=self._aside([self], lambda values: np.take(values[0], list(examples), axis=axis)),
         )
 
     def mean(self, dim: str = "example") -> Measurement:
@@ -178,6 +194,7 @@ class Measurement:
             n=np.asarray(n),
             labels=None,
             each=values if dim == SEED else None,
+            aside={},
         )
 
     def frame(self) -> pd.DataFrame:

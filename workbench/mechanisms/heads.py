@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from workbench.interventions import Head, in_layers
 from workbench.measurement import Measurement
@@ -36,31 +37,42 @@ class NeededHeads:
     everywhere: Measurement
 
 
-def lost(test: Measurement) -> float:
-    """The share of answers that the claimed edit changes, over all hops and examples; NaN where too few are tested."""
-    changed = test.select(edit="claimed", outcome="changed").values
-    tested = changed[~np.isnan(changed)]
-    return float(tested.mean()) if len(tested) >= LEAST_FOR_A_VERDICT else float("nan")
-
-
-def smallest_set(effect: Callable[[Sequence[Head]], float], weakest_first: Sequence[Head]) -> tuple[Head, ...]:
-    """The smallest set of heads in which the edit still loses the answers, found by leaving heads out.
-
-    The edit in the set loses at least `KEPT` of what it loses in all heads, and no head of the set can be left out by
-    itself. Where two sets would do, the result is the one with the stronger heads. The search starts from the edit in
-    all heads, so that heads which can replace each other are all in the set.
+def lost(test: Measurement) -> Float[np.ndarray, " hop"]:
+    """The share of right answers that the claimed edit changes at each hop; NaN where too few are tested.
 
     Args:
-        effect: the share of answers lost when the edit is made in these heads.
+        test: the dim `example`, and perhaps `hop`.
+    """
+    changed = test.select(edit="claimed", outcome="changed").values
+    by_hop = changed.reshape(-1, changed.shape[-1])
+    enough = (~np.isnan(by_hop)).sum(-1) >= LEAST_FOR_A_VERDICT
+    return np.array([np.nanmean(row) if there else np.nan for row, there in zip(by_hop, enough, strict=True)])
+
+
+def smallest_set(
+    effect: Callable[[Sequence[Head]], Float[np.ndarray, " hop"]], weakest_first: Sequence[Head]
+) -> tuple[Head, ...]:
+    """The smallest set of heads in which the edit still loses the answers, found by leaving heads out.
+
+    What counts are the hops at which the edit in every head loses answers: a hop that the model fails has none to lose,
+    and a mean over all hops would hide those that it solves. The edit in the set loses at least `KEPT` of what it loses
+    there in all heads, and no head of the set can be left out by itself. Where two sets would do, the result is the one
+    with the stronger heads. The search starts from the edit in all heads, so that heads which can replace each other
+    are all in the set.
+
+    Args:
+        effect: the share of answers lost at each hop when the edit is made in these heads.
         weakest_first: every head, in the order in which they are left out.
 
-    Returns the set; empty where the edit in every head loses less than `LEAST_LOST`, or cannot be tested.
+    Returns the set; empty where the edit in every head loses less than `LEAST_LOST` at every hop, or cannot be tested.
     """
     # The edit in all heads: if it loses nothing, no set does.
     kept = list(weakest_first)
     everything = effect(kept)
-    if not everything >= LEAST_LOST:  # NaN too
+    there = everything >= LEAST_LOST  # NaN is not
+    if not there.any():
         return ()
+    enough = KEPT * everything[there].mean()
     # Leave out half of the heads at once, then quarters, …, at last single heads.
     size = max(1, len(kept) // 2)
     while True:
@@ -68,7 +80,7 @@ def smallest_set(effect: Callable[[Sequence[Head]], float], weakest_first: Seque
         start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]
-            if rest and effect(rest) >= KEPT * everything:
+            if rest and effect(rest)[there].mean() >= enough:
                 kept = rest
             else:
                 start += size

@@ -252,14 +252,14 @@ class Writer:
 
     def embedding(self, directions: Tensor) -> None:
         """What each token writes; tokens beyond these write nothing."""
-        self.model.token_embedding.weight[: len(directions)] = self.blocks.written(directions).float()
+        self.model.token_embedding.weight[: len(directions)] = self.blocks.written(directions)
 
     def positions(self, directions: Tensor) -> None:
         assert isinstance(self.model.position_embedding, nn.Embedding)
         self.model.position_embedding.weight.copy_(self.blocks.written(directions))
 
     def unembedding(self, directions: Tensor) -> None:
-        self.model.unembedding.weight[: len(directions)] = self.blocks.read(directions).float()
+        self.model.unembedding.weight[: len(directions)] = self.blocks.read(directions)
 
     def head(self, layer: int, head: int, *, query: Tensor, key: Tensor, reads: Tensor, writes: Tensor) -> None:
         """One head: scores are ⟨query x, key y⟩; row i of `reads` is written to row i of `writes`."""
@@ -267,10 +267,10 @@ class Writer:
         size = len(query)
         rows = slice(head * size, (head + 1) * size)
         scale = self.blocks.norm_scale(SQUARES_BEFORE_ATTENTION[layer])
-        attention.q.weight[rows] = (self.blocks.read(query) * size**0.5 / scale).float()
-        attention.k.weight[rows] = (self.blocks.read(key) / scale).float()
-        attention.v.weight[rows] = (self.blocks.read(reads) / scale).float()
-        attention.o.weight[:, rows] = self.blocks.written(writes).T.float()
+        attention.q.weight[rows] = self.blocks.read(query) * size**0.5 / scale
+        attention.k.weight[rows] = self.blocks.read(key) / scale
+        attention.v.weight[rows] = self.blocks.read(reads) / scale
+        attention.o.weight[:, rows] = self.blocks.written(writes).T
 
     def mlp(self, layer: int, *, reads: Tensor, threshold: float, writes: Tensor) -> None:
         """One neuron a row: relu(⟨reads, x⟩ − threshold) times `writes`."""

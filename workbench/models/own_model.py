@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from workbench.models.attention import Attention
 from workbench.models.config import DecoderConfig
 from workbench.models.initial import InitialStd
+from workbench.tasks.known_text import KnownText
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -158,6 +159,9 @@ class OwnModel(nn.Module):
     Raises:
         ValueError: if a part is not where it is said to be, or the blocks do not add to a residual.
     """
+
+    known_text: KnownText | None = None
+    """What is known of the text that it was trained on."""
 
     def __init__(
         self,

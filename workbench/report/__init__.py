@@ -12,22 +12,23 @@ import pandas as pd
 from workbench import runs
 from workbench.figures.for_paper import INCHES
 from workbench.inspection import Inspected, Settings, inspect_run, labels
+from workbench.inspection.findings import findings
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
+from workbench.inspection.judged import Column
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.result import files_of
+from workbench.inspection.seed_groups import seed_groups
+from workbench.judgement.words import many
 from workbench.measurement import Measurement
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
-from workbench.report.claims import Column, claim_lines
-from workbench.report.comparisons import OverSeeds, comparison_text, in_pairs, over_seeds, over_seeds_text
+from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
-from workbench.report.findings import findings
 from workbench.report.geometry import geometry_section
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
-from workbench.report.seed_groups import seed_groups
-from workbench.report.table import Row, all_columns, rows, summarise
+from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs.config import check_condition, condition_in_words
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart, lookup, tell_apart
@@ -201,7 +202,8 @@ def write_report(
     table = rows(columns)
     html = folder / "report.html"
     names = [column.name for column in columns]
-    found = findings(seed_groups(inspected), groups)
+    measured = [findings(one) for one in seed_groups(inspected) if one.results]
+    found = many.sentences(measured, clearest(groups))
     text = page(
         inspected,
         found,

@@ -15,8 +15,9 @@ PAIRS = 64
 SHOWS = (
     "Which edges between input, heads, MLPs and logits carry the answer, scored on half of {n} pairs of questions that "
     "differ in one thing and tested on the other half. Faithfulness is how much of the metric is kept when all other "
-    "edges carry what the other question wrote. Edges that stand in for each other score little; a small circuit "
-    "that is faithful says where the answer is made, and not how."
+    "edges carry what the other question wrote: a circuit is faithful where that is 90 to 110 % with its whole "
+    "interval. Edges that stand in for each other score little; a small circuit that is faithful says where the answer "
+    "is made, and not how."
 )
 
 

@@ -10,10 +10,12 @@ import pandas as pd
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
+from workbench.judgement.words.many import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.report.seed_groups import SeedGroup, seed_groups
+from workbench.measurement.numbers import decimals
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
@@ -79,6 +81,17 @@ def surest(differences: pd.DataFrame) -> pd.DataFrame:
     return ordered.drop(columns=["at", "turn", "size"]).head(SHOWN_DIFFERENCES)
 
 
+def clearest(differences: Sequence[OverSeeds]) -> Difference | None:
+    """The clearest difference between groups of seeds; None where none was compared."""
+    rows = [(one, surest(one.differences).iloc[0]) for one in differences if len(one.differences)]
+    if not rows:
+        return None
+    one, row = min(rows, key=lambda pair: float(pair[1]["p_holm"]))
+    what = ", ".join(filter(None, (str(row["measure"]), str(row["place"] or ""))))
+    value, low, high, p = (float(row[name]) for name in ("difference", "low", "high", "p_holm"))
+    return Difference(one.first, one.second, what, value, low, high, p)
+
+
 def _size(differences: pd.DataFrame) -> pd.Series:
     """How large a difference is relative to its spread: its effect, or over seeds, in widths of its interval."""
     if "effect" in differences:
@@ -92,13 +105,14 @@ def _as_shown(p: pd.Series) -> pd.Series:
 
 
 def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
-    """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm."""
+    """The first rows of `surest` as text: measure and place, both means, difference, n, p, p after Holm.
+
+    Both means and the difference have as many decimals as it takes to tell the means apart.
+    """
     return [
         [
             f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
-            f"{row['first']:.3f}",
-            f"{row['second']:.3f}",
-            _with_interval(row),
+            *_apart(row),
             str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
             p_in_words(row["p"]),
             p_in_words(row["p_holm"]),
@@ -107,9 +121,11 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
     ]
 
 
-def _with_interval(row: dict[str, float]) -> str:
-    end = "" if np.isnan(row["low"]) else f" [{row['low']:+.3f}, {row['high']:+.3f}]"
-    return f"{row['difference']:+.3f}{end}"
+def _apart(row: dict[str, float]) -> tuple[str, str, str]:
+    first, second, value, low, high = (row[name] for name in ("first", "second", "difference", "low", "high"))
+    places = decimals([first, second, value], 3)
+    end = "" if np.isnan(low) else f" [{low:+.{places}f}, {high:+.{places}f}]"
+    return f"{first:.{places}f}", f"{second:.{places}f}", f"{value:+.{places}f}{end}"
 
 
 def p_in_words(p: float) -> str:

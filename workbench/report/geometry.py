@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from workbench import figures
 from workbench.inspection.geometry import Geometry
 from workbench.instruments import SETS
-from workbench.report import verdicts_by_place as by_place
+from workbench.judgement.words import by_place
 from workbench.report.sections import Section
 
 SHOWS = (

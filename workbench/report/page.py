@@ -12,11 +12,10 @@ import torch
 from plotly.offline import get_plotlyjs
 
 from workbench.inspection import Inspected
-from workbench.report.claims import Lines
+from workbench.inspection.seed_groups import seed_groups
 from workbench.report.comparisons import OverSeeds, comparison_heading, difference_rows, over_seeds_heading
 from workbench.report.sections import Section, slug
-from workbench.report.seed_groups import seed_groups
-from workbench.report.table import CLAIMS_HEADING, Row
+from workbench.report.table import CLAIMS_HEADING, Lines, Row
 from workbench.util.distribution import version
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless

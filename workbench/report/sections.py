@@ -12,8 +12,11 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
+from workbench.inspection.judged import strongest_control
+from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
 from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.measurement import Measurement
@@ -22,9 +25,6 @@ from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
-from workbench.mechanisms.verdict import strongest_control
-from workbench.report.claims import verdicts_of
-from workbench.report.seed_groups import SeedGroup, at_own_head, seed_groups
 
 MOST_BARS = 256  # tokens
 
@@ -98,6 +98,11 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     for dims in dict.fromkeys(one[name].mean.dims for one in measured):
         alike = [one for one in measured if one[name].mean.dims == dims]
         runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
+        runs |= {
+            f"{one.name}, {WITHOUT}": without_dominant(one[name].examples).mean()
+            for one in alike
+            if has_dominant(one[name].examples)
+        }
         examples = alike[0].members[0][name].examples.dims
         if examples not in (dims, (*dims, "example")):  # the mean over seeds is of each seed's head in focus
             drawn += figures.any_measure(runs, controls)
@@ -155,7 +160,7 @@ def _one_head(one: SeedGroup, name: str) -> Measurement:
 
 def _control(one: SeedGroup, name: str) -> Measurement:
     """The strongest control at each place where the claim is read."""
-    return strongest_control(_one_head(one, name), verdicts_of(one.members[0] if one.alone else one, name))
+    return strongest_control(one.members[0] if one.alone else one, name)
 
 
 def causal_of(one: SeedGroup) -> dict[str, Measurement]:

@@ -13,20 +13,22 @@ from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
 from workbench.inspection import Inspected, claims
+from workbench.inspection.findings import findings, focus
+from workbench.inspection.found import Kept
 from workbench.inspection.learning_curves import learning_curves, logged_on
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.instruments.attention import attention_graph
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
+from workbench.judgement.findings import Findings
+from workbench.judgement.words import claims as claims_in_words
+from workbench.judgement.words.figures import learnt
+from workbench.judgement.words.findings import Statement, how_sure, statements
+from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
-from workbench.report.claims import how_sure_of_each
-from workbench.report.findings import how_sure
-from workbench.report.found import Kept
-from workbench.report.how_it_works import Statement, head_in_focus, how_it_works
 from workbench.report.sections import causal_of, controls_of
-from workbench.report.seed_groups import SeedGroup, seed_groups
-from workbench.report.verdicts import learnt
 from workbench.util.words import capitalised
 
-MOST_CHAPTERS = 8
 Picture: TypeAlias = go.Figure | Drawing
 
 
@@ -56,8 +58,9 @@ TITLES = {
     "answers": "What does it get right?",
     "reads": "What does it read?",
     "holds": "What else holds?",
+    "absent": "What is absent?",
     "tells nothing": "What tells nothing?",
-    "collapse": "How far do its representations spread?",
+    "spread": "How far do its representations spread?",
 }
 LEARNT, SURE = "When was it learnt?", "How sure is this?"
 LIMITS = {
@@ -65,8 +68,9 @@ LIMITS = {
     "answers": "Accuracy does not show how the answers are found.",
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
+    "absent": "What is claimed was not read where it is looked for; it may be held elsewhere, or in another basis.",
     "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
-    "collapse": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
+    "spread": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
 CLAIM_LIMITS = (
     "First how often the claim holds, beside its strongest control; then, where it was tested, what an edit of what "
@@ -76,7 +80,7 @@ CLAIM_LIMITS = (
 
 
 def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
-    """A run's story in at most `MOST_CHAPTERS` chapters; the last says how sure one may be.
+    """A run's story, a chapter for each statement; the last says how sure one may be.
 
     Args:
         inspected: the run's measurements; what is told depends on which there are (accuracy, claims, `gold_mass`,
@@ -89,15 +93,11 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
 def of_many_inputs(inspected: Inspected) -> list[Chapter]:
     """The chapters that no single input is in."""
     (one,) = seed_groups([inspected])
-    table = how_sure_of_each(one)
-    sure = Chapter(
-        SURE,
-        Statement(how_sure([one]), ()),
-        (),
-        _not_sure(inspected),
-        table=None if table.empty else table,
-    )
-    return [*_told(inspected, one), sure]
+    found = findings(one)
+    rows = [claims_in_words.row(claim, place) for claim in found.claims for place in claim.places]
+    table = pd.DataFrame(rows) if rows else None
+    sure = Chapter(SURE, Statement(how_sure([found]), ()), (), _not_sure(inspected), table=table)
+    return [*_told(inspected, one, found), sure]
 
 
 def with_input(
@@ -111,29 +111,31 @@ def with_input(
         seen: the run on one input; None for none.
         known: what is kept of the run, which names its head while not all is measured yet.
     """
-    *told, sure = chapters
-    return [*[*_on_one_input(inspected, seen, known), *told][: MOST_CHAPTERS - 1], sure]
+    return [*_on_one_input(inspected, seen, known), *chapters]
 
 
 def title_of(statement: Statement) -> str:
-    """The title of the chapter about a statement of `how_it_works`."""
+    """The title of the chapter about a statement."""
     if "answers" in statement.chips:
         return TITLES["answers"]
+    if "absent" in statement.chips and not statement.name:
+        return TITLES["absent"]
     if statement.claims and "tells nothing" not in statement.chips:
         return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
     if statement.claims:
         return TITLES["tells nothing"]
-    return TITLES["collapse" if "collapse" in statement.chips else "reads"]
+    return TITLES["spread" if "spread" in statement.chips else "reads"]
 
 
 def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None) -> Iterator[Chapter]:
     """One input from its truth to its answers, through the head in focus."""
     if seen is None or seen.subject.no_pattern:
         return
-    layer, head = (known and known.needed) or inspected.needed_head or (0, 0)
+    layer, head = _head_of(known) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
     text = f"{capitalised(asks)}. One input, from the task's truth above to the model's answers below, through "
-    why = (known and known.head) or head_in_focus(inspected) or "Which head matters is not measured yet."
+    kept = None if known is None else focus_in_words(known.findings.focus)
+    why = kept or focus_in_words(focus(inspected)) or "Which head matters is not measured yet."
     text += f"{head_in_words(layer, head)}. {why}"
     picture = figures.canvas(seen, layer=layer, head=head)
     weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
@@ -141,13 +143,17 @@ def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None
     yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], numbers)
 
 
-def _told(inspected: Inspected, one: SeedGroup) -> Iterator[Chapter]:
-    """A chapter for each statement of `how_it_works`, and after the answers when they were learnt."""
-    for statement in how_it_works(one):
+def _head_of(known: Kept | None) -> tuple[int, int] | None:
+    return None if known is None or known.findings.focus is None else known.findings.focus.needed
+
+
+def _told(inspected: Inspected, one: SeedGroup, found: Findings) -> Iterator[Chapter]:
+    """A chapter for each statement, and after the answers when they were learnt."""
+    for statement in statements(found):
         if "answers" in statement.chips:
             yield _answers(one, statement)
             yield from _learnt(inspected)
-        elif statement.claims and "tells nothing" not in statement.chips:
+        elif statement.name and "tells nothing" not in statement.chips:
             yield _claims(one, statement)
         else:
             yield _other(one, statement)
@@ -176,12 +182,10 @@ def _learnt(inspected: Inspected) -> Iterator[Chapter]:
 
 
 def _claims(one: SeedGroup, statement: Statement) -> Chapter:
-    """Claims beyond their controls: their rates, and of a single one its causal test."""
-    pictures: list[Picture] = [_rates(one, statement.claims)]
-    numbers = _numbers(one, statement.claims)
-    if len(statement.claims) > 1:
-        return Chapter(title_of(statement), statement, pictures, LIMITS["holds"], numbers)
+    """A claim: its rates, and its causal test."""
     (name,) = statement.claims
+    pictures: list[Picture] = [_rates(one, [name])]
+    numbers = _numbers(one, [name])
     tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
     if tests:
         pictures += figures.causal({one.name: tests})
@@ -208,13 +212,19 @@ def _other(one: SeedGroup, statement: Statement) -> Chapter:
     """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
     if statement.claims:
         picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
-        return Chapter(title_of(statement), statement, picture, LIMITS["tells nothing"], numbers)
-    chip = "collapse" if "collapse" in statement.chips else "reads"
-    measure = {"collapse": "entropy", "reads": "gold_mass"}[chip]
+        limits = next(
+            (LIMITS[chip] for chip in ("absent", "tells nothing") if chip in statement.chips), LIMITS["holds"]
+        )
+        return Chapter(title_of(statement), statement, picture, limits, numbers)
+    chip = "spread" if "spread" in statement.chips else "reads"
+    measure = {"spread": "entropy", "reads": "gold_mass"}[chip]
     numbers = _numbers(one, [measure])
     runs = {one.name: numbers[measure]}
     controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
-    draw = figures.by_layer if chip == "collapse" else figures.any_measure
+    if chip == "spread" and has_dominant(one[measure].examples):
+        rest = without_dominant(one[measure].examples).mean()
+        runs[f"{one.name}, {WITHOUT}"] = numbers[f"{measure}-without-dominant-rows"] = rest
+    draw = figures.by_layer if chip == "spread" else figures.any_measure
     return Chapter(title_of(statement), statement, draw(runs, controls), LIMITS[chip], numbers)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -12,23 +12,28 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.inspection import Inspected
+from workbench.inspection.judged import Column, judged_claims, strongest_control
+from workbench.inspection.seed_groups import SeedGroup, seed_groups
+from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
-from workbench.measurement import Measurement
+from workbench.judgement.words import claims
+from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls import UNTRAINED
-from workbench.measurement.controls.words import short
-from workbench.measurement.draws import over_draws
+from workbench.measurement.controls.words import in_words, short
+from workbench.measurement.numbers import counted
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
-from workbench.mechanisms.verdict import strongest_control
-from workbench.report.claims import Column, claim_lines, members_of, verdicts_of
-from workbench.report.seed_groups import seed_groups
+from workbench.mechanisms.heads import where_in_words
 
 CLAIMS_HEADING = (
-    "verdict on each claim (beyond: the low end of its interval lies above each control's limit; "
-    "untrained: mean and range of several models with fresh weights)"
+    "each claim: how often it holds; whether that is beyond its controls (a further uninformed model would hardly hold "
+    "it as often); whether the answers need it"
 )
 
 Row = tuple[str, list[str]]
+Lines = list[tuple[str, list[list[str]]]]
+"""A heading for each run, or config of several seeds, with its claims: each a line, and further lines under it."""
+
 Add = Callable[[str, Callable[[Column], str]], None]
 """Adds a row to the table: a label, and the text for each column."""
 
@@ -58,6 +63,27 @@ def _claims_text(columns: Sequence[Column]) -> str:
     for name, lines in by_column:
         text += [name, *("  " + "\n    ".join(line) for line in lines)]
     return "\n\n" + "\n".join(text)
+
+
+def members_of(one: Column) -> Sequence[Inspected]:
+    """The runs behind a column."""
+    return one.members if isinstance(one, SeedGroup) else [one]
+
+
+def claim_lines(columns: Sequence[Column]) -> Lines:
+    """Every claim in words, places with the same result in one line."""
+    each = [(one, [line for claim in judged_claims(one) for line in claims.lines(claim)]) for one in columns]
+    return [(f"{one.name}{_heads(one)}", lines) for one, lines in each if lines]
+
+
+def _heads(one: Column) -> str:
+    """Words for the head that claims about heads are read at."""
+    members = members_of(one)
+    if not _claims_of_heads(one):
+        return ""
+    if len(members) == 1:
+        return f", of {where_in_words([members[0].head])}" if members[0].head else ""
+    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
 
 
 def as_text(table: Table, width: int) -> str:
@@ -100,18 +126,29 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         add(f"matrix entropy ({entropy.units}; {_entropy_settings(entropy)})", lambda one: "")
     for dim, point in _coordinates(columns, "entropy"):
         add(f"  {point_name(point)}", _cell("entropy", {dim: point}, number))
+        others = {one.name: m for one in columns if (m := _without_dominant(one, "entropy", dim, point)) is not None}
+        if others:
+            add(f"    {WITHOUT}", lambda one, others=others: value(others.get(one.name), {}, number))  # type: ignore[misc]
     if any("gold_mass" in one and one["gold_mass"].controls for one in columns):
         add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other sequences)", _head)
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  untrained models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
         _add_mechanism(add, columns, name)
     return table
+
+
+def _without_dominant(one: Column, name: str, dim: str, label: Any) -> Measurement | None:
+    """A measure at a place without the rows that dominate sequences there; None where none do."""
+    if name not in one or label not in one[name].mean.coords[dim]:
+        return None
+    examples = one[name].examples.select(**{dim: label})
+    return without_dominant(examples).mean() if has_dominant(examples) else None
 
 
 def _add_answers(add: Add, columns: Sequence[Column]) -> None:
@@ -121,8 +158,11 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
     for group, label in _coordinates(columns, "accuracy"):
         add(f"  {group} {label}", _cell("accuracy", {group: label}, share))
-    for _, part in _coordinates(columns, "loss"):
-        add(f"test {part} (nats)", _cell("loss", {"part": part}, number))
+    for name in dict.fromkeys(one["loss"].mean.name for one in columns if "loss" in one):
+        own = {one.name: one["loss"].mean for one in columns if "loss" in one and one["loss"].mean.name == name}
+        for _, part in _coordinates([one for one in columns if one.name in own], "loss"):
+            label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
+            add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
     if any("loss" in one and _in_perplexity(one) for one in columns):
         add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
     for name, words, show in DECODED:
@@ -151,14 +191,12 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
     if not scores:
         return
     first = next(iter(scores.values()))
-    strongest = {
-        one.name: strongest_control(scores[one.name], verdicts_of(one, name)) for one in columns if one.name in scores
-    }
+    strongest = {one.name: strongest_control(one, name) for one in columns if one.name in scores}
     for index in np.ndindex(*first.values.shape):
         where = {dim: first.coords[dim][i] for dim, i in zip(first.dims, index, strict=True)}
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
-        add("  strongest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
+        add("  nearest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
     tests = [test for one in columns if (test := _causal(one, name)) is not None]
     edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
     for edit in edits:
@@ -166,17 +204,26 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
         add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
-        if edit == "claimed" and any(_fresh_causal(one, name) is not None for one in columns):
-            add(
-                "    the same in untrained models",
-                lambda one, at=place_in_test: value(_fresh_causal(one, name), at, share),  # type: ignore[misc]
-            )
+        kinds = dict.fromkeys(kind for one in columns if name in one for kind in _uninformed(one, name))
+        for kind in kinds if edit == "claimed" else ():
+            add(f"    the same in {in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
 
 
-def _fresh_causal(one: Column, name: str) -> Measurement | None:
-    """A causal test's mean and range over models with fresh weights."""
-    causal = one[name].causal if name in one else None
-    return None if causal is None or causal.untrained is None else over_draws(causal.untrained)
+def _uninformed(one: Column, name: str) -> Mapping[str, Measurement]:
+    """The causal test of uninformed models, by kind."""
+    causal = one[name].causal
+    return {} if causal is None else causal.nulls
+
+
+def _counted(one: Column, name: str, kind: str) -> str:
+    """Of all right answers of uninformed models of a kind, how many change as claimed: `13 of 34 in 4 models`."""
+    null = _uninformed(one, name).get(kind) if name in one else None
+    if null is None:
+        return "–"
+    done = null.select(edit="claimed", outcome="as claimed")
+    assert done.n is not None
+    hits, n = float(np.nansum(done.values * done.n)), int(done.n.sum())
+    return f"{counted(hits, n)} in {len(done.n)} models" if n else "no right answer"
 
 
 def _causal(one: Column, name: str) -> Measurement | None:
@@ -273,30 +320,28 @@ def _entropy_settings(m: Measurement) -> str:
 def share(m: Measurement | None) -> str:
     """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
-        return "–"
+        return numbers.UNKNOWN
     if "draws" in m.settings:
         return share_of_draws(m)
-    text = f"{float(m.values):.1%}"
-    if m.low is not None and m.high is not None and not np.isnan(m.low):
-        text += f" [{100 * float(m.low):.1f}, {100 * float(m.high):.1f}]"
-    return text + _of(m)
+    return numbers.share_with_interval(float(m.values), *_ends(m)) + _of(m)
 
 
 def share_of_draws(m: Measurement) -> str:
-    """The mean share of models with fresh weights, with the range of the draws."""
-    if m.low is None or m.high is None or np.isnan(m.low):
-        return f"{float(m.values):.1%}"
-    low, high = f"{100 * float(m.low):.1f}", f"{100 * float(m.high):.1f}"
-    if low == high:
-        return f"{float(m.values):.1%} in all {m.settings.get('draws', 'models')}"
-    return f"{float(m.values):.1%} ({low} to {high})"
+    """The mean share of re-initialised models, with the range of the draws."""
+    ends = [end for end in _ends(m) if end is not None]
+    mean, between = numbers.percent(float(m.values)), numbers.percents(ends)
+    if between == numbers.UNKNOWN:
+        return mean
+    return f"{mean} ({between})" if " to " in between else f"{mean} in all {m.settings.get('draws', 'models')}"
 
 
 def number(m: Measurement) -> str:
     """A number with its interval and its n."""
-    if m.low is None or m.high is None or np.isnan(m.high):
-        return f"{float(m.values):.3f}{_of(m)}"
-    return f"{float(m.values):.3f} [{float(m.low):.3f}, {float(m.high):.3f}]{_of(m)}"
+    return numbers.with_interval(float(m.values), *_ends(m)) + _of(m)
+
+
+def _ends(m: Measurement) -> tuple[float | None, float | None]:
+    return (None, None) if m.low is None or m.high is None else (float(m.low), float(m.high))
 
 
 def _of(m: Measurement) -> str:

@@ -17,6 +17,7 @@ from workbench.runs.folder import CONFIG, Run, load_run
 from workbench.runs.new_run import check_place
 from workbench.runs.weights import DTYPES, WEIGHTS, save_weights, weights_of
 from workbench.tasks import SEQUENCES, Sequences, Task, check_files, own_sequences
+from workbench.tasks.known_text import KnownText
 from workbench.util.files import new_folder, write_atomically
 from workbench.util.lookup import lookup
 
@@ -84,9 +85,9 @@ def save_model(
     return load_run(path)
 
 
-def task_of(on: Task | Tensor | Sequence[Tensor], d_vocab: int) -> Task:
+def task_of(on: Task | Tensor | Sequence[Tensor], d_vocab: int, known: KnownText | None = None) -> Task:
     """What a model is inspected on, as a task: a task as it is; sequences `[n, pos]` by `tasks.own_sequences`."""
-    return on if isinstance(on, Task) else own_sequences(on, d_vocab)
+    return on if isinstance(on, Task) else own_sequences(on, d_vocab, known=known)
 
 
 def _write(path: Path, model: OwnModel, task: Task) -> None:

@@ -130,6 +130,8 @@ def _write_run(run: Run, folder: Path) -> None:
     with shown(False):
         model.save_pretrained(folder)
     task.fast_tokenizer().save_pretrained(folder)
+    if task.known_text is not None:
+        task.known_text.save(folder)
     (folder / CODE).write_text(HEAD + OF_A_RUN, encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from workbench.report.found import find, keep
+from workbench.inspection.found import find, keep
 from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.compiled import compile_run
 from workbench.runs.weights import CHECKPOINTS, WEIGHTS

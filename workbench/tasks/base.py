@@ -14,6 +14,7 @@ from torch import Tensor
 from workbench.tasks.accuracy import Unit, correct, whole
 from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.fast_tokenizer import word_tokenizer
+from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
 from workbench.tasks.vocabulary import Vocabulary
@@ -52,8 +53,6 @@ class Task(Checked, ABC):
     """What a person types, as the title of a field."""
     in_perplexity: ClassVar[bool] = False
     """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
-    measured_on: ClassVar[str] = "held-out"
-    """What the sequences of the test split are: `held-out`, or `given` where nobody here knows what was trained on."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that hold a file's path on this machine, or a list of them (see `tasks.files_of`)."""
 
@@ -75,6 +74,25 @@ class Task(Checked, ABC):
     def drawn(self) -> str:
         """How the sequences are drawn on which a run measures itself in training, in words."""
         return "drawn as in training"
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """What the sequences of the test split are to a model that was trained on this task: each kind once."""
+        return (Origin.HELD_OUT,)
+
+    @property
+    def measured_on(self) -> Origin:
+        """The same of all of them together."""
+        return Origin.of_all(self.origins)
+
+    def origins_of(self, tokens: Int[Tensor, "batch pos"]) -> list[Origin]:
+        """What each of these sequences of the test split is."""
+        return [*self.origins] * len(tokens)
+
+    @property
+    def known_text(self) -> KnownText | None:
+        """What is known of the text that a model of this task was trained on; None where it is no text."""
+        return None
 
     @property
     def heads(self) -> dict[str, int]:

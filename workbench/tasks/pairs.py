@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from workbench.tasks.batch import Batch
+from workbench.tasks.batch import Batch, before_padding
 from workbench.tasks.split import in_question
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
@@ -39,6 +39,7 @@ class Pairs:
         kind: what was changed, one of the task's `pair_kinds`.
         foils: the wrong answers of a control, in the form of targets; None where the corrupted answer is the wrong one.
         later: whether the answers asked for have other answers before them in the two sequences.
+        pad: the token that pads the shorter sequences; −1 where there is none.
     """
 
     clean: Batch
@@ -47,6 +48,7 @@ class Pairs:
     kind: str
     foils: Tensor | None = None
     later: bool = False
+    pad: int = -1
 
     def __len__(self) -> int:
         return len(self.clean)
@@ -80,6 +82,11 @@ class Pairs:
     def wrong(self) -> Tensor:
         """What the right answers are held against: those after the change, or a control's foils."""
         return self.corrupted.targets if self.foils is None else self.foils
+
+    def real(self, side: Batch) -> Bool[Tensor, "pair pos"]:
+        """Whether the sequences of one side have a token there, and no padding; what is scored is no padding."""
+        scored = side.loss_mask.flip(1).cumsum(1).flip(1) > 0  # a text may end with the token that pads others
+        return before_padding(side.tokens, self.pad) | scored
 
     def halves(self) -> tuple[Pairs, Pairs]:
         """The pairs of even number and those of odd number.
@@ -130,7 +137,7 @@ def make_pairs(
     clean, corrupted = whole[:n], whole[n:]
     asked = asking(clean, corrupted)
     assert asked.any(-1).all()
-    return Pairs(clean, corrupted, asked, kind, None if relevant else _foils(task, clean), later and relevant)
+    return Pairs(clean, corrupted, asked, kind, None if relevant else _foils(task, clean), later and relevant, task.pad)
 
 
 def _changes(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.split import Split
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.files import load_tensors, save_tensors
@@ -42,7 +43,6 @@ class Sequences(Task):
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
     files: ClassVar[tuple[str, ...]] = ("path",)
-    measured_on: ClassVar[str] = "given"
 
     path: str = Field(description="a file that `Sequences.save` wrote")
 
@@ -83,7 +83,25 @@ class Sequences(Task):
 
     @property
     def n_ctx(self) -> int:
-        return max(int(tensor.shape[1]) for name, tensor in self._given[0].items() if not name.endswith("lengths"))
+        return max(int(tensor.shape[1]) for name, tensor in self._given[0].items() if tensor.ndim == 2)
+
+    @cached_property
+    def _origins(self) -> dict[bytes, Origin]:
+        """The tokens of each sequence -> what it is; empty where nothing is known of them."""
+        tensors, kinds = self._given[0], list(Origin)
+        origins = tensors.get("origins", torch.empty(0)).tolist()
+        rows = zip(tensors["tokens"], tensors["lengths"].tolist(), origins, strict=False)
+        return {row[:length].numpy().tobytes(): kinds[origin] for row, length, origin in rows}
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        there = {*self._origins.values()} or {Origin.GIVEN}
+        return tuple(origin for origin in Origin if origin in there)
+
+    def origins_of(self, tokens: Int[Tensor, "batch pos"]) -> list[Origin]:
+        ends = self.lengths(tokens).tolist()
+        rows = (row[:end].cpu().numpy().tobytes() for row, end in zip(tokens, ends, strict=True))
+        return [self._origins.get(row, Origin.GIVEN) for row in rows]
 
     @property
     def n_given(self) -> int:
@@ -155,6 +173,7 @@ def own_sequences(
     training: Tensor | Sequence[Tensor] | None = None,
     words: Sequence[str] | None = None,
     pad: int | None = None,
+    known: KnownText | None = None,
 ) -> Sequences:
     """Sequences of one's own as a task, to inspect a model on. They are in memory; `save_model` keeps them in a file.
 
@@ -164,6 +183,7 @@ def own_sequences(
         training: others, of the same kind, for what has to be trained first, such as a tuned lens or a probe.
         words: the word of each token, for people; by default its id.
         pad: the token that fills up shorter sequences on the right; needed where lengths differ.
+        known: what is known of the text that the model was trained on; by default nothing.
 
     Raises:
         ValueError: if there are no sequences, they hold other tokens, or lengths differ and there is no `pad`.
@@ -171,6 +191,9 @@ def own_sequences(
     tensors = _padded("tokens", tokens, pad)
     if training is not None:
         tensors |= _padded("training", training, pad)
+    if known is not None:
+        rows = [row[:end] for row, end in zip(tensors["tokens"], tensors["lengths"].tolist(), strict=True)]
+        tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(rows)])
     said = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
     if words is not None:
         said["words"] = json.dumps(list(words))
@@ -220,6 +243,10 @@ def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
     for tokens, lengths in pairs:
         fits = fits and tokens.dtype == torch.int64 and tokens.ndim == 2 and lengths.shape == tokens.shape[:1]
         fits = fits and len(tokens) > 0 and bool((lengths >= 2).all() and (lengths <= tokens.shape[1]).all())
+    origins = tensors.get("origins")
+    if origins is not None:
+        fits = fits and origins.shape == tensors["lengths"].shape and origins.dtype == torch.int64
+        fits = fits and int(origins.min()) >= 0 and int(origins.max()) < len(Origin)
     if not fits:
         raise ValueError(f"{where}: this is no file of sequences")
     for tokens, _ in pairs:

@@ -17,6 +17,7 @@ from torch import Tensor
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
+from workbench.tasks.known_text import KnownText
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
@@ -93,6 +94,16 @@ class Text(Task):
         size = self.block if self.tokenizer is None else self.block * _BYTES_PER_TOKEN
         path = self._place
         return _DataSet(path, self.column, size) if path.is_dir() else _File(path, size)
+
+    @cached_property
+    def known_text(self) -> KnownText:
+        """Which blocks a run of this task is trained on, and which are held out. The whole text is read."""
+        sides: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for block in range(self._source.n_blocks):
+            tokens = torch.tensor(self._encode(self._source.read(block)))
+            if len(tokens) > 1:
+                sides[bool(self.is_test(tokens[None])[0])].append(tokens)
+        return KnownText.of(*sides)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

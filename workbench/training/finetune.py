@@ -27,6 +27,7 @@ from workbench.objectives.next_token import next_token
 from workbench.objectives.seq_vcr import SeqVCR
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
+from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.distributed import Processes
 from workbench.training.environment import environment
@@ -345,6 +346,9 @@ class FineTuning:
                 self.model.save_pretrained(part)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(part)
+            known = self.data.known(KnownText.read(Path(self.config.model).expanduser()))
+            if known is not None:
+                known.save(part)
             for file in sorted(part.iterdir(), key=lambda file: file.name == runs.CONFIG):  # the config last
                 file.replace(self.path / file.name)
         finally:

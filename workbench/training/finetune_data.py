@@ -17,6 +17,7 @@ from torch import Tensor
 from workbench import tasks
 from workbench.objectives.next_token import summed_cross_entropy
 from workbench.tasks import Batch, Task
+from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.finetune_config import FinetuneConfig
 from workbench.util.seeds import generator, global_draws
@@ -50,6 +51,9 @@ class Data(Protocol):
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
         """What a model makes of what is held out, `size` sequences at a time: `test_loss` in nats, `perplexity`, …"""
+
+    def known(self, before: KnownText | None) -> KnownText | None:
+        """What is known of the text of a model trained on this, beside what was known of it before."""
 
 
 def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
@@ -113,6 +117,9 @@ class TextData:
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
         return measured(model, self._each_next(self.held_out), None, size)
 
+    def known(self, before: KnownText | None) -> KnownText:
+        return KnownText.of([self.training.flatten()], [self.held_out.flatten()], before)
+
     def _each_next(self, tokens: Int[Tensor, "n length"]) -> Batch:
         return Batch.next_token(tokens, 0, self.length - 1)
 
@@ -153,6 +160,9 @@ class TaskData:
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
         return measured(model, self.held_out, self.answers, size)
+
+    def known(self, before: KnownText | None) -> KnownText | None:
+        return before
 
     def _in_its_tokens(self, batch: Batch) -> Batch:
         return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])

@@ -91,14 +91,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
     Raises:
         ValueError: if the task has no such label, or too few rows have one.
     """
-    subject = captures[0].subject
-    rows, values = [], []
-    for seen in captures:
-        of_label = lookup(seen.truth.labels, label, f"label of {subject.task.name}").cpu()
-        there = of_label >= 0
-        rows.append(seen[point][:, : there.shape[1]].cpu()[there])
-        values.append(of_label[there])
-    z, classes = torch.cat(rows), torch.cat(values)
+    subject, (z, classes) = captures[0].subject, _labelled(captures, point, label)
     scores, _, explained = principal_components(z, k)
     names = list(range(1, k + 1))
     words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(one)) for one in classes]
@@ -122,6 +115,17 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
         Measurement("Variance explained", explained.numpy(), ("component",), {"component": names}, **share),
         _between(scores, z, classes, names, share),
     )
+
+
+def _labelled(captures: Sequence[Capture], point: str, label: str) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
+    """The rows of a hook point that have a label, and their classes."""
+    rows, values = [], []
+    for seen in captures:
+        of_label = lookup(seen.truth.labels, label, f"label of {seen.subject.task.name}").cpu()
+        there = of_label >= 0
+        rows.append(seen[point][:, : there.shape[1]].cpu()[there])
+        values.append(of_label[there])
+    return torch.cat(rows), torch.cat(values)
 
 
 def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share: dict[str, Any]) -> Measurement:

@@ -10,6 +10,7 @@ the same shape on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
+from workbench.instruments.residual.dominant_rows import ASIDE, with_others
 from workbench.instruments.residual.gram_matrix import in_range, prepare
 from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.instruments.residual.renyi import ZERO, matrix_entropy, spectrum_entropy
@@ -81,12 +83,13 @@ def measure(
     how: dict[str, Any] = {"of": of, "centre": centre, "unit_rows": unit_rows}
     return by_layer(
         capture,
-        lambda z: effective_rank(z, **how),
+        partial(with_others, measure=effective_rank, **how),
         name="Effective rank",
         units="directions",
         settings=how,
         positions=positions,
         points=points,
+        aside=ASIDE,
         caption=f"Exponential of the entropy of the {of.replace('_', ' ')} of one sequence's tokens, before the final "
         "norm. It counts directions, not what they mean; a large mean or a shorter sequence lowers it.",
     )

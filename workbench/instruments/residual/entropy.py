@@ -3,16 +3,19 @@
 Shows: the effective number of directions (its logarithm) that the tokens of one sequence occupy. Low entropy in the
 middle layers is the collapse that Seq-VCR works against. Does not show: what the directions mean, or whether later
 layers use them; a direction shared by all tokens (a large mean) lowers the number a lot unless it is centred away, and
-longer sequences have higher entropy. Compare only figures of the same hook point, positions, kernel, α, centring and
-normaliser. Control: an untrained model of the same shape on the same sequences.
+longer sequences have higher entropy. A few rows that hold most of the squared norm lower it to nearly 0; then the
+entropy of the other rows is put beside it (`dominant_rows`). Compare only figures of the same hook point, positions,
+kernel, α, centring and normaliser. Control: an untrained model of the same shape on the same sequences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from workbench.capture import Capture, Subject
+from workbench.instruments.residual.dominant_rows import ASIDE, with_others
 from workbench.instruments.residual.entropy_stream import EntropyStream
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
 from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
@@ -22,6 +25,10 @@ from workbench.measurement import Measurement
 __all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]
 
 CONTROLS = ("untrained",)
+CAPTION = (
+    "Entropy of the spectrum of {} over one sequence's tokens, before the final norm. It says how many directions are "
+    "used, not which; a large mean or a longer sequence moves it too."
+)
 CLAMPED = (
     " As in the code published with Layer by Layer, inner products below 0 were set to 0 first: the spectrum is not "
     "that of Z Zᵀ, and the figure is higher."
@@ -50,7 +57,7 @@ def measure(
 ) -> Measurement:
     """Matrix entropy of every example at every residual point, before the final norm: dims `layer`, `example`.
 
-    Over the real tokens of a sequence; NaN where it has none in the range.
+    Over the real tokens of a sequence; NaN where it has none in the range. Aside: the same without dominant rows.
 
     Args:
         capture: activations `[batch, pos, d]` of the points.
@@ -61,17 +68,16 @@ def measure(
     Raises:
         ValueError: if a setting is unknown, or a point was not captured.
     """
-    rows = {"alpha": alpha, "centre": centre, "unit_rows": unit_rows, "normalise": normalise}
-    how: dict[str, Any] = {**rows, "kernel": kernel, "bandwidth": bandwidth, "as_published": as_published}
+    how: dict[str, Any] = {"alpha": alpha, "centre": centre, "unit_rows": unit_rows, "normalise": normalise}
+    how |= {"kernel": kernel, "bandwidth": bandwidth, "as_published": as_published}
     return by_layer(
         capture,
-        lambda z: matrix_entropy(z, **how),
+        partial(with_others, measure=matrix_entropy, **how),
         name="Matrix entropy",
         units="nats" if normalise is None else f"share of {normalise.replace('_', ' ')}",
         settings={**how, "bandwidth": None if kernel == "linear" else bandwidth},
         positions=positions,
         points=points,
-        caption=f"Entropy of the spectrum of {matrix_in_words(kernel)} over one sequence's tokens, before the final "
-        "norm. It says how many directions are used, not which; a large mean or a longer sequence moves it too."
-        + (CLAMPED if as_published else ""),
+        aside=ASIDE,
+        caption=CAPTION.format(matrix_in_words(kernel)) + (CLAMPED if as_published else ""),
     )

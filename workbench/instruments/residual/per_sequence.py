@@ -86,28 +86,31 @@ def by_layer(
     settings: Mapping[str, Any],
     positions: Positions,
     points: Sequence[str] | None,
+    aside: Sequence[str] = (),
 ) -> Measurement:
     """One number of every sequence at every residual point: dims `layer`, `example`.
 
     Args:
         capture: activations `[batch, pos, d]` of the points.
-        measure: `[n, pos, d]` -> `[n]`, of sequences of one length.
-        name, units, caption: those of the measurement.
-        settings: what else decides the numbers.
+        measure: `[n, pos, d]` -> `[n]`, of sequences of one length; with names `aside`, `[n, 1 + aside]`.
+        name, units, caption, settings: those of the measurement.
         positions: which tokens; see `spans`.
         points: hook names, by default `residual_points`.
+        aside: names of further numbers (`Measurement.aside`).
 
     Raises:
         ValueError: if positions are unknown, or a point was not captured.
     """
     points = residual_points(capture.subject) if points is None else list(points)
-    values = per_sequence(capture, points, positions, measure)
+    values = per_sequence(capture, points, positions, measure, (1 + len(aside),) if aside else ())
+    own, *further = values.swapaxes(0, 1) if aside else [values]
     return Measurement(
         name=name,
-        values=values,
+        values=own,
         dims=("layer", "example"),
-        coords={"layer": points, "example": range(values.shape[-1])},
+        coords={"layer": points, "example": range(own.shape[-1])},
         units=units,
         settings={"model": capture.subject.name, **settings, "positions": positions},
         caption=caption,
+        aside=dict(zip(aside, further, strict=True)),
     )

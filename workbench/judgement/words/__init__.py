@@ -1,1 +1,1 @@
-"""The one place that writes sentences about results: a file for each subject."""
+"""Sentences about results: the only place that writes them, a file a subject. Nothing is read back out of one."""

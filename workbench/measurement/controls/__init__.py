@@ -5,8 +5,8 @@ from __future__ import annotations
 from workbench.measurement.controls import mismatched, random_graph, untrained
 from workbench.measurement.controls.base import Control
 
-UNTRAINED = "untrained"
-"""The control that is measured on several models with fresh weights, and has their range."""
+UNTRAINED, SHUFFLED = "untrained", "shuffled"
+"""Uninformed models: re-initialised ones, which are the control of that name, and the run's own weights shuffled."""
 
 CONTROLS: dict[str, Control] = {
     "mismatched": mismatched.CONTROL,
@@ -14,4 +14,4 @@ CONTROLS: dict[str, Control] = {
     UNTRAINED: untrained.CONTROL,
 }
 
-__all__ = ["CONTROLS", "UNTRAINED", "Control"]
+__all__ = ["CONTROLS", "SHUFFLED", "UNTRAINED", "Control"]

@@ -39,4 +39,4 @@ def shuffled(model: M, generator: torch.Generator) -> M:
     return copied
 
 
-CONTROL = Control("untrained models", "untrained", None)
+CONTROL = Control("re-initialised models", "re-initialised", None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from workbench.measurement.controls import CONTROLS
+from workbench.measurement.controls import CONTROLS, SHUFFLED
 
 
 def in_words(name: str) -> str:
     """What legends call a control; one that is not in `CONTROLS` is called by its name."""
+    if name == SHUFFLED:
+        return "models of shuffled weights"
     return CONTROLS[name].words if name in CONTROLS else name
 
 

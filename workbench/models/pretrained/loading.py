@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
 from workbench.models.pretrained.model import Pretrained
+from workbench.tasks.known_text import KnownText
 from workbench.util.messages import brief
 
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -57,7 +58,9 @@ def load_model(
     if attention is not None:
         set_attention(loaded.model, attention)
     loaded.model.to(torch.device(device))  # type: ignore[arg-type]
-    return Pretrained(loaded.model, loaded.tokenizer, loaded.name)
+    model = Pretrained(loaded.model, loaded.tokenizer, loaded.name)
+    model.known_text = KnownText.read(Path(name_or_path).expanduser())
+    return model
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,9 @@ class Pretrained(BridgedModel):
             for some in (texts, training)
         ]
         assert cut[0] is not None
-        return own_sequences(cut[0], self.config.d_vocab, training=cut[1], words=self.words, pad=self.pad)
+        return own_sequences(
+            cut[0], self.config.d_vocab, training=cut[1], words=self.words, pad=self.pad, known=self.known_text
+        )
 
     def _pieces(self, text: str, size: int) -> list[Tensor]:
         ids = self.tokens(text)

@@ -85,4 +85,4 @@ def _of_sentences(model: Pretrained) -> Sequences:
     if length < 2:
         raise ValueError(f"the tokenizer of {model.config.module} makes fewer than 2 tokens of a sentence; give --text")
     cut = [[ids[:length] for ids in some] for some in (shown, others)]
-    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.words)
+    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.words, known=model.known_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +52,14 @@ def sweep(
     plan, out = read_plan(source), output_folder(source, out)
     if ray is not None and workers is not None:
         raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
-    count = at_a_time(workers)
-    jobs = survey(plan, out)
+    count, jobs = at_a_time(workers), survey(plan, out)
     check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
     crew: Crew = Workers(count) if ray is None or not unfinished else Cluster(ray)
-    try:
-        with _only_sweep(out):
-            with Board(jobs, crew, progress and bool(unfinished)) as board:
-                _train(unfinished, crew, board, plan.retries, lambda: write_results(jobs, out))
-            return write_results(jobs, out)
-    finally:
-        crew.close()
+    with closing(crew), _only_sweep(out):
+        with Board(jobs, crew, progress and bool(unfinished)) as board:
+            _train(unfinished, crew, board, plan.retries, lambda: write_results(jobs, out))
+        return write_results(jobs, out)
 
 
 def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:

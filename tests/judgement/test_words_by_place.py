@@ -1,0 +1,140 @@
+"""What a figure of many places shows: its least and most, what changed, what differs, beside the strongest control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.judgement.words import by_place
+from workbench.measurement import Measurement
+
+NAN = float("nan")
+
+
+def measured(
+    values: Any, name: str = "Entropy", units: str = "nats", wide: float | None = None, **coords: Any
+) -> Measurement:
+    array = np.array(values, dtype=float)
+    ends = {} if wide is None else {"low": array - wide, "high": array + wide}
+    return Measurement(name, array, tuple(coords), coords, units, {}, **ends)
+
+
+POINTS = ["blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"]
+
+
+def test_the_least_and_the_most_are_told_with_their_places_and_nothing_of_no_numbers() -> None:
+    m = measured([[3.0, NAN, 1.5], [2.0, 2.5, 4.0]], length=[2, 30], layer=POINTS)
+    assert by_place.extremes(m) == (
+        "Entropy is least at length 2, after MLP 0 (1.50 nats) and most at length 30, after MLP 0 (4.00 nats)."
+    )
+    assert by_place.extremes(measured([NAN], length=[2])) is None
+    assert by_place.extremes(measured([0.5, 0.5], "Rate", "share", hop=[1, 2])) == "Rate: 50% throughout."
+    assert by_place.quantity(1.084, "exponent α") == "α = 1.08" and by_place.quantity(NAN, "share") == "none"
+
+
+def test_ties_are_not_extremes() -> None:
+    near = measured([1.442, 1.441, 1.9], layer=POINTS, wide=0.04)
+    assert by_place.extremes(near) == (
+        "Entropy is least at the embedding and after attention 0 (1.44 nats) and most after MLP 0 (1.90 nats)."
+    )
+    assert by_place.extremes(measured([1.5, 1.4], "Rate", "nats", 0.2, hop=[1, 2])) == (
+        "Rate: 1.40 nats to 1.50 nats throughout, and no place is clearly above or below all others."
+    )
+    zeros = measured([0.0, 0.9, 0.0, 0.0], "Accuracy", "share", length=[22, 24, 26, 30])
+    assert by_place.extremes(zeros) == ("Accuracy is least at length 22, 26 and 30 (0%) and most at length 24 (90%).")
+
+
+def test_at_the_last_layer_every_control_is_told() -> None:
+    m, same = measured([3.0, 1.5], layer=POINTS[1:]), {"untrained": measured([0.5, 2.25], layer=POINTS[1:])}
+    assert by_place.at_last(m, same) == "Entropy is 1.50 nats; untrained 2.25 after MLP 0."
+    assert by_place.at_last(m, {}) == "Entropy is 1.50 nats after MLP 0."
+
+
+def test_of_several_runs_the_least_of_each_is_told_lowest_first() -> None:
+    runs = {"a": measured([2.0, 1.0], layer=[0, 1]), "b": measured([0.5, 3.0], layer=[0, 1])}
+    told = "The least entropy of each, lowest first: b 0.50 nats at layer 0; a 1.00 nats at layer 1."
+    assert by_place.least_of_all(runs) == told
+    assert by_place.least_of_all({"a": runs["a"]}) == by_place.extremes(runs["a"])
+    assert by_place.least_of_all({"a": measured([NAN], layer=[0])}) is None
+
+
+def test_sequences_differ_most_where_their_range_is_widest() -> None:
+    m = measured([[1.0, 1.5, NAN], [2.0, 4.0, 3.0]], layer=POINTS[:2], example=[0, 1, 2])
+    assert by_place.widest_spread(m) == "Sequences differ most after attention 0: 2.00 nats to 4.00 nats."
+    assert by_place.widest_spread(measured([[NAN]], layer=[0], example=[0])) is None
+
+
+def test_what_changed_is_told_at_the_place_that_changed_most_with_its_control_there() -> None:
+    m = measured([[0.1, 0.2], [0.2, 0.9]], "Rate", "share", step=[0, 1000], hop=[1, 2])
+    control = measured([[0.1, 0.1], [0.1, 0.3]], "Rate", "share", step=[0, 1000], hop=[1, 2])
+    assert by_place.changed(m, "step", control) == (
+        "Rate at hop 2: 20% at step 0, 90% at step 1,000; its control 10% and 30%."
+    )
+    assert by_place.changed(measured([0.1], step=[0]), "step") is None
+
+
+def test_of_a_change_that_its_interval_tells_half_of_the_way_is_told_too() -> None:
+    def told(values: list[float], wide: float | None) -> str | None:
+        return by_place.changed(measured(values, "Rate", "share", wide, step=[0, 10, 100, 600]), "step")
+
+    start = "Rate: 20% at step 0, 90% at step 600"
+    half = "half of that change was not there yet at step"
+    assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; {half} 10 (10%), there at step 100 (60%)."
+    assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; {half} 0 (20%), there at step 10 (90%)."
+    assert told([0.2, 0.1, 0.6, 0.9], 0.8) == told([0.2, 0.1, 0.6, 0.9], None) == f"{start}."
+    falls = told([0.9, 0.95, 0.3, 0.2], 0.1)
+    assert falls == f"Rate: 90% at step 0, 20% at step 600; {half} 10 (95%), there at step 100 (30%)."
+
+
+def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
+    units = "difference in share"
+    sure = measured([-0.5, 0.05], "B − A", units, 0.1, hop=[1, 2])
+    told = "B differs from A at 1 of 2 places, by intervals that exclude 0; most at hop 1 (-50 percentage points)."
+    assert by_place.differs(sure) == told
+    unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))
+    told = "No difference between A and B can be told from none: -50 percentage points to +5 percentage points."
+    assert unsure == told
+    single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
+    assert single is not None and single.endswith("of single inputs there is no interval.")
+    assert by_place.differs(measured(0.3, "B − A", "difference in nats", 0.1)) == "B differs from A by +0.30 nats."
+
+
+def test_the_control_beside_a_number_is_the_one_that_is_hardest_to_exceed() -> None:
+    own = measured(0.9, "Mass", "share", 0.02)
+    mild, strong = measured(0.3, "Mass", "share", 0.01), measured(0.25, "Mass", "share", 0.2)
+    told = by_place.beside_controls(own, {"mild": mild, "strong": strong})
+    assert told == "Mass: 90%; its strongest control (strong): 25%."
+    same = by_place.beside_controls(own, {"another": measured(0.9, "Mass", "share", 0.02)})
+    assert same == "Mass: 90%, no more than its strongest control (another): 90%."
+    assert by_place.beside_controls(own, {}) == "Mass: 90%."
+
+
+def test_mass_on_ancestors_is_of_queries_that_have_one() -> None:
+    matrix = np.array([[1.0, 0, 0], [0.8, 0.2, 0], [0.3, 0.6, 0.1]])
+    gold = [(1, 1, 0), (1, 2, 1), (2, 2, 0)]
+    names = ["0:a", "1:b", "2:c"]
+    one = measured(matrix, "A", "share", query=names, key=names)
+    told = by_place.on_ancestors({"γ = 0": one}, gold)
+    assert told == "On true ancestors, of an average query's row: γ = 0 85%."
+    both = measured(np.stack([matrix, matrix]), "A", "share", matrix=["pattern", "A²"], query=names, key=names)
+    assert by_place.by_hop(both, gold) == "On true ancestors as many hops up, on average: hop 1: 70%; hop 2: 30%."
+    assert by_place.on_ancestors({"γ = 0": one}, []) is None and by_place.by_hop(both, []) is None
+
+
+def test_the_token_that_ends_ahead_is_told_with_the_point_from_which_on_it_is() -> None:
+    values = [[[1, 2], [3, 1], [4, 1]], [[5, 1], [5, 1], [5, 1]]]
+    path = measured(values, "Path", "x", basis=["encoder", "decoder"], point=POINTS, token=["7", "8"])
+    assert by_place.leads(path) == (
+        "In the encoder basis 7 ends ahead of the tokens drawn, and is so from after attention 0 on; in the decoder "
+        "basis 7 ends ahead of the tokens drawn, and is so from embedding on."
+    )
+    ranks = measured([[[2, 1], [1, 2]]], "Rank", "rank", basis=["decoder"], point=POINTS[:2], token=["7", "8"])
+    said = by_place.leads(ranks)
+    assert said is not None and said.startswith("In the decoder basis 7 ends ahead"), "the lowest rank is the first"
+
+
+def test_answers_to_one_input_are_counted_where_they_are_asked_for() -> None:
+    assert by_place.answered([None, True, False, True]) == "2 of 3 answers to this input are right."
+    assert by_place.answered([None, False]) == "The answer to this input is wrong."
+    assert by_place.answered([None]) is None

@@ -1,0 +1,117 @@
+"""The claims of an inspection, or of several seeds, judged: `judgement.judge` with what was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.inspection.result import Inspected, Result
+from workbench.inspection.seed_groups import SeedGroup
+from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet
+from workbench.judgement.judge import judge, over_seeds
+from workbench.judgement.rule import FEWEST
+from workbench.measurement import Measurement
+from workbench.measurement.controls import UNTRAINED
+from workbench.mechanisms import MECHANISMS
+from workbench.util.lookup import lookup
+
+Column = Inspected | SeedGroup
+"""A run, or several seeds of one config."""
+
+
+def claims_of(one: Column) -> list[str]:
+    """The claims that were measured."""
+    return [name for name in MECHANISMS if name in one]
+
+
+def result_of(one: Column, name: str) -> Result:
+    """A claim's result; of a claim about heads, of the head in focus.
+
+    Raises:
+        ValueError: if it was not measured.
+    """
+    if name not in one or name not in MECHANISMS:
+        lookup({claim: None for claim in claims_of(one)}, name, "claim among those measured")
+    return one[name].at_head()
+
+
+def judgements(one: Column, name: str) -> list[Judgement]:
+    """A claim judged at each place where it is read; of several seeds, each of them and all together.
+
+    Raises:
+        ValueError: if it was not measured.
+    """
+    result = result_of(one, name)
+    if isinstance(one, SeedGroup) and not one.alone:
+        return over_seeds(result.mean, [judgements(member, name) for member in one.members])
+    untrained, causal = result.controls.get(UNTRAINED), result.causal
+    return judge(
+        name,
+        result.mean,
+        {control: of_control.mean for control, of_control in result.controls.items()},
+        {} if untrained is None or untrained.draws is None else {UNTRAINED: untrained.draws},
+        None if causal is None else causal.mean,
+        {} if causal is None else causal.nulls,
+        of_heads=one[name].of_every_head,
+    )
+
+
+def judged_claims(one: Column) -> list[JudgedClaim]:
+    """Every claim that was measured, judged."""
+    return [
+        JudgedClaim(places=tuple(judgements(one, name)), needed_set=needed_set(one, name)) for name in claims_of(one)
+    ]
+
+
+def needed_set(one: Column, name: str) -> NeededSet | None:
+    """The smallest set of heads that a claim's edit needs; None where none was looked for."""
+    causal = one[name].causal
+    if causal is None or causal.needed is None:
+        return None
+    everywhere = causal.needed.everywhere
+    n = everywhere.select(edit="claimed", outcome="changed").n
+    assert n is not None
+    enough = n.reshape(-1) >= FEWEST
+    hops = everywhere.coords["hop"] if "hop" in everywhere.dims else ()
+    return NeededSet(
+        heads=causal.needed.heads,
+        hops=tuple(hop for hop, there in zip(hops, enough, strict=False) if there),
+        everywhere=_changed(everywhere, enough),
+        in_set=() if causal.needed.causal is None else _changed(causal.needed.causal, enough),
+    )
+
+
+def _changed(test: Measurement, enough: np.ndarray) -> tuple[float, ...]:
+    """The share of right answers that the claimed edit changes, at the hops with enough of them."""
+    values = test.select(edit="claimed", outcome="changed").values.reshape(-1)
+    return tuple(float(value) for value in values[enough])
+
+
+def strongest_control(one: Column, name: str) -> Measurement:
+    """At each place where a claim is read, the control that it exceeds least, with its interval; `labels` name it.
+
+    NaN and no name where a place has no control.
+    """
+    result = result_of(one, name)
+    rate = result.mean
+    values = np.full((3, *rate.values.shape), np.nan)
+    labels = np.full(rate.values.shape, "", dtype=object)
+    for index, judged in zip(np.ndindex(*rate.values.shape), judgements(one, name), strict=True):
+        each = [one.strongest for one in judged.seeds or (judged,) if one.strongest is not None]
+        if not each:
+            continue
+        nearest = max(each, key=lambda compared: compared.p).against
+        labels[index], mean = nearest, result.controls[nearest].mean
+        at = mean.select(**{dim: label for dim, label in judged.place.items() if dim in mean.dims})
+        values[(slice(None), *index)] = [at.values, *(np.nan if end is None else end for end in (at.low, at.high))]
+    return Measurement(
+        name=rate.name,
+        values=values[0],
+        dims=rate.dims,
+        coords=rate.coords,
+        units=rate.units,
+        settings=rate.settings,
+        low=values[1],
+        high=values[2],
+        labels=labels.astype(str),
+        caption="At each place the control that the claim exceeds least clearly.",
+    )

@@ -1,0 +1,200 @@
+"""A judged claim: how often it holds at a place, beside which controls, and whether answers need it; fields alone.
+
+`judgement.judge` decides them, `judgement.words` makes sentences of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from workbench.judgement.rule import Against, Compared, Stored
+
+ELSEWHERE = "elsewhere"  # the edit that should not matter
+
+
+class Often(StrEnum):
+    """How often a claim holds, in a word: the first thing that is said of it."""
+
+    ALWAYS = "always"
+    MOSTLY = "mostly"
+    SOMETIMES = "sometimes"
+    RARELY = "rarely"
+    NOT_FOUND = "not found"
+    UNKNOWN = "not known"
+
+    @staticmethod
+    def of(rate: float) -> Often:
+        return next((often for often, least in LEAST if rate >= least), Often.UNKNOWN)
+
+
+LEAST = (
+    (Often.ALWAYS, 0.99),
+    (Often.MOSTLY, 0.7),
+    (Often.SOMETIMES, 0.3),
+    (Often.RARELY, 0.05),
+    (Often.NOT_FOUND, 0.0),
+)
+"""From which share of cases on a word is used."""
+
+
+class Need(StrEnum):
+    """What a causal test says of whether the answers need what is claimed."""
+
+    AS_CLAIMED = "needed"
+    LOST = "needed, though not clearly as claimed"
+    NOT_NEEDED = "not needed"
+    IDLE = "the edit changes nothing, another does"
+    AS_ELSEWHERE = "no more than the same edit elsewhere"
+    AS_NULLS = "no more than in uninformed models"
+    NOT_COMPARED = "not compared: too few answers of uninformed models"
+    NOT_SETTLED = "not settled"
+    TOO_FEW = "too few right answers to edit"
+    UNTESTED = "not tested"
+
+
+class Edited(Stored):
+    """What one edit did to right answers.
+
+    Attributes:
+        edit: its name in the causal test.
+        n: right answers that were edited.
+        changed, as_claimed: of these, how many became another answer, and the one that the claim predicts.
+        low, high: the 95 % interval of the share that changed.
+    """
+
+    edit: str
+    n: int
+    changed: float
+    as_claimed: float
+    low: float
+    high: float
+
+
+class Test(Stored):
+    """A causal test at one place.
+
+    Attributes:
+        where: where the edit was made, in words; empty where in the whole residual.
+        claimed: the edit of what is claimed.
+        others: further edits, the one elsewhere among them.
+        decided_by: the outcome that `need` rests on.
+        nulls: that outcome of the claimed edit beside the same edit in each kind of uninformed model.
+    """
+
+    where: str
+    claimed: Edited
+    others: tuple[Edited, ...]
+    decided_by: str
+    nulls: tuple[Compared, ...]
+
+    @property
+    def elsewhere(self) -> Edited | None:
+        return next((one for one in self.others if one.edit == ELSEWHERE and one.n), None)
+
+
+class NeededSet(Stored):
+    """The smallest set of heads whose edit changes nearly as many answers as in every head, by hop.
+
+    Attributes:
+        heads: (layer, head) of each; empty where the edit in every head changes too few answers at every hop.
+        hops: the hops that could be tested, of a test by hop; empty of one without.
+        everywhere, in_set: the share of right answers that change at each of them, with the edit in every head and in
+            the set; a test without hops has one of each, and `in_set` is empty without a set.
+    """
+
+    heads: tuple[tuple[int, int], ...]
+    hops: tuple[int, ...]
+    everywhere: tuple[float, ...]
+    in_set: tuple[float, ...]
+
+
+class Judgement(Stored):
+    """A claim judged at one place.
+
+    Attributes:
+        claim, title: its name among the mechanisms, and in words.
+        place: dim -> label, of where it is read; empty where there is one place only.
+        rate, low, high, n: how often it holds, with its 95 % interval over n examples, or seeds.
+        often: the same in a word.
+        controls: its rate beside that of each control.
+        need: whether answers need what is claimed.
+        test: the numbers of the causal test; None where none was made here.
+        of_heads: whether the claim is about single heads.
+        seeds: of several seeds, the judgement of each.
+    """
+
+    claim: str
+    title: str
+    place: dict[str, int | str]
+    rate: float
+    low: float
+    high: float
+    n: int
+    often: Often
+    controls: tuple[Compared, ...]
+    need: Need = Need.UNTESTED
+    test: Test | None = None
+    of_heads: bool = False
+    seeds: tuple[Judgement, ...] = ()
+
+    @property
+    def strongest(self) -> Compared | None:
+        """The control that the claim exceeds least clearly; None without any."""
+        return max(self.controls, key=lambda one: one.p, default=None)
+
+    @property
+    def against(self) -> Against | None:
+        """How its rate compares with its controls together; None without any. Of seeds: beyond only if each is."""
+        worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
+        every = [one.against for one in self.seeds] or [one.result for one in self.controls]
+        if not every or None in every:
+            return None
+        return next((result for result in worst_first if result in every), Against.BEYOND)
+
+    @property
+    def beyond(self) -> bool:
+        return self.against is Against.BEYOND
+
+    @property
+    def found(self) -> bool:
+        """Whether it is there at all: it holds at least rarely."""
+        return self.often not in (Often.NOT_FOUND, Often.UNKNOWN)
+
+    @property
+    def needed(self) -> bool:
+        return self.need in (Need.AS_CLAIMED, Need.LOST)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says something of this model: it is there beyond its controls, or the answers need it."""
+        return (self.found and self.beyond) or self.needed
+
+
+class JudgedClaim(Stored):
+    """A claim judged at every place where it is read.
+
+    Attributes:
+        places: the judgements, in the order of the places.
+        needed_set: of a claim about single heads, the smallest set of heads whose edit loses the answers.
+    """
+
+    places: tuple[Judgement, ...] = Field(min_length=1)
+    needed_set: NeededSet | None = None
+
+    @property
+    def claim(self) -> str:
+        return self.places[0].claim
+
+    @property
+    def title(self) -> str:
+        return self.places[0].title
+
+    @property
+    def alike(self) -> list[tuple[Judgement, ...]]:
+        """The places with the same result together: as often in a word, the same beside controls, needed alike."""
+        groups: dict[tuple[object, ...], list[Judgement]] = {}
+        for one in self.places:
+            groups.setdefault((one.often, one.against, one.need), []).append(one)
+        return [tuple(group) for group in groups.values()]

@@ -1,0 +1,143 @@
+"""What a spectral measure by layer says: which rows dominate, where it is least, where re-initialised models have more.
+
+A low entropy is called a collapse only where it lies below that of re-initialised models, and of rows that do not
+dominate: a sequence in which one token holds nearly all of the squared norm has an entropy near 0 whatever its other
+tokens do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from workbench.instruments.residual.dominant_rows import POSITION, ROWS, SHARE, WITHOUT, without_dominant
+from workbench.judgement.extremes import Extreme, extreme
+from workbench.measurement import Measurement
+from workbench.measurement.draws import DRAW, limit
+
+
+class Dominated(BaseModel):
+    """A layer at which few rows of a sequence hold most of its squared norm.
+
+    Attributes:
+        layer: the hook point, or the layer's number.
+        sequences, of: in how many sequences, of how many.
+        rows: the most rows of a sequence that do so.
+        position, at_position: where the longest of them is most often, and in how many sequences.
+        share: of the squared norm that they hold, on average over these sequences.
+        value, without: the measure over these sequences, with these rows and without.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    layer: str | int
+    sequences: int
+    of: int
+    rows: int
+    position: int
+    at_position: int
+    share: float
+    value: float
+    without: float
+
+
+class Spread(BaseModel):
+    """What a spectral measure says of every layer.
+
+    Attributes:
+        name, units: of the measure.
+        dominated: the layers at which rows dominate; what follows is without these rows.
+        least: where it is least.
+        low, high: its range over layers.
+        models: how many re-initialised models there are; 0 where there is nothing to compare with.
+        at_least: what these have where it is least: the lowest and the highest of them; None where that is not known.
+        collapsed: the layers at which it lies below what a further such model would have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    units: str
+    dominated: tuple[Dominated, ...]
+    least: Extreme
+    low: float
+    high: float
+    models: int
+    at_least: tuple[float, float] | None
+    collapsed: tuple[str | int, ...]
+
+
+def judge(mean: Measurement, examples: Measurement | None = None, draws: Measurement | None = None) -> Spread | None:
+    """Judge a spectral measure by layer; None where no layer has a value.
+
+    Args:
+        mean: the single dim `layer`, with interval.
+        examples: the same with the dim `example`, and what was put aside of dominant rows.
+        draws: of each re-initialised model, dims `draw` and `layer`. Rows do not dominate in such models.
+    """
+    dominated = () if examples is None else tuple(_dominated(examples))
+    if examples is not None and dominated:
+        examples = without_dominant(examples)
+        mean = examples.mean("example")
+    least = extreme(mean, "least", examples)
+    if least is None:
+        return None
+    models = 0 if draws is None else draws.values.shape[draws.axis(DRAW)]
+    return Spread(
+        name=mean.name,
+        units=mean.units,
+        dominated=dominated,
+        least=least,
+        low=float(np.nanmin(mean.values)),
+        high=float(np.nanmax(mean.values)),
+        models=models,
+        at_least=None if draws is None or not least.settled else _ends(draws, least.places[0]["layer"]),
+        collapsed=() if draws is None else tuple(_collapsed(mean, draws)),
+    )
+
+
+def _dominated(examples: Measurement) -> list[Dominated]:
+    """The layers at which rows of a sequence dominate."""
+    found = []
+    for layer in examples.coords["layer"] if WITHOUT in examples.aside else ():
+        one = examples.select(layer=layer)
+        there = ~np.isnan(one.aside[WITHOUT])
+        if not there.any():
+            continue
+        places: Sequence[Any] = one.aside[POSITION][there].astype(int).tolist()
+        position, often = Counter(places).most_common(1)[0]
+        found.append(
+            Dominated(
+                layer=layer,
+                sequences=int(there.sum()),
+                of=int((~np.isnan(one.values)).sum()),
+                rows=int(one.aside[ROWS][there].max()),
+                position=position,
+                at_position=often,
+                share=float(one.aside[SHARE][there].mean()),
+                value=float(one.values[there].mean()),
+                without=float(one.aside[WITHOUT][there].mean()),
+            )
+        )
+    return found
+
+
+def _ends(draws: Measurement, layer: str | int) -> tuple[float, float] | None:
+    """The lowest and the highest of the models at a layer; None where it has none, or no value."""
+    if layer not in draws.coords["layer"]:
+        return None
+    values = draws.select(layer=layer).values
+    return None if np.isnan(values).all() else (float(np.nanmin(values)), float(np.nanmax(values)))
+
+
+def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:
+    """The layers at which the interval lies below the limit that a further model would go below in few cases."""
+    shared = [layer for layer in mean.coords["layer"] if layer in draws.coords["layer"]]
+    high = mean.values if mean.high is None else np.where(np.isnan(mean.high), mean.values, mean.high)
+    ends = dict(zip(mean.coords["layer"], high, strict=True))
+    lowest = {layer: -limit(-draws.select(layer=layer).values, len(shared)) for layer in shared}
+    return [layer for layer in shared if ends[layer] < lowest[layer]]

@@ -1,0 +1,97 @@
+"""Where a measure is least or most, and which other places cannot be told from there: ties are not extremes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+from pydantic import BaseModel, ConfigDict
+
+from workbench.measurement import Measurement
+from workbench.measurement.measurement import interval
+from workbench.measurement.units import difference_in
+
+Which = Literal["least", "most"]
+
+
+class Extreme(BaseModel):
+    """The least or most of a measure over its places.
+
+    Attributes:
+        which: the least or the most.
+        places: dim -> label of each place that it may be: where the value is, or that cannot be told from there, in the
+            measure's order.
+        value: the extreme value.
+        reach: the value farthest from it at any of these places.
+        n: how many places have a value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    which: Which
+    places: tuple[dict[str, Any], ...]
+    value: float
+    reach: float
+    n: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is at one place, and not at the others."""
+        return len(self.places) == 1 < self.n
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether it may be at every place."""
+        return len(self.places) == self.n
+
+
+def extreme(m: Measurement, which: Which, examples: Measurement | None = None) -> Extreme | None:
+    """Where a measure is least or most; None where it has no value.
+
+    Another place is told from the extreme one where the interval of their difference excludes 0: paired over the
+    examples, or over the seeds that the measure is a mean over; without these where their intervals are apart; without
+    intervals where the values differ.
+
+    Args:
+        m: any dims.
+        examples: the same measure with the dim `example`, where it is a mean over these.
+    """
+    known = ~np.isnan(m.values)
+    if not known.any():
+        return None
+    sign = 1.0 if which == "least" else -1.0
+    best = np.unravel_index(int(np.where(known, sign * m.values, np.inf).argmin()), m.values.shape)
+    tied = np.array(known & ~_apart(m, sign, best, examples))
+    tied[best] = True
+    values = m.values[tied]
+    places = tuple(
+        {dim: _plain(m.coords[dim][int(i)]) for dim, i in zip(m.dims, at, strict=True)} for at in np.argwhere(tied)
+    )
+    reach = float(values.max() if which == "least" else values.min())
+    return Extreme(which=which, places=places, value=float(m.values[best]), reach=reach, n=int(known.sum()))
+
+
+def _apart(
+    m: Measurement, sign: float, best: tuple[Any, ...], examples: Measurement | None
+) -> Bool[np.ndarray, "*place"]:
+    """Which places lie beyond the extreme one: above the least, below the most."""
+    units = m.each if m.each is not None else None if examples is None else _by_place(m, examples)
+    if units is not None and units.shape[-1] > 1:
+        low, _ = interval(sign * (units - units[best]), difference_in(m.units))
+        return np.asarray(low > 0)
+    if m.low is None or m.high is None:
+        return np.asarray(~np.isclose(m.values, m.values[best], rtol=1e-9, atol=1e-12))
+    near, far = (m.low, m.high) if sign > 0 else (-m.high, -m.low)
+    return np.asarray(near > far[best])
+
+
+def _by_place(m: Measurement, examples: Measurement) -> Float[np.ndarray, "*place example"] | None:
+    """The examples' values with the dims of the mean first; None where these are others."""
+    if set(examples.dims) != {*m.dims, "example"}:
+        return None
+    return examples.values.transpose([examples.dims.index(dim) for dim in (*m.dims, "example")])
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,0 +1,96 @@
+"""What was found of a run, or of several seeds: fields with their counts, of which `words.findings` makes sentences."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from workbench.judgement.claim import JudgedClaim
+from workbench.judgement.entropy import Spread
+from workbench.judgement.extremes import Extreme
+from workbench.judgement.rule import Compared, Stored
+
+Head = tuple[int, int]
+
+
+class Share(Stored):
+    """A share with its interval over n examples or seeds; NaN where it is not known."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Sample(Stored):
+    """What was measured on.
+
+    Attributes:
+        drawn, distinct: how many sequences, of several runs of each.
+        kind: `held-out`, or `given` where nobody here knows what the model was trained on.
+        spread: what the test conditions range over: (their name, from, to); None where they are all the same.
+        trained: what that was in training, from and to, where the test goes beyond it.
+    """
+
+    drawn: int
+    distinct: int
+    kind: str
+    spread: tuple[str, int, int] | None = None
+    trained: tuple[int, int] | None = None
+
+
+class Answers(Stored):
+    """How often a model is right, and the groups of answers in which it is least so.
+
+    Attributes:
+        position, sequence: of all scored positions, and of whole sequences.
+        worst: the groups of answers that are least right and not told apart; None where that may be any of them.
+        groups: the first and the last of all groups, `2 to 30`, or how many there are where they are names.
+    """
+
+    position: Share
+    sequence: Share
+    worst: Extreme | None = None
+    groups: str = ""
+
+
+class GoldMass(Stored):
+    """How much of its attention a head lays on the task's true edges, beside those of other examples."""
+
+    heads: tuple[Head, ...]
+    mass: Share
+    control: Compared | None = None
+
+
+class Focus(Stored):
+    """The head in focus, and what removing it costs.
+
+    Attributes:
+        head: the one with the most mass on true edges, on other data, or that was given.
+        no_more_than: controls under which as much mass lies there.
+        removed: head -> the share of right answers that change without it: of this head, and of the costliest other.
+        needed: the head that clearly more right answers need than this one, or this one.
+    """
+
+    head: Head
+    no_more_than: tuple[str, ...] = ()
+    removed: tuple[tuple[Head, Share], ...] = ()
+    needed: Head | None = None
+
+
+class Findings(Stored):
+    """What was found of a run, or of several seeds of one config.
+
+    Attributes:
+        name: the run's, or the group's.
+        samples: of each run.
+        answers, gold, spread, focus: see there; None where not measured, `focus` of several seeds too.
+        claims: each claim that was measured, judged.
+    """
+
+    name: str
+    samples: tuple[Sample, ...] = Field(min_length=1)
+    answers: Answers | None = None
+    claims: tuple[JudgedClaim, ...] = ()
+    gold: GoldMass | None = None
+    spread: Spread | None = None
+    focus: Focus | None = None

@@ -1,0 +1,180 @@
+"""A claim judged from its measurements: how often it holds, beside its controls, and whether answers need it.
+
+A claim that holds as often in a re-initialised model tells nothing of this one, however often it holds. An edit that
+changes answers as claimed shows that they depend on what was edited; where the same edit does the same in uninformed
+models, it tells nothing either. Each comparison is `rule.compare`, on counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.judgement.claim import ELSEWHERE, Edited, Judgement, Need, Often, Test
+from workbench.judgement.rule import FEWEST, Against, Compared, Tally, compare
+from workbench.measurement import Measurement
+from workbench.measurement.draws import DRAW
+from workbench.mechanisms.heads import LEAST_LOST
+
+CLAIMED = "claimed"  # the edit of what is claimed
+AS_CLAIMED, CHANGED = "as claimed", "changed"  # outcomes of a causal test
+BESIDE_NULLS = {
+    Against.NO_MORE: Need.AS_NULLS,
+    Against.NOT_CLEAR: Need.NOT_SETTLED,
+    Against.TOO_FEW: Need.NOT_COMPARED,
+}
+"""What is said where the edit does not do more than in uninformed models."""
+
+
+def judge(
+    claim: str,
+    rate: Measurement,
+    controls: Mapping[str, Measurement],
+    draws: Mapping[str, Measurement],
+    causal: Measurement | None = None,
+    nulls: Mapping[str, Measurement] | None = None,
+    *,
+    of_heads: bool = False,
+) -> list[Judgement]:
+    """A claim judged at each place where it is read.
+
+    Args:
+        claim: its name.
+        rate: how often it holds, averaged over examples, of the head in focus.
+        controls: control -> how often it holds under it, with the dims of `rate` or fewer.
+        draws: of controls that are several models, each of these: the dim `draw`, then those of `rate`.
+        causal: the causal test averaged over examples: dims `edit`, `outcome`, and perhaps some of `rate`'s.
+        nulls: kind of uninformed model -> the causal test of each: the dim `draw` first.
+        of_heads: whether the claim is about single heads.
+    """
+    places = [dict(zip(rate.dims, labels, strict=True)) for labels in _labels(rate)]
+    told_at = _test_place(rate, causal, places)
+    judged = []
+    for place in places:
+        own = rate.select(**place)
+        at_place = {null: part for null, m in controls.items() if (part := _at(m, place)) is not None}
+        beside = [
+            _beside(own, null, control, _at(draws[null], place) if null in draws else None, len(places))
+            for null, control in at_place.items()
+            if not np.isnan(control.values)
+        ]
+        test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
+        tested_nulls = {kind: part for kind, m in (nulls or {}).items() if (part := _at(m, place)) is not None}
+        need, numbers = _need(test, tested_nulls, 1 if told_at is not None else len(places))
+        value, n = float(own.values), 0 if own.n is None else int(own.n)
+        often = Often.of(value) if n >= FEWEST else Often.UNKNOWN
+        judged.append(
+            Judgement(
+                claim=claim, title=rate.name, place=place, rate=value, low=_end(own.low), high=_end(own.high), n=n,
+                often=often, controls=tuple(beside), need=need, test=numbers, of_heads=of_heads,
+            )
+        )  # fmt: skip
+    return judged
+
+
+def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> list[Judgement]:
+    """The judgements of several seeds together: the mean rate over seeds, and what is said of each of them.
+
+    Args:
+        rate: the mean over seeds at every place.
+        of_each: the judgements of each seed, at the same places.
+    """
+    together = []
+    for seeds in zip(*of_each, strict=True):
+        own, needs = rate.select(**seeds[0].place), {one.need for one in seeds}
+        need = needs.pop() if len(needs) == 1 else Need.NOT_SETTLED
+        rates = {"rate": float(own.values), "low": _end(own.low), "high": _end(own.high), "n": len(seeds)}
+        own_often = Often.of(float(own.values))
+        update = {**rates, "often": own_often, "need": need, "controls": (), "test": None, "seeds": tuple(seeds)}
+        together.append(seeds[0].model_copy(update=update))
+    return together
+
+
+def _beside(own: Measurement, null: str, control: Measurement, draws: Measurement | None, places: int) -> Compared:
+    """A claim's rate held against one control at a place."""
+    if draws is None:
+        return compare(_tally(own), [_tally(control)], null, models=False, places=places)
+    return compare(_tally(own), _tallies(draws), null, places=places)
+
+
+def _need(test: Measurement | None, nulls: Mapping[str, Measurement], places: int) -> tuple[Need, Test | None]:
+    """Whether answers need what is claimed by a causal test at one place, with its numbers.
+
+    Both outcomes are asked at every place, so each has its share of the rule's error.
+    """
+    if test is None:
+        return Need.UNTESTED, None
+    edits = {edit: _edited(test, edit) for edit in test.coords["edit"]}
+    claimed, others = edits[CLAIMED], tuple(one for edit, one in edits.items() if edit != CLAIMED)
+    if claimed.n < FEWEST:
+        return Need.TOO_FEW, None
+    elsewhere, asked = edits[ELSEWHERE], 2 * places
+    need, decided_by = Need.NOT_SETTLED, CHANGED
+    for outcome, if_needed in ((AS_CLAIMED, Need.AS_CLAIMED), (CHANGED, Need.LOST)):
+        part = test.select(edit=CLAIMED, outcome=outcome)
+        if _end(part.low) <= LEAST_LOST:
+            continue
+        own, decided_by = _tally(part), outcome
+        there = Tally(elsewhere.changed, elsewhere.n)
+        if there.n and compare(own, [there], ELSEWHERE, models=False, places=asked).result is not Against.BEYOND:
+            need = Need.AS_ELSEWHERE
+            continue
+        uninformed = [tally for m in nulls.values() for tally in _tallies(m.select(edit=CLAIMED, outcome=outcome))]
+        beside = compare(own, uninformed, "uninformed", places=asked).result
+        need = if_needed if beside is Against.BEYOND else BESIDE_NULLS[beside]
+        if beside is Against.BEYOND:
+            break
+    if need is Need.NOT_SETTLED and claimed.high < LEAST_LOST:
+        need = Need.IDLE if any(one.low > LEAST_LOST for one in others if one.edit != ELSEWHERE) else Need.NOT_NEEDED
+    own = _tally(test.select(edit=CLAIMED, outcome=decided_by))
+    each = tuple(
+        compare(own, _tallies(m.select(edit=CLAIMED, outcome=decided_by)), kind, places=asked)
+        for kind, m in nulls.items()
+    )
+    where = str(test.settings.get("edited", ""))
+    return need, Test(where=where, claimed=claimed, others=others, decided_by=decided_by, nulls=each)
+
+
+def _edited(test: Measurement, edit: str) -> Edited:
+    changed, as_claimed = (_tally(test.select(edit=edit, outcome=outcome)) for outcome in (CHANGED, AS_CLAIMED))
+    of_changed = test.select(edit=edit, outcome=CHANGED)
+    low, high = _end(of_changed.low), _end(of_changed.high)
+    return Edited(edit=edit, n=changed.n, changed=changed.hits, as_claimed=as_claimed.hits, low=low, high=high)
+
+
+def _test_place(rate: Measurement, causal: Measurement | None, places: Sequence[dict[str, Any]]) -> dict | None:
+    """The place at which a test without places is told: where the claim holds most; None of a test at each place."""
+    if causal is None or not rate.dims or any(dim in causal.dims for dim in rate.dims):
+        return None
+    return places[int(np.nan_to_num(rate.values, nan=-1.0).argmax())]
+
+
+def _tally(m: Measurement) -> Tally:
+    n = 0 if m.n is None else int(m.n)
+    return Tally(float(m.values) * n if n else 0.0, n)
+
+
+def _tallies(draws: Measurement) -> list[Tally]:
+    assert draws.dims == (DRAW,) and draws.n is not None
+    return [Tally(float(v) * int(n) if n else 0.0, int(n)) for v, n in zip(draws.values, draws.n, strict=True)]
+
+
+def _end(end: np.ndarray | None) -> float:
+    return float("nan") if end is None else float(end)
+
+
+def _labels(rate: Measurement) -> list[tuple[Any, ...]]:
+    return [
+        tuple(rate.coords[dim][i] for dim, i in zip(rate.dims, index, strict=True))
+        for index in np.ndindex(*rate.values.shape)
+    ]
+
+
+def _at(m: Measurement, place: Mapping[str, Any]) -> Measurement | None:
+    """The measurement at one place, in the dims that it has; None where it does not have the label."""
+    where = {dim: label for dim, label in place.items() if dim in m.dims}
+    if any(label not in m.coords[dim] for dim, label in where.items()):
+        return None
+    return m.select(**where)

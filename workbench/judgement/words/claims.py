@@ -1,0 +1,286 @@
+"""A judged claim in words: first how often, then beside which controls, then whether the answers need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test
+from workbench.judgement.rule import Against, Compared
+from workbench.measurement.controls.words import in_words
+from workbench.measurement.numbers import counted, percent, percents, share_with_interval
+from workbench.measurement.places import at_point, place_in_words
+from workbench.mechanisms.heads import LEAST_LOST, where_in_words
+from workbench.util.words import capitalised
+
+Group = Sequence[Judgement]
+"""Places of one claim with the same result."""
+
+NEED = {
+    Need.AS_CLAIMED: "the answers need it",
+    Need.LOST: "the answers need it, though not clearly as claimed",
+    Need.NOT_NEEDED: "the answers do not need it",
+    Need.IDLE: "the edit of it changes nothing, where another edit does",
+    Need.AS_ELSEWHERE: "whether the answers need it cannot be told, as its edit changes not clearly more of them than "
+    "the same edit elsewhere",
+    Need.AS_NULLS: "whether the answers need it cannot be told, as its edit changes no more of them than in an "
+    "uninformed model",
+    Need.NOT_COMPARED: "whether the answers need it is not compared, as uninformed models have too few right answers",
+    Need.NOT_SETTLED: "whether the answers need it is not settled",
+    Need.TOO_FEW: "whether the answers need it cannot be told from so few right answers",
+}
+
+AGAINST = {
+    Against.NO_MORE: "no more than under a control",
+    Against.NOT_CLEAR: "not clearly more than under a control",
+    Against.TOO_FEW: "too few to compare with a control",
+}
+
+
+def lines(claim: JudgedClaim) -> list[list[str]]:
+    """A claim for the terminal and the report: a line for places with the same result, its causal test under it."""
+    text = [[f"{name_of(claim, group)}: {holding(group)}", *filter(None, [needing(group)])] for group in claim.alike]
+    if claim.needed_set is not None:
+        text.append([f"{claim.title}: {needed_set(claim.needed_set)}"])
+    return text
+
+
+def tested(claim: JudgedClaim) -> list[str]:
+    """A claim's causal test: a line for places with the same result, then one about the needed heads."""
+    said = [(places(group), needing(group)) for group in claim.alike if needing(group)]
+    text = [f"{where}: {need}" if where and len(claim.alike) > 1 else need for where, need in said]
+    if claim.needed_set is not None:
+        text.append(needed_set(claim.needed_set))
+    return [capitalised(line) for line in text]
+
+
+def row(claim: JudgedClaim, one: Judgement) -> dict[str, str]:
+    """A row of a table: the claim at one place, how often it holds, beside what, and what came of it."""
+    nearest = one.strongest
+    name = name_of(claim, [one]) if len(claim.places) > 1 else claim.title
+    return {
+        "claim": name,
+        "holds": str(one.often),
+        "in": share_with_interval(one.rate, one.low, one.high),
+        "of": f"{one.n:,} {'seeds' if one.seeds else 'cases'}",
+        "nearest control": compared(nearest) if nearest else "–",
+        "edited answers that change": _of([(one.test.claimed.changed, one.test.claimed.n)]) if one.test else "–",
+        "result": "; ".join(filter(None, (str(one.against or "no control"), str(one.need)))),
+    }
+
+
+def often_in_short(one: Judgement, several: bool) -> str:
+    """How often a claim holds at a place, for a badge: `always: 98% after MLP 0`; the place where there are several."""
+    if one.often is Often.UNKNOWN:
+        return "too few cases to say how often"
+    return f"{one.often}: {percent(one.rate)}{f' {place_in_words(one.place)}' if several else ''}"
+
+
+def against_in_short(group: Group) -> str:
+    """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
+    there = [one for one in group if one.found and one.against is not None]
+    if not there:
+        return ""
+    beyond = sum(one.beyond for one in there)
+    if beyond:
+        at = "" if beyond == len(there) else f" at {beyond} of {len(there)} places"
+        return f"beyond its controls{at}"
+    worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
+    return AGAINST[next(against for against in worst_first if any(one.against is against for one in there))]
+
+
+def need_in_short(group: Group) -> str:
+    """That the answers need a claim, for a badge, and whether it is there beyond its controls too; empty if they do
+    not, or it is not known.
+    """
+    needs = {one.need for one in group if one.needed}
+    if not needs:
+        return ""
+    words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
+    return words if any(one.found and one.beyond for one in group) else f"but {words}"
+
+
+def how_many(claims: Sequence[Group]) -> str:
+    """How many of some claims are there beyond their controls somewhere, and which."""
+    beyond = [places[0].title for places in claims if any(one.found and one.beyond for one in places)]
+    text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
+    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
+
+
+def name_of(claim: JudgedClaim, group: Group) -> str:
+    """The claim, with the places of the group if they are not all where it is read."""
+    return claim.title if len(group) == len(claim.places) else f"{claim.title}, {places(group)}"
+
+
+def places(group: Group) -> str:
+    """`hops 1 to 7` or `after attention 0, after MLP 1`; empty where there is one place only."""
+    if not group[0].place:
+        return ""
+    (dim,) = group[0].place
+    labels = [one.place[dim] for one in group]
+    if dim == "point":
+        return ", ".join(map(at_point, labels))
+    if len(labels) == 1:
+        return f"{dim} {labels[0]}"
+    first, last = labels[0], labels[-1]
+    if isinstance(first, int) and labels == list(range(first, first + len(labels))):
+        return f"{dim}s {first} to {last}"
+    return f"{dim}s {', '.join(map(str, labels))}"
+
+
+def holding(group: Group) -> str:
+    """How often a claim holds, and how that compares: `sometimes, in 24% [18, 31] of 256 cases, beyond …`."""
+    often = group[0].often
+    if often is Often.UNKNOWN:
+        return f"not known, as only {max(one.n for one in group)} cases can test it"
+    said = f"{_rates(group)}{_against(group)}"
+    return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
+
+
+def _rates(group: Group) -> str:
+    unit = "seeds" if group[0].seeds else "cases"
+    n = _ends(one.n for one in group)
+    if len(group) == 1:
+        (one,) = group
+        rate = share_with_interval(one.rate, one.low, one.high)
+        return f"in {rate} of cases over {n} seeds" if one.seeds else f"in {rate} of {n} {unit}"
+    rate = percents(one.rate for one in group)
+    return f"in {rate} of cases over {n} seeds" if group[0].seeds else f"in {rate} of {n} {unit}"
+
+
+def _ends(numbers: Iterable[int]) -> str:
+    """`256`, or `59 to 64`: the range of some counts."""
+    known = sorted(numbers)
+    return " to ".join(dict.fromkeys(f"{end:,}" for end in (known[0], known[-1])))
+
+
+def _against(group: Group) -> str:
+    against = group[0].against
+    if against is None:
+        return "; no control was measured"
+    if group[0].seeds:
+        beyond = [sum(seed.beyond for seed in one.seeds) for one in group]
+        return f"; beyond its controls in {_ends(beyond)} of {len(group[0].seeds)} seeds"
+    if not group[0].found:
+        return f"; nearest control: {_controls(group, lambda one: one.strongest)}"
+    if against is Against.BEYOND:
+        return f", beyond its controls (nearest: {_controls(group, lambda one: one.strongest)})"
+    relation = AGAINST[against]
+
+    def first(one: Judgement) -> Compared | None:
+        return next((control for control in one.controls if control.result is against), None)
+
+    return f", {relation} ({_controls(group, first)})"
+
+
+def _controls(group: Group, pick: Callable[[Judgement], Compared | None]) -> str:
+    """A control of each place: `re-initialised models, 7 of 512 in 8 models`; of several places the range of rates."""
+    each = [control for one in group if (control := pick(one)) is not None]
+    if len(each) == 1:
+        return compared(each[0])
+    names = " or ".join(dict.fromkeys(in_words(one.against) for one in each))
+    return f"{names}, {percents(one.rate for one in each)}"
+
+
+def compared(control: Compared) -> str:
+    """`re-initialised models, 7 of 512 in 8 models`."""
+    if not control.n:
+        return f"{in_words(control.against)}, none to count"
+    models = f" in {control.models} models" if control.models else ""
+    return f"{in_words(control.against)}, {counted(control.hits, control.n)}{models}"
+
+
+def needing(group: Group) -> str:
+    """Whether the answers need a claim: what its edit does, beside the same edit elsewhere and in uninformed models."""
+    need, first = group[0].need, group[0]
+    if first.seeds:
+        return _needing_seeds(group)
+    if need is Need.UNTESTED:
+        return ""
+    tests = [one.test for one in group if one.test is not None]
+    if not tests:
+        return NEED[need]
+    where = f"edited in {tests[0].where}" if tests[0].where else "edited"
+    text = f"{NEED[need]}: {where}, {_changed(tests)}"
+    elsewhere = [(one.elsewhere.changed, one.elsewhere.n) for one in tests if one.elsewhere is not None]
+    text += f"; elsewhere, {_of(elsewhere)} change" if elsewhere else ""
+    if need is Need.IDLE:
+        text += "".join(f"; {edit}, {_of(counts)} change" for edit, counts in _other_edits(tests).items())
+    return text + _uninformed(tests)
+
+
+def _needing_seeds(group: Group) -> str:
+    """In how many seeds the answers need a claim; at several places, at any of them."""
+    seeds = list(zip(*(one.seeds for one in group), strict=True))
+    if all(seed.need is Need.UNTESTED for places_of_seed in seeds for seed in places_of_seed):
+        return ""
+    needed = sum(any(one.needed for one in places_of_seed) for places_of_seed in seeds)
+    return f"the answers need it in {needed} of {len(seeds)} seeds"
+
+
+def _changed(tests: Sequence[Test]) -> str:
+    """`33 of 64 right answers change, 30 as claimed`; of several places, the ranges of shares and numbers."""
+    claimed = [one.claimed for one in tests]
+    if len(claimed) == 1:
+        (one,) = claimed
+        return f"{counted(one.changed, one.n)} right answers change, {round(one.as_claimed):,} as claimed"
+    changed = _of([(one.changed, one.n) for one in claimed])
+    as_claimed = percents(one.as_claimed / one.n for one in claimed if one.n)
+    return f"{changed} right answers change, {as_claimed} as claimed"
+
+
+def _of(counts: Sequence[tuple[float, int]]) -> str:
+    """`33 of 64`; of several counts `33 to 62% of 59 to 64`."""
+    if len(counts) == 1:
+        return counted(*counts[0])
+    return f"{percents(hits / n for hits, n in counts if n)} of {_ends(n for _, n in counts)}"
+
+
+def _other_edits(tests: Sequence[Test]) -> dict[str, list[tuple[float, int]]]:
+    """Edit -> how many answers it changed of how many at each place, of edits that do something."""
+    edits: dict[str, list[tuple[float, int]]] = {}
+    for test in tests:
+        for one in test.others:
+            if one is not test.elsewhere and one.low > LEAST_LOST:
+                edits.setdefault(one.edit, []).append((one.changed, one.n))
+    return edits
+
+
+def _uninformed(tests: Sequence[Test]) -> str:
+    """What the same edit does in each kind of uninformed model, in counts."""
+    kinds = [null.against for null in tests[0].nulls]
+    if not kinds:
+        return "; no uninformed model was edited"
+    outcome = "change" if tests[0].decided_by == "changed" else "change as claimed"
+    said = []
+    for kind in kinds:
+        each = [(null.hits, null.n) for test in tests for null in test.nulls if null.against == kind]
+        models = next(null.models for null in tests[0].nulls if null.against == kind)
+        answers = f"{_of(each)} {outcome}" if any(n for _, n in each) else "no right answer to edit"
+        said.append(f"{in_words(kind)} ({models}), {answers}")
+    return f"; {'; '.join(said)}"
+
+
+def needed_set(found: NeededSet) -> str:
+    """The smallest set of heads whose edit changes nearly as many answers as in every head, or why none is."""
+    if not found.everywhere:
+        return "no right answer could be edited, so no set of heads can be found"
+    if not found.heads or not found.in_set:
+        return f"no set of heads is needed: the edit in every head changes {_by_hop(found.everywhere, found.hops)}"
+    lost = [
+        (value, inside) for value, inside in zip(found.everywhere, found.in_set, strict=True) if value >= LEAST_LOST
+    ]
+    inside, everywhere = percents(one for _, one in lost), percents(value for value, _ in lost)
+    hops = [hop for hop, value in zip(found.hops, found.everywhere, strict=False) if value >= LEAST_LOST]
+    at = f" at hop{'s' * (len(hops) > 1)} {', '.join(map(str, hops))}" if 0 < len(hops) < len(found.hops) else ""
+    return (
+        f"the smallest set of heads whose edit changes nearly as many answers as in every head is "
+        f"{where_in_words(found.heads)}: {inside} of right answers change{at} (in every head {everywhere}; found on "
+        "other sequences)"
+    )
+
+
+def _by_hop(shares: Sequence[float], hops: Sequence[int]) -> str:
+    if not hops:
+        return f"{percent(shares[0])} of right answers"
+    each = ", ".join(f"hop {hop} {percent(value)}" for hop, value in zip(hops, shares, strict=True))
+    return f"few right answers at any hop ({each})"

@@ -1,0 +1,45 @@
+"""Where a measure is least or most, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.judgement.extremes import Extreme
+from workbench.measurement.places import at_point
+from workbench.util.words import listed
+
+Place = dict[str, Any]
+"""Dim -> label."""
+
+MOST_NAMED = 4  # places that are named one by one
+
+
+def at(place: Place) -> str:
+    """A place within a sentence: `after MLP 0`, `at step 600`, `at length 3, per sequence`."""
+    first, *others = [at_label(dim, label) for dim, label in place.items()] or [""]
+    return ", ".join([first, *(one.removeprefix("at ") for one in others)])
+
+
+def at_label(dim: str, label: Any) -> str:
+    """One label of a place: `after MLP 0`, `at step 600`."""
+    if dim in ("point", "layer") and isinstance(label, str):
+        return at_point(label)
+    if dim == "of layer":
+        return f"beside B {at_point(label) if isinstance(label, str) else f'at layer {label}'}"
+    if dim == "unit":
+        return f"per {label}"
+    if dim == "basis":
+        return "in both bases" if label == "both" else f"in the {label} basis"
+    return f"at {dim} {label:,}" if isinstance(label, int | np.integer) else f"at {dim} {label}"
+
+
+def at_places(extreme: Extreme) -> str:
+    """Where it may be: the places by name, `at length 22, 26 and 30`, or how many of them there are."""
+    dims = list(extreme.places[0])
+    if len(extreme.places) > MOST_NAMED:
+        return f"at any of {len(extreme.places)} of {extreme.n} places"
+    if len(dims) == 1 and (begin := f"at {dims[0]} ") and all(at(one).startswith(begin) for one in extreme.places):
+        return begin + listed([at(one).removeprefix(begin) for one in extreme.places])
+    return listed([at(one) for one in extreme.places])

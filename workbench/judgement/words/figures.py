@@ -1,0 +1,187 @@
+"""What one figure shows, in a sentence made from its numbers: what a panel says first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
+from workbench.measurement import Measurement
+from workbench.measurement.controls.words import in_words
+from workbench.measurement.numbers import number, percent
+from workbench.measurement.places import at_point
+from workbench.tasks import COUNTED, Unit
+
+LEVELS = (0.5, 0.95)  # of all answers
+
+
+def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
+    """When half and when nearly all answers became right; None where no accuracy was logged.
+
+    Args:
+        curves: `learning_curves(run)`, of which `accuracy` and `whole_answer` are told.
+        unit: what the task counts as an answer (`Task.unit`).
+    """
+    told = {"accuracy": unit} | ({"whole_answer": "sequence"} if unit == "position" else {})
+    said = [
+        _reached(COUNTED[of], curves[name]) for name, of in told.items() if name in curves and len(curves[name].values)
+    ]
+    return " ".join(said) or None
+
+
+def _reached(what: str, curve: Measurement) -> str:
+    """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
+    steps, values = curve.coords["step"], curve.values
+    reached = [f"{percent(level)} {_first(curve, level)}" for level in LEVELS]
+    last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
+    return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
+
+
+def _first(curve: Measurement, level: float) -> str:
+    at = np.flatnonzero(curve.values >= level)
+    return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
+
+
+def on_top(table: Measurement, right: Sequence[str]) -> str | None:
+    """At how many scored positions the right answer is the residual's top token, first at all and at the end.
+
+    Args:
+        table: `projection.top_tokens(…)` on the decoder basis, rank 1: dims `point`, `position`.
+        right: the right answer at each position, empty where none is asked for.
+
+    Returns None where no answer is asked for.
+    """
+    assert table.labels is not None and table.dims == ("point", "position")
+    asked = np.array([bool(word) for word in right])
+    if not asked.any():
+        return None
+    found = [int((row[asked] == np.array(right)[asked]).sum()) for row in table.labels]
+    points, n = table.coords["point"], int(asked.sum())
+    text = f"The right answer is on top {at_point(points[-1])} at {found[-1]} of {n} scored positions"
+    first = next((i for i, count in enumerate(found) if count >= max(1, n / 2)), None)
+    if first is None or first == len(points) - 1:
+        return f"{text}; at no point before at half of them."
+    return f"{text}, and first at half of them or more {at_point(points[first])} ({found[first]})."
+
+
+def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int) -> str | None:
+    """How much of each hop from a query arrives at its true ancestor.
+
+    Args:
+        steps: `resolvent.steps(…)`: dims `hop`, `query`, `key`.
+        gold: the task's edges as (hop, query, key).
+        query: the position that is followed.
+
+    Returns None where the query has no true ancestor within these hops.
+    """
+    reached: dict[int, float] = {}
+    for hop, at, key in gold:
+        if at == query and hop <= len(steps.coords["hop"]):
+            reached[hop] = reached.get(hop, 0.0) + float(steps.values[hop - 1, query, key])
+    if not reached:
+        return None
+    shares = "; ".join(f"hop {hop}: {percent(share)}" for hop, share in sorted(reached.items()))
+    several = max(Counter(hop for hop, at, _ in gold if at == query).values()) > 1
+    where = "the true ancestors" if several else "the true ancestor"
+    return f"From {steps.coords['query'][query]} this much arrives at {where}: {shares}."
+
+
+def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:
+    """Which of excluded loss and test accuracy is half way first, as far as the checkpoints tell.
+
+    Args:
+        measured: `progress_measures(…)`.
+        found: `half_way(measured)`.
+    """
+    steps, right = list(measured.coords["step"]), measured.select(curve="test accuracy").values
+    if found is None and right[0] >= GROKKED:
+        return f"Test accuracy is {percent(float(right[0]))} at the first checkpoint already, so no order can be told."
+    if found is None:
+        most = percent(float(right.max()))
+        return f"Test accuracy never reaches {percent(GROKKED)} (at most {most}), so no order can be told."
+    if found.excluded is None:
+        until = f"step {found.end:,}, where test accuracy first is {percent(GROKKED)}"
+        return f"The excluded loss does not rise up to {until}."
+    apart = steps.index(found.accuracy) - steps.index(found.excluded)
+    order = "at the same checkpoint"
+    if apart:
+        plural = "s" if abs(apart) > 1 else ""
+        order = f"the loss {abs(apart)} checkpoint{plural} {'earlier' if apart > 0 else 'later'}"
+    return (
+        f"Between step {found.start:,} (least excluded loss) and step {found.end:,} (test accuracy first at "
+        f"{percent(GROKKED)}), the excluded loss is half way up its {number(found.rise, 'nats')} at step "
+        f"{found.excluded:,} and test accuracy half way at step {found.accuracy:,}: {order}."
+    )
+
+
+def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
+    """How far the excluded loss rises before test accuracy does, beside that without other frequencies.
+
+    Args:
+        measured: `progress_measures(…)`.
+        control: the same of `other_frequencies(measured)`.
+    """
+    key, others = early_rise(measured), early_rise(control)
+    if key is None or others is None:
+        return (
+            f"No two checkpoints lie between the first with {percent(GROKKED)} of the questions trained on right and "
+            "the first with half of the held-out ones, so nothing is known of a phase by heart."
+        )
+    return (
+        f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "
+        f"of the held-out ones, the excluded loss rises by {number(key.nats, 'nats')}, that without other frequencies "
+        f"by {number(others.nats, 'nats')}."
+    )
+
+
+def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[str, Measurement]]) -> str | None:
+    """How even rows are with few keys and with many, on average over a run's heads, beside its controls.
+
+    Args:
+        runs: name -> `dispersion.measure(…)` averaged over examples.
+        controls: name -> control -> the same of that control.
+
+    Returns None where no run has rows of two numbers of keys.
+    """
+    said = []
+    for name, m in runs.items():
+        if ends := _ends(m):
+            beside = [
+                f"{in_words(control)} {at}" for control, one in controls.get(name, {}).items() if (at := _ends(one))
+            ]
+            said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
+    return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None
+
+
+def _ends(m: Measurement) -> str:
+    """`60% at 2–3 keys, 81% at 32–63 keys`; empty where rows have one number of keys only."""
+    by_keys = np.moveaxis(m.values, m.dims.index("keys"), 0).reshape(len(m.coords["keys"]), -1)
+    means = [float(np.nanmean(row)) for row in by_keys if not np.isnan(row).all()]
+    labels = [label for label, row in zip(m.coords["keys"], by_keys, strict=True) if not np.isnan(row).all()]
+    return (
+        f"{percent(means[0])} at {labels[0]} keys, {percent(means[-1])} at {labels[-1]} keys" if len(means) > 1 else ""
+    )
+
+
+def told_apart(between: Measurement) -> str | None:
+    """How much of the residual's variance lies between a label's classes, beside shuffled labels.
+
+    Args:
+        between: of `components(…)`: dims `within`, `labels`.
+
+    Returns None where there is no variance.
+    """
+    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
+    if np.isnan(own.values) or shuffled.high is None:
+        return None
+    label, most = between.settings["label"], float(shuffled.high)
+    text = f"{percent(float(own.values))} of the variance lies between classes of {label}"
+    if not own.values > most:
+        return f"{text}, no more than with shuffled labels (at most {percent(most)})."
+    best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
+    share = float(between.select(within=best, labels="true").values)
+    return (
+        f"{text}, with shuffled labels at most {percent(most)}; most of all along component {best} ({percent(share)})."
+    )

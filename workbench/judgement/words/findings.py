@@ -1,0 +1,224 @@
+"""What was found of a run, in a few statements: what it gets right, what holds or is absent, what its answers need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.interventions import head_in_words
+from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
+from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
+from workbench.judgement.rule import Against
+from workbench.judgement.words import claims, entropy
+from workbench.judgement.words.extremes import MOST_NAMED, at_places
+from workbench.measurement.controls.words import in_words
+from workbench.measurement.numbers import percents, share_with_interval
+from workbench.mechanisms import sentence
+from workbench.tasks import COUNTED, counted
+from workbench.util.words import capitalised
+
+MOST_CLAIMS = 3  # that are told one by one; of the others only how often they hold is
+NO_CLAIM = "How it finds its answers is not known: no claim here is about this task."
+
+Chip = Literal["answers", "reads", "holds", "needed", "absent", "tells nothing", "spread", "collapse"]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence about how a model works.
+
+    Attributes:
+        text: the sentence.
+        chips: what it is about: what attention `reads`, what the residual `holds`, whether answers `needed` it.
+        claims: the mechanisms that it is about.
+        name: what the sentence begins with, before a colon: the claim, with the places that it is about.
+        brief: of a claim, how often it holds and whether answers need it, in a line: what follows its name on a card.
+        more: the end of the sentence that can be left out where there is little room.
+    """
+
+    text: str
+    chips: tuple[Chip, ...]
+    claims: tuple[str, ...] = ()
+    name: str = ""
+    brief: str = ""
+    more: str = ""
+
+    @property
+    def rest(self) -> str:
+        """The sentence without the name that it begins with."""
+        return self.text.removeprefix(f"{self.name}: ")
+
+    @property
+    def shorter(self) -> str:
+        """The same without what can be left out."""
+        return self.rest.removesuffix(self.more).rstrip()
+
+
+Group = tuple[JudgedClaim, tuple[Judgement, ...]]
+"""A claim, and places of it with the same result."""
+
+
+def statements(found: Findings) -> list[Statement]:
+    """What can be said of a single run, or of several seeds of one config, the most telling first."""
+    return [*_statements(found)]
+
+
+def _statements(found: Findings) -> Iterator[Statement]:
+    if found.answers is not None:
+        yield _answers(found, found.answers)
+    groups = sorted(((claim, group) for claim in found.claims for group in claim.alike), key=_weight)
+    telling = [one for one in groups if one[1][0].tells]
+    absent = [one for one in groups if one[1][0].often is Often.NOT_FOUND and not one[1][0].needed]
+    other = [one for one in groups if one not in telling and one not in absent]
+    told = telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]
+    yield from map(_claim, told)
+    if more := telling[MOST_CLAIMS:]:
+        yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
+    alike: tuple[tuple[list[Group], Chip], ...] = ((absent, "absent"), (other, "tells nothing"))
+    for rest, chip in alike:
+        if untold := [one for one in rest if one not in told]:
+            yield _together(untold, (chip,))
+    if not telling and found.gold is not None:
+        yield _gold(found.gold)
+    if found.spread is not None:
+        collapse: tuple[Chip, ...] = ("collapse",) if found.spread.collapsed else ()
+        yield Statement(entropy.in_words(found.spread), ("spread", *collapse))
+
+
+def _weight(one: Group) -> tuple[bool, bool, float]:
+    """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
+    first = one[1][0]
+    rates = [place.rate for place in one[1] if place.rate == place.rate]
+    return first.need is not Need.AS_CLAIMED, not (first.beyond and first.found), -max(rates, default=0.0)
+
+
+def _claim(one: Group) -> Statement:
+    """One claim: what it says, how often it holds beside its controls, and what an edit of it does."""
+    claim, group = one
+    name, needs = claims.name_of(claim, group), claims.needing(group)
+    said = [claims.holding(group), *([needs] if needs else [])]
+    more = ""
+    if needs and claim.needed_set is not None and claim.needed_set.heads and group[0].test is not None:
+        more = f"{capitalised(claims.needed_set(claim.needed_set))}."
+    text = f"{name}: {sentence(claim.claim)} {' '.join(f'{capitalised(part)}.' for part in said)} {more}".rstrip()
+    return Statement(text, chips(group), (claim.claim,), name, _brief(group), more)
+
+
+def _brief(group: Sequence[Judgement]) -> str:
+    """How often a claim holds and whether answers need it, without what it is beside."""
+    often = f"{group[0].often}, in {percents(one.rate for one in group)} of cases"
+    nearest = [one.strongest for one in group if one.strongest is not None]
+    often += f" (nearest control {percents(one.rate for one in nearest)})" if nearest else ""
+    tests = [one.test.claimed for one in group if one.test is not None]
+    if group[0].need is Need.NOT_NEEDED:
+        return f"{often}; the answers do not need it"
+    if not group[0].needed or not tests:
+        return often
+    return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"
+
+
+def _together(groups: Sequence[Group], chips: tuple[Chip, ...]) -> Statement:
+    """Several claims in one statement, each with how often it holds; it begins with a name where it is about one."""
+    said = "; ".join(f"{claims.name_of(*one)}: {claims.holding(one[1])}" for one in groups)
+    name = claims.name_of(*groups[0]) if len(groups) == 1 else ""
+    return Statement(f"{said}.", chips, tuple(dict.fromkeys(claim.claim for claim, _ in groups)), name)
+
+
+def chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
+    """Claims about single heads are about what these read, the others about what the residual holds."""
+    first = group[0]
+    found: list[Chip] = []
+    if first.often is Often.NOT_FOUND:
+        found.append("absent")
+    elif first.beyond:
+        found.append("reads" if first.of_heads else "holds")
+    if first.needed:
+        found.append("needed")
+    return tuple(found)
+
+
+def _answers(found: Findings, answers: Answers) -> Statement:
+    """What it gets right, and the groups of answers in which it is worst."""
+    text = f"{found.name} gets {share(answers.position)} of {COUNTED['position']} right"
+    if abs(answers.position.value - answers.sequence.value) > 1e-8:
+        text += f", and {share(answers.sequence)} of {COUNTED['sequence']}"
+    sample, worst = found.samples[0], answers.worst
+    text += f", on {_drawn(sample)} sequences{f' ({spread(sample)})' if sample.spread else ''}"
+    if worst is not None and len(worst.places) <= MOST_NAMED:
+        rate = percents([worst.value, worst.reach])
+        text += f"; least right {at_places(worst)} of {answers.groups} ({rate})"
+    return Statement(f"{text}.", ("answers",))
+
+
+def spread(sample: Sample) -> str:
+    """What the test conditions range over, and what it was in training where they go beyond it."""
+    assert sample.spread is not None
+    name, least, most = sample.spread
+    trained = "" if sample.trained is None else f", trained on {sample.trained[0]} to {sample.trained[1]}"
+    return f"{name} {least} to {most}{trained}"
+
+
+def _drawn(sample: Sample) -> str:
+    return f"{counted(sample.drawn, sample.distinct)} {sample.kind}"
+
+
+def _gold(gold: GoldMass) -> Statement:
+    heads = "; ".join(dict.fromkeys(head_in_words(*head) for head in gold.heads))
+    text = f"Of its attention, {heads} lays {share(gold.mass)} on the task's true edges"
+    tells = gold.control is None or gold.control.result is Against.BEYOND
+    if gold.control is not None:
+        text += f", and {percents([gold.control.rate])} on those of other examples"
+    chip: Chip = "reads" if tells else "tells nothing"
+    return Statement(f"{text}{'' if tells else ', which is not clearly more'}.", (chip,))
+
+
+def focus(found: Focus | None) -> str | None:
+    """Why the head in focus is shown, and what removing it costs; None where nothing shows which one to choose."""
+    if found is None:
+        return None
+    where, most = head_in_words(*found.head), "the most mass on the task's true edges, on other sequences"
+    if found.no_more_than:
+        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(in_words, found.no_more_than))})"
+    removed = dict(found.removed)
+    if found.head not in removed:
+        return f"{capitalised(where)} has {most}."
+    own = share(removed[found.head])
+    if found.needed is None or found.needed == found.head:
+        others = [
+            f"; without {head_in_words(*head)} {share(one)}"
+            for head, one in removed.items()
+            if head != found.head and one.value > removed[found.head].value
+        ]
+        return f"{capitalised(where)} has {most}. Without it {own} of right answers change{''.join(others)}."
+    return (
+        f"The head that answers need most is {head_in_words(*found.needed)}: without it {share(removed[found.needed])} "
+        f"of right answers change. {capitalised(where)} has {most}; without it {own} change. Removed, a head takes all "
+        "that it writes with it; an edit of what a claim is about does not, and may need other heads."
+    )
+
+
+def at_a_glance(found: Findings) -> tuple[str, str]:
+    """What was found in a line: the most telling claim and its numbers; without a claim, what is absent."""
+    said = statements(found)
+    for statement in said:
+        if statement.brief:
+            return statement.name, statement.brief
+    none = "No claim about how it works holds beyond its controls." if found.claims else NO_CLAIM
+    return "", " ".join([none, *(one.text for one in said if "spread" in one.chips)])
+
+
+def how_sure(found: Sequence[Findings]) -> str:
+    """What the numbers are over, and so what they cannot say."""
+    n = dict.fromkeys(_drawn(sample) for one in found for sample in one.samples)
+    seeds = {len(one.samples) for one in found}
+    text = f"Measured on {' or '.join(n)} sequences"
+    if seeds == {1}:
+        return f"{text}; each run is one seed: intervals are over sequences, and say nothing of other seeds."
+    few, many = min(seeds), max(seeds)
+    return f"{text}; means and intervals are over {few if few == many else f'{few} to {many}'} seeds of each config."
+
+
+def share(one: Share) -> str:
+    """A share in per cent, with its interval."""
+    return share_with_interval(one.value, one.low, one.high)

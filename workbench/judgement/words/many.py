@@ -1,0 +1,89 @@
+"""What was found of several runs or configs: where they stand, in how many a claim holds, the clearest difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from workbench.judgement.claim import JudgedClaim, Judgement
+from workbench.judgement.findings import Findings
+from workbench.judgement.words.findings import how_sure, share, statements
+from workbench.measurement.numbers import p_value
+
+MOST = 7  # sentences
+CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
+
+
+class Difference(NamedTuple):
+    """A difference between two groups of seeds: of what, how much (with its interval), and its p after Holm."""
+
+    first: str
+    second: str
+    what: str
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def sentences(groups: Sequence[Findings], clearest: Difference | None = None) -> list[str]:
+    """What was found, in at most `MOST` sentences; of a single group, what is said of it.
+
+    Args:
+        groups: the runs, seeds of one config together.
+        clearest: the clearest difference between groups of seeds, if there are several.
+    """
+    if not groups:
+        return []
+    said = [one.text for one in statements(groups[0])] if len(groups) == 1 else [*_of_many(groups, clearest)]
+    return [*said[: MOST - 1], how_sure(groups)]
+
+
+def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterator[str]:
+    kind = "configs" if any(len(one.samples) > 1 for one in groups) else "runs"
+    right = sorted(((one.name, one.answers.position) for one in groups if one.answers), key=lambda pair: -pair[1].value)
+    if right:
+        (best, most), (worst, least) = right[0], right[-1]
+        text = f"Of {len(right)} {kind}, {best} gets most answers right"
+        yield f"{text} ({share(most)}), {worst} fewest ({share(least)})."
+    names = dict.fromkeys(claim.claim for one in groups for claim in one.claims)
+    for name in names:
+        yield _in_how_many([claim for one in groups for claim in one.claims if claim.claim == name], kind)
+    if clearest is not None:
+        yield _clearest(clearest)
+
+
+def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
+    """In how many groups a claim is there beyond its controls, at every place or at some, and in how many it is needed.
+
+    Of groups of several seeds, in how many single runs too.
+    """
+    seeds = [seed for one in of_each for seed in _by_seed(one)]
+    alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and in "
+    text = f"{of_each[0].title} holds beyond its controls in {alone}{_holding([one.places for one in of_each], kind)}"
+    tested = any(place.test is not None for places in seeds for place in places)
+    needed = sum(any(place.needed for place in places) for places in seeds)
+    return f"{text}{f'; the answers need it in {needed} of {len(seeds)} runs' if tested else ''}."
+
+
+def _by_seed(one: JudgedClaim) -> list[tuple[Judgement, ...]]:
+    if not one.places[0].seeds:
+        return [one.places]
+    return list(zip(*(place.seeds for place in one.places), strict=True))
+
+
+def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
+    """`5 of 9 configs (3 at every place where it is read)`."""
+    there = [[one.found and one.beyond for one in places] for places in of_each]
+    everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
+    text = f"{somewhere} of {len(of_each)} {kind}"
+    return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
+
+
+def _clearest(one: Difference) -> str:
+    if not one.p < CLEAR_P:
+        return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(one.p)})."
+    return (
+        f"The clearest difference over seeds is in {one.what}: {one.second} minus {one.first} is "
+        f"{one.value:+.3g} [{one.low:.3g}, {one.high:.3g}], {p_value(one.p)} after Holm."
+    )

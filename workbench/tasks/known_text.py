@@ -1,0 +1,142 @@
+"""What is known of the text that a language model was trained on: fingerprints of it, kept beside its weights.
+
+The loss on a text that a model was trained on is a training loss, whatever the file is called. So the fingerprints of
+what was trained on, and of what was held out, go where the weights go; a text is compared with them by its content:
+every window of `WINDOW` tokens has a hash, and a piece of which a quarter of the windows or more were trained on is
+trained on. Texts of one language share few such windows. Does not show: whether a text was trained on elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from workbench.tasks.split import fingerprints
+from workbench.util.files import load_tensors, save_tensors
+
+FILE = "known_text.safetensors"
+WINDOW = 16  # tokens
+MOST = 2**20  # fingerprints of a text that are kept: of a longer one those of every second window, or fourth, …
+ENOUGH = 0.25  # of a piece's windows
+
+
+class Origin(StrEnum):
+    """What a sequence is to a model."""
+
+    HELD_OUT = "held-out"
+    TRAINED = "trained-on"
+    GIVEN = "given"
+    """Nobody here knows whether it was trained on."""
+    MIXED = "partly trained-on"
+    """Of several sequences: they differ."""
+
+    @classmethod
+    def of_all(cls, origins: Iterable[Origin]) -> Origin:
+        """The origin of several sequences."""
+        each = set(origins)
+        return each.pop() if len(each) == 1 else cls.GIVEN if cls.TRAINED not in each else cls.MIXED
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One text that was trained on.
+
+    Attributes:
+        window: tokens of each window.
+        rate: one in so many windows is kept, by its hash.
+        trained, held_out: sorted hashes of the windows.
+    """
+
+    window: int
+    rate: int
+    trained: Int[np.ndarray, " hash"]
+    held_out: Int[np.ndarray, " hash"]
+
+
+@dataclass(frozen=True)
+class KnownText:
+    """The texts that a model was trained on, one after the other."""
+
+    seen: tuple[Seen, ...]
+
+    @classmethod
+    def of(
+        cls, trained: Iterable[Int[Tensor, " pos"]], held_out: Iterable[Int[Tensor, " pos"]], before: Self | None = None
+    ) -> Self:
+        """Of running texts, or of pieces of one.
+
+        Args:
+            trained, held_out: the tokens of each.
+            before: what is known of the model that it began with.
+        """
+        hashes = [np.unique(_hashes(rows, WINDOW)) for rows in (trained, held_out)]
+        rate = 1
+        while len(hashes[0]) > MOST * rate:
+            rate *= 2
+        kept = [some[some % rate == 0] for some in hashes]
+        one = Seen(WINDOW, rate, kept[0], np.setdiff1d(kept[1], kept[0]))
+        return cls((*(before.seen if before else ()), one))
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """What lies beside a model's weights; None where nothing does."""
+        if not (folder / FILE).is_file():
+            return None
+        tensors, said = load_tensors(folder / FILE)
+        about = json.loads(said["seen"])
+        return cls(
+            tuple(
+                Seen(int(window), int(rate), tensors[f"{i}.trained"].numpy(), tensors[f"{i}.held_out"].numpy())
+                for i, (window, rate) in enumerate(about)
+            )
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it beside a model's weights."""
+        tensors = {
+            f"{i}.{name}": torch.from_numpy(getattr(one, name))
+            for i, one in enumerate(self.seen)
+            for name in ("trained", "held_out")
+        }
+        save_tensors(folder / FILE, tensors, {"seen": json.dumps([[one.window, one.rate] for one in self.seen])})
+
+    def origins(self, pieces: Sequence[Int[Tensor, " pos"]]) -> list[Origin]:
+        """What each piece is to the model; one of which no window was kept is as the piece before it."""
+        found: list[Origin] = []
+        for piece in pieces:
+            known = {_origin(one, piece) for one in self.seen}
+            told = next((one for one in (Origin.TRAINED, Origin.HELD_OUT, Origin.GIVEN) if one in known), None)
+            found.append(told or (found[-1] if found else Origin.GIVEN))
+        return found
+
+
+def _origin(seen: Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
+    """What a piece is by one text; None where none of its windows was kept."""
+    hashes = _hashes([piece], seen.window)
+    hashes = hashes[hashes % seen.rate == 0]
+    if not len(hashes):
+        return None
+    for name, origin in (("trained", Origin.TRAINED), ("held_out", Origin.HELD_OUT)):
+        if np.isin(hashes, getattr(seen, name)).mean() >= ENOUGH:
+            return origin
+    return Origin.GIVEN
+
+
+def _hashes(rows: Iterable[Int[Tensor, " pos"]], window: int) -> Int[np.ndarray, " window"]:
+    """A hash of 63 bits of every window; of a row that is shorter of all of it."""
+    parts = []
+    for row in rows:
+        size = min(window, len(row))
+        windows = row.unfold(0, size, 1)
+        for few in windows.split(2**16):
+            parts.append((fingerprints(few, torch.full((len(few),), size)) >> np.uint64(1)).astype(np.int64))
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
