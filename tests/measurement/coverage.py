@@ -19,7 +19,7 @@ from workbench.measurement.measurement import interval
 
 DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "controls.md"
 BEGIN, END = "<!-- coverage: begin -->\n", "<!-- coverage: end -->\n"
-SIZES = (2, 3, 5, 10, 30, 64, 256)
+SIZES = (2, 3, 5, 8, 10, 30, 64, 256)
 ROWS = 4000  # samples of each kind: two standard errors are 0.7 points
 PROMISED = (0.93, 0.97)
 SLACK = 0.007
@@ -61,7 +61,10 @@ def two(units: str, values: Values, other: Values, how: Callable[..., statistics
         (first, one), (second, another) = values(generator, n), other(generator, n)
         return how(first, second, units), another - one
 
-    return Kind(draw, wider=FEW_STEPS if units == "share" else "put together from the ends of two")
+    return Kind(
+        draw,
+        wider=FEW_STEPS + ", and room for what is rare" if units == "share" else "put together from the ends of two",
+    )
 
 
 def apart(first: np.ndarray, second: np.ndarray, units: str, *, seeds: bool = False) -> statistics.Interval:
@@ -127,11 +130,30 @@ def seeds(draw: np.random.Generator, n: int, solved: float, spread: float, examp
     return draw.binomial(examples, own) / examples, 0.9 if solved == 1 else 0.97 * solved + 0.3 * (1 - solved)
 
 
+def solve(draw: np.random.Generator, n: int, solved: float) -> tuple[np.ndarray, Truth]:
+    """Seeds that solve the task (99 % right) or not (20 %), each within about half a percent of that."""
+    own = np.where(draw.random((ROWS, n)) < solved, 0.99, 0.2) + draw.normal(0, 0.005, (ROWS, n))
+    return own.clip(0, 1), 0.99 * solved + 0.2 * (1 - solved)
+
+
+def alike(draw: np.random.Generator, n: int, mean: float, spread: float) -> tuple[np.ndarray, Truth]:
+    """Seeds of one kind, normal about their mean."""
+    return draw.normal(mean, spread, (ROWS, n)).clip(0, 1), mean
+
+
+def reached(draw: np.random.Generator, n: int, solved: float) -> Drawn:
+    """The exact interval of the share of seeds that reach a value."""
+    hits = draw.binomial(n, solved, ROWS)
+    ends = np.array([statistics.exact(k, n) for k in range(n + 1)])
+    return (ends[hits, 0], ends[hits, 1]), solved
+
+
 def redrawn(draw: np.random.Generator, n: int, share: float, examples: int) -> Drawn:
     each = draw.binomial(examples, share, (ROWS, n)) / examples
     return statistics.redrawn(each, np.full(each.shape, examples)), share
 
 
+EXACT = "exact: never less"
 FEW_STEPS = "outcomes come in steps"
 UNSEEN = "room for what is rare and far"
 SKEW = "too skewed for so few"
@@ -171,9 +193,33 @@ KINDS = {
     "over seeds, all about 90 %": of(
         "share", partial(seeds, solved=1.0, spread=0.03, examples=64), UNSEEN, over_seeds=True
     ),
+    **{
+        f"over seeds, {100 * share:g} in 100 right in 99 %, else in 20 %": of(
+            "share", partial(solve, solved=share), UNSEEN, over_seeds=True
+        )
+        for share in (0.5, 0.7, 0.9, 0.95)
+    },
+    "over seeds, normal, 50 ± 15 %": of("share", partial(alike, mean=0.5, spread=0.15), UNSEEN, over_seeds=True),
+    "over seeds, normal, 90 ± 3 %": of("share", partial(alike, mean=0.9, spread=0.03), UNSEEN, over_seeds=True),
+    **{
+        f"share of seeds that reach a value, {100 * share:g} %": Kind(partial(reached, solved=share), EXACT)
+        for share in (0.5, 0.7, 0.9, 0.95)
+    },
     "over seeds, means": of("nats", partial(made, how="normal"), over_seeds=True),
     "two groups of seeds, means": two("nats", partial(made, how="normal"), partial(made, how="wider"), welch),
     "two groups of seeds, solve it or not": two("share", yes, yes, partial(apart, seeds=True)),
+    **{
+        f"two groups of seeds, {100 * one:g} and {100 * other:g} in 100 solve it": two(
+            "share", partial(solve, solved=one), partial(solve, solved=other), partial(apart, seeds=True)
+        )
+        for one, other in ((0.5, 0.5), (0.95, 0.95), (0.95, 0.7), (0.9, 0.5), (0.9, 0.1))
+    },
+    "two groups of seeds, normal, 90 and 80 ± 3 %": two(
+        "share",
+        partial(alike, mean=0.9, spread=0.03),
+        partial(alike, mean=0.8, spread=0.03),
+        partial(apart, seeds=True),
+    ),
     "one model probed anew, 90 %": Kind(partial(redrawn, share=0.9, examples=64), "no narrower than all together"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -21,8 +20,12 @@ import torch
 from workbench import studies
 from workbench.cli import main
 from workbench.inspection import found
+from workbench.judgement.contrast import Asked, Kind
+from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
 from workbench.judgement.words.findings import statements
+from workbench.judgement.words.studies import sentence, tuned
 from workbench.measurement import Measurement
+from workbench.measurement.compare_runs import over_seeds
 from workbench.runs import Run, list_runs, load_run
 from workbench.studies import (
     GPU,
@@ -31,6 +34,7 @@ from workbench.studies import (
     STUDIES,
     Engine,
     Higher,
+    Outcome,
     Published,
     Reaches,
     Result,
@@ -44,14 +48,15 @@ from workbench.studies import (
     write_pages,
     zoo,
 )
-from workbench.studies.contrasts import Outcome
-from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, group_name
+from workbench.studies.anew import judged_anew
+from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, TUNING, group_name
 from workbench.studies.figures import by_dim, by_group, by_its_dims
 from workbench.studies.ledger import index_page, keep_earlier, study_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, Inspect, Logged
-from workbench.studies.result import Tried, differences, settings_in_words
+from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
+from workbench.studies.tuning import Choices
 from workbench.testing.questions import STUDY_CHECKS
 from workbench.training import preset_config, train
 from workbench.training.sweeps.plan import read_plan
@@ -127,7 +132,7 @@ def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, 
     assert set(row.groups) == {"chain-chacal, gamma 0.0", "chain-chacal, gamma 0.9"}
     assert (tmp_path / "hops-small.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "hops.md").read_text(encoding="utf-8")
-    assert "100.0 %" in page and "three steps are enough" in page
+    assert "100%" in page and "three steps are enough" in page
     assert f"\nworkbench study run {file.name}" in page, "there is no study of that name to run, but the file"
     assert "[Does the weight of further hops matter?](hops.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
@@ -135,24 +140,28 @@ def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, 
 def test_the_page_over_all_says_which_contrast_decided_and_how_many_hold(root: Path, file: Path) -> None:
     (row,) = collect(root, dict([find_study(str(file))]))
     verdicts = {"first": Verdict.HOLDS, "second": Verdict.OPEN, "third": Verdict.HOLDS}
-    several = [replace(row.outcomes[0], verdict=verdict, words=words) for words, verdict in verdicts.items()]
+    several = []
+    for name, verdict in verdicts.items():
+        asked = Asked(kind=Kind.HIGHER, quantity=name)
+        several.append(row.outcomes[0].model_copy(update={"verdict": verdict, "asked": asked}))
 
-    def told(outcomes: list[Outcome], verdict: Verdict) -> str:
-        return index_page([replace(row, outcomes=outcomes, verdict=verdict)], {}).splitlines()[-1]
+    def told(outcomes: list[Outcome]) -> str:
+        return index_page([replace(row, outcomes=outcomes)], {}).splitlines()[-1]
 
-    mixed = told(several, Verdict.OPEN)
-    assert "(hops.md)<br>second |" in mixed and mixed.endswith("| not settled; 2 of 3 hold |")
-    assert "(hops.md)<br>first |" in told(several[::2], Verdict.HOLDS)
-    assert told(several[::2], Verdict.HOLDS).endswith("| holds |")
-    assert told(several[1:2], Verdict.OPEN).endswith("| not settled |")
+    mixed = told(several)
+    assert "(hops.md)<br>second: " in mixed and mixed.endswith("| not settled; 2 of 3 hold |")
+    assert "(hops.md)<br>first: " in told(several[::2])
+    assert told(several[::2]).endswith("| holds |")
+    assert told(several[1:2]).endswith("| not settled |")
 
 
 def test_settings_that_were_tried_are_told_without_what_the_group_says() -> None:
-    one = Tried("standard, n_layers 2", "accuracy", (), "standard, steps 9, n_layers 2")
-    other = Tried("chacal", "accuracy", (), "as planned")
-    assert settings_in_words([one]) == " (with steps 9)"
-    assert settings_in_words([one, other]) == " (standard, n_layers 2 with steps 9)"
-    assert settings_in_words([other]) == ""
+    settings = (AS_PLANNED, "standard, steps 9, n_layers 2")
+    tried = {"group": "standard, n_layers 2", "quantity": "accuracy", "settings": settings, "chosen": settings[1]}
+    words = "standard, n_layers 2, accuracy: as planned; steps 9. Best: steps 9."
+    assert tuned(Tried(**tried)) == words
+    known = Tried(**tried, means=(0.5, 0.75), units="share")
+    assert tuned(known) == words.replace("as planned;", "as planned (50%);").replace("; steps 9.", "; steps 9 (75%).")
 
 
 def test_a_quantity_that_is_nowhere_defined_has_no_table(root: Path, file: Path) -> None:
@@ -167,14 +176,47 @@ def test_a_quantity_that_is_nowhere_defined_has_no_table(root: Path, file: Path)
 
 
 def test_the_ledger_tells_of_every_contrast_what_its_study_says_of_the_numbers() -> None:
-    for row in keep_earlier([], read_ledger(LEDGER), STUDIES):
+    ledger = read_ledger(LEDGER)
+    for row, kept in zip(keep_earlier([], ledger, STUDIES), ledger, strict=True):
+        assert list(map(sentence, row.outcomes)) == list(map(sentence, kept.outcomes)), "the pages are of another rule"
         for contrast, outcome in zip(STUDIES[row.name].asked(row.scale), row.outcomes, strict=True):
-            again = contrast.ask(row.groups)
-            if outcome.words != again.words:  # then it failed, and is told of the best of the settings tried
-                assert again.verdict is Verdict.FAILS, outcome.words
-                assert re.search(r" \((.* )?with [^()]*\)$", outcome.words), outcome.words
-            else:
-                assert outcome.verdict is again.verdict
+            if not any(group.settings for group in outcome.groups):
+                again = contrast.ask(row.groups)
+                assert (sentence(outcome), outcome.verdict) == (sentence(again), again.verdict)
+
+
+def test_rows_that_were_not_tuned_alike_are_marked_in_the_ledger_and_on_the_pages() -> None:
+    for row in read_ledger(LEDGER):
+        assert row.tuning is not None
+        study, page = STUDIES[row.name], (LEDGER.parent / f"{row.name}.md").read_text(encoding="utf-8")
+        assert row.tuning.stale == (bool(study.runs and study.tune) and row.tuning is not Tuning.BEFORE)
+        assert not row.tuning.stale or str(row.tuning).capitalize() in page
+
+
+def test_a_result_of_an_earlier_version_is_judged_anew_from_its_numbers() -> None:
+    """What was tuned after it had failed keeps its verdict, since the numbers of tuned groups were not kept."""
+    each = {"weak": [0.1, 0.1, 0.2], "other": [0.9, 1.0, 1.0]}
+    groups = {}
+    for name, values in each.items():
+        parts = [Measurement("accuracy", np.asarray(value), (), {}, "share") for value in values]
+        groups[name] = {"accuracy": pack(replace(over_seeds(parts, [0, 1, 2]), low=np.array(0.9), high=np.array(0.9)))}
+    outcome = {"verdict": "holds", "value": 0.8, "low": 0.7, "high": 0.9, "n": [3], "words": "of an earlier version"}
+    tried = {"group": "weak", "quantity": "accuracy", "settings": [AS_PLANNED, "weak, steps 9"]}
+    about = {"study": "two", "scale": SMALL, "question": "?", "source": None, "verdict": "holds", "seeds": 3}
+    data = {**about, "groups": groups, "published": [], "differs": [], "made": {}, "contrasts": [outcome, outcome]}
+    study = two(contrasts=[Reaches("accuracy", "weak", 0.99), Reaches("accuracy", "other", 0.95)])
+    untouched = judged_anew(Result.from_dict({**data, "tried": []}), study)
+    assert [one.verdict for one in untouched.outcomes] == [Verdict.FAILS, Verdict.OPEN]
+    assert untouched.tuning is Tuning.NEVER and untouched.outcomes[1].reached == 2
+    assert untouched.groups["weak"]["accuracy"].high is not None and untouched.groups["weak"]["accuracy"].high < 0.8
+    tuned_once = judged_anew(Result.from_dict({**data, "tried": [{**tried, "chosen": "weak, steps 9"}]}), study)
+    assert tuned_once.outcomes[0].verdict is Verdict.HOLDS and tuned_once.tuning is Tuning.ON_FAILURE
+    assert sentence(tuned_once.outcomes[0]).startswith(
+        "accuracy: 3 of 3 seeds of weak reach 99% (of all such seeds 29.2"
+    )
+    assert sentence(tuned_once.outcomes[0]).endswith("(with steps 9)")
+    again = judged_anew(Result.from_dict(json.loads(json.dumps(tuned_once.to_dict()))), study)
+    assert list(map(sentence, again.outcomes)) == list(map(sentence, tuned_once.outcomes))
 
 
 def test_every_number_has_its_seeds_and_its_interval(root: Path) -> None:
@@ -258,7 +300,7 @@ def test_killed_again_and_again_it_ends_with_the_same_result(root: Path, file: P
 
 
 @pytest.mark.slow
-def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Path) -> None:
+def test_every_group_is_tuned_before_it_is_asked_on_seeds_of_its_own(tmp_path: Path) -> None:
     task = {"q": 8, "min_length": 2, "max_length": 4, "test_max_length": 5}
     study = Study(
         "Are two steps enough?",
@@ -270,18 +312,24 @@ def test_a_contrast_that_fails_is_asked_again_of_the_best_settings(tmp_path: Pat
         tune={"learning_rate": [1e-4, 1e-2]},
     )
     result = run_study(study, root=tmp_path, name="less", progress=False)
-    assert result is not None and result.verdict is Verdict.FAILS
+    assert result is not None and result.verdict is Verdict.FAILS and result.tuning is Tuning.BEFORE
     (tried,) = result.tried
     names = [f"sort-standard, learning_rate {rate}" for rate in ("0.0001", "0.01")]
-    assert tried.settings == ("as planned", *names) and tried.chosen in tried.settings
+    assert tried.settings == (AS_PLANNED, *names) and tried.means[tried.settings.index(tried.chosen)] == max(
+        tried.means
+    )
     assert tried.quantity == "accuracy, length 5"
-    with_settings = "" if tried.chosen == "as planned" else f" (with {tried.chosen.removeprefix('sort-standard, ')})"
-    assert result.outcomes[0].words.endswith(f"]{with_settings}")
+    (group,) = result.outcomes[0].groups
+    assert group.settings == ("" if tried.chosen == AS_PLANNED else tried.alone(tried.chosen))
     write_pages([result], {"less": study}, tmp_path / "pages")
     page = (tmp_path / "pages" / "less.md").read_text(encoding="utf-8")
-    assert "- sort-standard, accuracy, length 5: as planned; learning_rate 0.0001; learning_rate 0.01. Best: " in page
+    assert "Every group was tuned before it was asked, on seeds of its own:" in page
+    assert "- sort-standard, accuracy, length 5: as planned (" in page and "; learning_rate 0.01 (" in page
     assert "| accuracy, by length | 2 | 5 |\n| --- | --- | --- |\n| sort-standard | " in page
-    assert len(list_runs(tmp_path / "less" / SMALL / TUNED)) == 6
+    folders = {name: list_runs(tmp_path / "less" / SMALL / name) for name in (TUNING, RUNS, TUNED)}
+    assert {run.config.seed for run in folders[TUNING]} == {1000, 1001, 1002} and len(folders[TUNING]) == 9
+    asked = folders[RUNS] + folders[TUNED]
+    assert {run.config.seed for run in asked} == {0, 1, 2} and len(asked) == 3
 
 
 def tiny(**changes: Any) -> dict[str, Any]:
@@ -293,46 +341,111 @@ def tiny(**changes: Any) -> dict[str, Any]:
 SORTERS = (("one", "sort-standard"), ("other", "sort-tempered"))
 
 
-def test_each_group_is_tuned_at_the_place_where_the_contrast_asks_for_it(tmp_path: Path) -> None:
-    task = {"q": 8, "min_length": 2, "max_length": 4, "test_max_length": 5}
-    study = Study(
-        "Is one a good deal better on long sequences than the other on short ones?",
-        contrasts=[Higher("accuracy", "one", "other", by=50, at={"length": 5}, than_at={"length": 2})],
-        draw=lambda groups: by_dim(groups, "accuracy", "Accuracy", "share"),
-        runs={
-            SMALL: {
-                "settings": tiny(task=task),
-                "variants": [{"name": name, "preset": preset} for name, preset in SORTERS],
-            }
-        },
-        measure=ByCondition(("accuracy",), "length", values=(2, 5), n=4),
-        seeds={SMALL: 3},
-        tune={"learning_rate": [1e-2]},
-    )
-    result = run_study(study, root=tmp_path, name="where", progress=False)
-    assert result is not None and result.verdict is Verdict.FAILS
-    assert [(one.group, one.quantity) for one in result.tried] == [
-        ("one", "accuracy, length 5"),
-        ("other", "accuracy, length 2"),
+def pretend(monkeypatch: pytest.MonkeyPatch, accuracy: Any) -> list[tuple[str, str]]:
+    """Runs that are not trained, with the accuracy that a function of their config gives; what was to be trained."""
+    made: list[tuple[str, str]] = []
+
+    def trained(engine: Engine, planned: Any, folder: Path, spare_failed: bool = False) -> Any:
+        made.extend((folder.name, one.name) for one in planned)
+        return [
+            (one, {"accuracy": Measurement("accuracy", np.asarray(accuracy(one)), (), {}, "share")}) for one in planned
+        ]
+
+    monkeypatch.setattr(Engine, "_trained", trained)
+    return made
+
+
+def two(**changes: Any) -> Study:
+    """A study of two variants, each with one more learning rate to try."""
+    fields: dict[str, Any] = {
+        "question": "Is the weak one weaker?",
+        "contrasts": [Higher("accuracy", "other", "weak")],
+        "draw": lambda groups: by_group(groups, "accuracy", "Accuracy"),
+        "runs": {SMALL: {"variants": [{"name": name, "preset": preset} for name, preset in BOTH]}},
+        "measure": Logged(("accuracy",)),
+        "seeds": {SMALL: 5},
+        "tune": {"learning_rate": [0.5]},
+    }
+    return Study(**fields | changes)
+
+
+def test_a_claim_that_holds_as_planned_is_asked_of_both_groups_at_their_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what failed used to be tuned: with a rate that suits one group alone, the claim held."""
+    made = pretend(monkeypatch, lambda one: 1.0 if one.config.learning_rate == 0.5 or one.variant == "other" else 0.1)
+    result = run_study(two(), root=tmp_path, name="two", progress=False)
+    assert result is not None and result.verdict is Verdict.OPEN
+    assert [group.settings for group in result.outcomes[0].groups] == ["", "learning_rate 0.5"]
+    assert float(result.groups["weak"]["accuracy"].values) == 1.0
+    folders = [folder for folder, _ in made]
+    assert [folders.count(name) for name in (TUNING, RUNS, TUNED)] == [12, 5, 5]
+    assert folders == sorted(folders, key=[TUNING, RUNS, TUNED].index), "what is asked waits for what is chosen"
+    seeds = {
+        folder: {name.partition("seed=")[2].partition("-")[0] for kept, name in made if kept == folder}
+        for folder in folders
+    }
+    assert not seeds[TUNING] & (seeds[RUNS] | seeds[TUNED])
+
+
+def test_chance_on_the_tuning_seeds_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rates of which none matters: asked on the same seeds, the best of each would look better than it is."""
+    noise = np.random.default_rng(0)
+    kept: dict[str, float] = {}
+    pretend(monkeypatch, lambda one: kept.setdefault(f"{one.name}", 0.5 + 0.1 * noise.standard_normal()))
+    study = two(tune={"learning_rate": [0.1, 0.2, 0.3, 0.4]}, seeds={SMALL: 5})
+    gains = []
+    for again in range(12):
+        kept.clear()
+        result = run_study(study, root=tmp_path, name=f"again{again}", progress=False)
+        assert result is not None
+        gains += [float(result.groups[name]["accuracy"].values) - 0.5 for name in ("weak", "other")]
+    assert abs(np.mean(gains)) < 0.03  # as by chance; the best of five on three seeds is .06 too high there
+
+
+def test_the_least_is_best_where_the_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, lambda one: 0.9 if one.config.learning_rate == 0.5 else 0.2)
+    for less, chosen in ((("accuracy",), AS_PLANNED), ((), "weak, learning_rate 0.5")):
+        study = two(less_is_better=less)
+        result = run_study(study, root=tmp_path, name=f"less{len(less)}", progress=False)
+        assert result is not None and {one.group: one.chosen for one in result.tried}["weak"] == chosen
+
+
+def test_each_group_is_tuned_at_the_place_where_the_contrast_asks_for_it() -> None:
+    by_length = [
+        Measurement("accuracy", np.array(values), ("length",), {"length": [2, 5]}, "share")
+        for values in ((0.9, 0.1), (0.8, 0.2))
     ]
+    candidates = {
+        group: {AS_PLANNED: {"accuracy": by_length[0]}, "else": {"accuracy": by_length[1]}}
+        for group in ("one", "other")
+    }
+    contrast = Higher("accuracy", "one", "other", at={"length": 5}, than_at={"length": 2})
+    choices = Choices.of([contrast], candidates, less=())
+    assert choices.of_contrast(contrast) == {"one": "else", "other": AS_PLANNED}
+    assert [one.quantity for one in choices.tried.values()] == ["accuracy, length 5", "accuracy, length 2"]
+    same = Higher("accuracy", "one", "one", at={"length": 5}, than_at={"length": 2})  # one model at two places
+    assert Choices.of([same], candidates, less=()).of_contrast(same) == {"one": "else"}
 
 
-def test_only_the_variants_of_a_failed_contrast_are_tuned(tmp_path: Path) -> None:
-    chain = tiny(task={"n": 8, "k": 2})
-    study = Study(
-        "Do two steps help one of them?",
-        contrasts=[Reaches("accuracy", "weak", 1.1), StaysBelow("accuracy", "other", 1.1)],
-        draw=lambda groups: by_group(groups, "accuracy", "Accuracy"),
-        runs={SMALL: {"settings": chain, "variants": [{"name": name, "preset": preset} for name, preset in BOTH]}},
-        measure=Logged(("accuracy",)),
-        seeds={SMALL: 3},
-        tune={"learning_rate": [1e-2]},
-        timed="weak",
+def test_a_study_says_how_many_runs_it_tunes_with_before_it_trains_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, lambda one: 0.5)
+    monkeypatch.setattr(studies, "STUDIES", {"two": two()})
+    code, text = said(capsys, "run", "two", "--root", str(tmp_path))
+    assert code == 0
+    assert text.splitlines()[-1].startswith(
+        "workbench: two: 12 runs choose each group's settings, then about 10 are asked"
     )
-    result = run_study(study, root=tmp_path, name="tuned", progress=False)
-    assert result is not None and result.verdict is Verdict.FAILS
-    assert {run.name.partition("-")[0] for run in list_runs(tmp_path / "tuned" / SMALL / TUNED)} == {"weak"}
-    assert result.made["step_times"]["weak"] == 1.0 and result.made["step_times"]["other"] > 0
+    assert "; before them 12 runs that choose each group's settings" in said(capsys, "show", "two")[1]
+
+
+def test_groups_without_a_contrast_are_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pretend(monkeypatch, lambda one: 0.5)
+    run_study(two(contrasts=[Reaches("accuracy", "weak", 1.1)]), root=tmp_path, name="one", progress=False)
+    assert {name.partition("-")[0] for folder, name in made if folder == TUNING} == {"weak"}
+    assert {name.partition("-")[0] for folder, name in made if folder == RUNS} == {"weak", "other"}
 
 
 @pytest.mark.slow
@@ -346,17 +459,22 @@ def test_a_study_of_anothers_runs_tunes_in_its_own_folder_and_takes_the_lowest_l
         seeds={SMALL: 3},
         runs_of="first",
         tune={"learning_rate": [1e-6, 1e-2]},
+        less_is_better=("loss",),
+        timed="chain-chacal",
     )
     result = run_study(study, root=tmp_path, name="second", progress=False)
     assert result is not None and result.verdict is Verdict.FAILS
-    assert len(list_runs(tmp_path / "first" / SMALL / RUNS)) == 3
-    tuned = list_runs(tmp_path / "second" / SMALL / TUNED)
-    assert len(tuned) == 6 and not (tmp_path / "first" / SMALL / TUNED).exists()
-    losses = {
-        rate: np.mean([run.metrics()["loss"].dropna().iloc[-1] for run in tuned if run.config.learning_rate == rate])
-        for rate in (1e-6, 1e-2)
-    }
-    assert losses[1e-2] < losses[1e-6] and "0.01" in result.tried[0].chosen
+    assert result.made["step_times"] == {"chain-chacal": 1.0}
+    assert not (tmp_path / "first" / SMALL / TUNING).exists() and not (tmp_path / "first" / SMALL / TUNED).exists()
+    runs = list_runs(tmp_path / "second" / SMALL / TUNING)
+    losses: dict[float, list[float]] = {}
+    for run in runs:
+        losses.setdefault(run.config.learning_rate, []).append(run.metrics()["loss"].dropna().iloc[-1])
+    best = min(losses, key=lambda rate: np.mean(losses[rate]))
+    (tried,) = result.tried
+    assert len(runs) == 9 and min(tried.means) == pytest.approx(np.mean(losses[best]))
+    asked = [*(tmp_path / "first" / SMALL / RUNS).glob("chain*"), *(tmp_path / "second" / SMALL / TUNED).glob("chain*")]
+    assert {load_run(path).config.learning_rate for path in asked} == {best}
 
 
 def test_a_deeper_model_takes_longer_for_a_step() -> None:
@@ -473,8 +591,6 @@ def test_every_exhibit_is_a_run_of_its_study(exhibit: zoo.Exhibit) -> None:
 
 
 def test_measurements_survive_the_file() -> None:
-    from workbench.measurement.compare_runs import over_seeds
-
     one = Measurement("accuracy", np.array([0.25, np.nan]), ("length",), {"length": [2, 5]}, "share", {"model": "a"})
     mean = over_seeds([one, one, one], [0, 1, 2])
     back = unpack(json.loads(json.dumps(pack(mean))))
@@ -492,7 +608,10 @@ def test_every_study_keeps_its_contract(name: str) -> None:
         check(name)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+OF_THE_PAPERS = [name for name, study in STUDIES.items() if name != "sorting-width"]  # which is a question of our own
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPERS)
 def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name: str) -> None:
     study = STUDIES[name]
     assert study.source is not None and all(n >= 3 for n in study.seeds.values())
@@ -505,8 +624,8 @@ def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name
             assert study.timed is None or study.timed in {group_name(one) for one in planned}
 
 
-@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.runs])
-def test_before_a_trained_claim_is_said_to_fail_other_settings_are_tried(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in OF_THE_PAPERS if STUDIES[name].runs])
+def test_before_a_trained_claim_is_asked_other_settings_are_tried(name: str) -> None:
     study = STUDIES[name]
     planned = [one.config for one in read_plan(study.plan(SMALL, 1)).runs]
     assert study.tune and all(

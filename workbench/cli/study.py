@@ -82,6 +82,8 @@ def _described(name: str, study: Study) -> list[str]:
         runs = read_plan(study.plan(scale, seeds)).runs
         steps = max(one.config.steps for one in runs)
         lines.append(f"  {scale}: {len(runs)} runs, {seeds} seeds of each group, up to {steps:,} steps")
+        if choosing := len(study.to_choose(scale, seeds)):
+            lines[-1] += f"; before them {choosing} runs that choose each group's settings"
     for scale, groups in {} if study.tunes is None else study.tunes.groups.items():
         lines.append(f"  {scale}: {len(groups)} fine-tunings of one model, {study.seeds.get(scale, 1)} seeds of each")
     lines += [f"  {contrast.asks}" for contrast in study.contrasts]
@@ -89,12 +91,14 @@ def _described(name: str, study: Study) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int | None:
-    from workbench.studies import run_study
+    from workbench.studies import find_study, run_study
 
     given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
     names = _to_run(options, given)
     failed = []
     for name in names:
+        if not options.quiet:
+            warn(_before_it_is_asked(name, find_study(name)[1], options))
         try:
             result = run_study(
                 name,
@@ -117,6 +121,21 @@ def _run(options: argparse.Namespace) -> int | None:
             return INTERRUPTED
         say("\n".join(_told(result)))
     return complain(f"failed: {', '.join(failed)}; the same command tries again", FAILED) if failed else None
+
+
+def _before_it_is_asked(name: str, study: Study, options: argparse.Namespace) -> list[str]:
+    """How many runs a study trains, where it first chooses settings; said before it does."""
+    from workbench.training.sweeps.plan import read_plan
+
+    seeds = study.seeds.get(options.scale, 1) if options.seeds is None else options.seeds
+    choosing = len(study.to_choose(options.scale, seeds)) if seeds > 0 else 0
+    if not choosing:
+        return []
+    asked = len(read_plan(study.plan(options.scale, seeds)).runs)
+    return [
+        f"{name}: {choosing} runs choose each group's settings, then about {asked} are asked with these; "
+        "what is there already is not trained again"
+    ]
 
 
 def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> list[str]:
@@ -145,8 +164,10 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> list[str]:
 
 def _told(result: Result) -> list[str]:
     """A result in a few lines."""
+    from workbench.judgement.words.studies import sentence
+
     lines = [f"{result.name}, {result.scale}: {result.verdict.value}"]
-    return lines + [f"  {outcome.verdict.value}: {outcome.words}" for outcome in result.outcomes]
+    return lines + [f"  {outcome.verdict}: {sentence(outcome)}" for outcome in result.outcomes]
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -155,10 +176,11 @@ def _report(options: argparse.Namespace) -> None:
 
     studies = dict(STUDIES) | dict(find_study(name) for name in options.names)
     new = collect(options.root, studies)
-    if not new:
-        raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     out = options.out or options.root / "report"
-    results = keep_earlier(new, read_ledger(out / LEDGER), studies)
+    earlier = read_ledger(out / LEDGER)  # which alone is judged anew
+    if not new and not earlier:
+        raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
+    results = keep_earlier(new, earlier, studies)
     pages = write_pages(results, studies, out)
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
 

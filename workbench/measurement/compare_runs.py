@@ -42,22 +42,11 @@ def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
 
 
 def mean_over_runs(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
-    """The mean over seeds, of the coordinates that all seeds have: one that ended early has fewer training steps.
-
-    A share has Student's interval over the seeds, never narrower than that of all their sequences together: it says how
-    far the mean of such seeds varies, not that no further seed may fail outright.
-    """
+    """`over_seeds`, of the coordinates that all seeds have: one that ended early has fewer training steps."""
     for dim in parts[0].dims:
         shared = [label for label in parts[0].coords[dim] if all(label in part.coords[dim] for part in parts)]
         parts = [part.keep(dim, shared) for part in parts]
-    whole = over_seeds(parts, list(seeds))
-    counts = [part.n for part in parts]
-    if whole.units != "share" or whole.each is None or any(count is None for count in counts):
-        return whole
-    low, high = intervals.redrawn(
-        whole.each, np.stack([np.broadcast_to(n, whole.values.shape) for n in counts if n is not None], -1)
-    )
-    return replace(whole, low=low, high=high)
+    return over_seeds(parts, seeds)
 
 
 def paired(first: Measurement, second: Measurement) -> Measurement:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from workbench.judgement.contrast import Outcome, Verdict
 from workbench.studies import (
     arithmetic_methods,
     boxes_default,
@@ -41,7 +42,7 @@ from workbench.studies import (
     state_tracking,
     text_perplexity,
 )
-from workbench.studies.contrasts import Contrast, Higher, Near, Outcome, Reaches, StaysBelow, Verdict
+from workbench.studies.contrasts import Contrast, Higher, Near, Reaches, StaysBelow
 from workbench.studies.engine import Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages

@@ -58,4 +58,5 @@ STUDY = Study(
     draw=(draw, draw_steps),
     seeds={SMALL: 8, PAPER: 4},
     tune={"learning_rate": [1e-3]},
+    less_is_better=(STEPS,),
 )

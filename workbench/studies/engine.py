@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
+from workbench.judgement.contrast import Outcome
+from workbench.judgement.tuning import AS_PLANNED, Tuning
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
-from workbench.studies.contrasts import Contrast, Outcome, Verdict, together, what_in_words
-from workbench.studies.result import AS_PLANNED, Result, Tried, settings_in_words
+from workbench.studies.result import Result
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
+from workbench.studies.tuning import Choices
 from workbench.training.sweeps import sweep
-from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.plugins import sources
 
-LESS_IS_BETTER = ("loss", "perplexity", "distance", "steps to")
-RUNS, TUNED, MEASURED, RESULT = "runs", "tuned", "measured", "result.json"
+RUNS, TUNING, TUNED, MEASURED, RESULT = "runs", "tuning", "tuned", "measured", "result.json"
+"""Folders of runs as planned; of those by which settings are chosen; of those that are asked with chosen settings."""
+
+Settings = dict[str, dict[str, Quantities]]
+"""Group -> setting -> the mean of each quantity over its seeds."""
 
 
 @dataclass(frozen=True)
@@ -67,36 +71,59 @@ class Engine:
         """
         self.study.check(self.scale)
         if self.study.compute is not None:
-            return self._result(self._computed(), [], [])
+            return self._result(self._computed())
         if self.study.tunes is not None:
             tuned_groups = self._fine_tuned(self.study.tunes)
-            return None if tuned_groups is None else self._result(tuned_groups, [], [])
-        plan = self.study.plan(self.scale, self.seeds)
-        measured = self._trained(plan, self.runs / RUNS)
+            return None if tuned_groups is None else self._result(tuned_groups)
+        choices = self._chosen()
+        known = None if choices is None else self._asked(choices)
+        if choices is None or known is None:
+            return None
+        contrasts = self.study.asked(self.scale)
+        first: dict[str, str] = {}  # the setting that stands for a group in figures and tables
+        for contrast in contrasts:
+            first = choices.of_contrast(contrast) | first
+        groups = {group: own[first.get(group, AS_PLANNED)] for group, own in known.items()}
+        outcomes = []
+        for contrast in contrasts:
+            best = {group: known[group][setting] for group, setting in choices.of_contrast(contrast).items()}
+            outcomes.append(contrast.ask(best, choices.in_words(contrast)))
+        return self._result(groups, outcomes, choices)
+
+    def _chosen(self) -> Choices | None:
+        """The settings that are best for each group of a contrast, on seeds of their own; None if it was stopped."""
+        measured = self._trained(self.study.to_choose(self.scale, self.seeds), self.out / TUNING, spare_failed=True)
         if measured is None:
             return None
-        groups = self._groups(measured)
-        outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]
-        tried: list[Tried] = []
-        if self.study.tune and any(outcome.verdict is Verdict.FAILS for outcome in outcomes):
-            tuned = self._trained(self._tuning(plan, outcomes), self.out / TUNED, spare_failed=True)
-            if tuned is None:
-                return None
-            outcomes = [
-                self._asked_of_the_best(contrast, outcome, groups, tuned, tried)
-                for contrast, outcome in zip(self.study.asked(self.scale), outcomes, strict=True)
-            ]
-        return self._result(groups, outcomes, tried)
+        return Choices.of(self.study.asked(self.scale), self._settings(measured), self.study.less_is_better)
 
-    def _tuning(self, plan: Mapping[str, Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
-        """The sweep of the settings to tune, of the variants that are in a contrast which failed."""
-        asked = zip(self.study.asked(self.scale), outcomes, strict=True)
-        failed = {group for contrast, outcome in asked if outcome.verdict is Verdict.FAILS for group in contrast.groups}
-        variants = {planned.variant for planned in read_plan(plan).runs if group_name(planned) in failed}
-        tuning = {**plan, "grid": {**plan["grid"], **self.study.tune}}
-        if "variants" in plan:
-            tuning["variants"] = [variant for variant in plan["variants"] if variant["name"] in variants]
-        return tuning
+    def _asked(self, choices: Choices) -> Settings | None:
+        """What is measured of every group with the settings that it is asked with; None if training was stopped."""
+        wanted: dict[str, set[str]] = {}
+        for contrast in self.study.asked(self.scale):
+            for group, setting in choices.of_contrast(contrast).items():
+                wanted.setdefault(group, set()).add(setting)
+        every = read_plan(self.study.plan(self.scale, self.seeds)).runs
+        planned = [one for one in every if AS_PLANNED in wanted.get(group_name(one), {AS_PLANNED})]
+        tuned = self.study.tuned(self.scale, range(self.seeds))
+        tuned = tuple(one for one in tuned if group_name(one) in wanted[group_name(one, self.study.tune)])
+        as_planned = self._trained(planned, self.runs / RUNS)
+        best = None if as_planned is None else self._trained(tuned, self.out / TUNED)
+        if as_planned is None or best is None:
+            return None
+        known = self._settings([*as_planned, *best])
+        return {group: known[group] for group in dict.fromkeys(map(group_name, every))}
+
+    def _settings(self, measured: Iterable[tuple[Planned, Quantities]]) -> Settings:
+        """The means over seeds of every group, by its setting."""
+        measured = list(measured)
+        planned = set(map(group_name, read_plan(self.study.plan(self.scale, 1)).runs))
+        base = {group_name(one): group_name(one, self.study.tune) for one, _ in measured}
+        known: Settings = {}
+        for name, quantities in self._groups(measured).items():
+            group, setting = (name, AS_PLANNED) if name in planned else (base[name], name)
+            known.setdefault(group, {})[setting] = quantities
+        return known
 
     def _computed(self) -> dict[str, Quantities]:
         """The groups of a study without runs: the mean over the examples of all seeds."""
@@ -122,24 +149,26 @@ class Engine:
         }
 
     def _trained(
-        self, plan: Mapping[str, Any], folder: Path, spare_failed: bool = False
+        self, planned: Sequence[Planned], folder: Path, spare_failed: bool = False
     ) -> list[tuple[Planned, Quantities]] | None:
-        """What is measured of every run of a sweep, trained if no study has; None if training was stopped.
+        """What is measured of every run, trained if no study has; None if training was stopped.
 
         Args:
-            plan: the sweep.
+            planned: the runs.
             folder: of the runs.
             spare_failed: leave out a group with a run that failed, such as for a learning rate that is too high.
 
         Raises:
             RuntimeError: if a run failed, and none is to be left out.
         """
-        take_over(read_plan(plan).runs, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
+        if not planned:
+            return []
+        take_over(planned, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
+        plan = Plan(tuple(planned), read_plan(self.study.plan(self.scale, 1)).retries)
         table = sweep(plan, folder, workers=self.workers, ray=self.ray, progress=self.progress)
         if (table["status"] == "unfinished").any():
             return None
         failed = table[table["status"] == "failed"]
-        planned = read_plan(plan).runs
         if len(failed) and not spare_failed:
             raise RuntimeError(f"{', '.join(failed['run'])} failed: {failed['error'].iloc[0]}")
         lost = {group_name(one) for one in planned if one.name in set(failed["run"])}
@@ -178,35 +207,15 @@ class Engine:
             groups[name] = {key: mean_over_runs([quantities[key] for _, quantities in own], seeds) for key in shared}
         return groups
 
-    def _asked_of_the_best(
+    def _result(
         self,
-        contrast: Contrast,
-        before: Outcome,
-        groups: Mapping[str, Quantities],
-        tuned: Iterable[tuple[Planned, Quantities]],
-        tried: list[Tried],
-    ) -> Outcome:
-        """A contrast that failed, asked again of the best setting of each of its groups; the others as they are."""
-        if before.verdict is not Verdict.FAILS:
-            return before
-        best = dict(groups)
-        for group in contrast.groups:
-            of_group = [(one, quantities) for one, quantities in tuned if group_name(one, self.study.tune) == group]
-            candidates = {AS_PLANNED: groups[group], **self._groups(of_group)}
-            at = _asked_at(contrast, group)
-            goodness = {
-                name: _goodness(one[contrast.quantity], at, contrast.quantity) for name, one in candidates.items()
-            }
-            chosen = max(goodness, key=goodness.__getitem__)
-            best[group] = candidates[chosen]
-            asked = what_in_words(contrast.quantity, at)
-            tried.append(Tried(group, asked, tuple(candidates), chosen))
-        outcome = contrast.ask(best)
-        return replace(outcome, words=outcome.words + settings_in_words(tried[-len(contrast.groups) :]))
-
-    def _result(self, groups: dict[str, Quantities], outcomes: list[Outcome], tried: list[Tried]) -> Result:
-        if not outcomes:
+        groups: dict[str, Quantities],
+        outcomes: Sequence[Outcome] | None = None,
+        choices: Choices | None = None,
+    ) -> Result:
+        if outcomes is None:
             outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]
+        tried = [] if choices is None else list(choices.tried.values())
         planned = read_plan(self.study.plan(self.scale, self.seeds)).runs if self.study.runs else ()
         times: dict[str, float] = {}
         if self.study.timed is not None:
@@ -218,8 +227,8 @@ class Engine:
             self.seeds,
             groups,
             outcomes,
-            together(outcomes),
             tried,
+            Tuning.BEFORE if tried else Tuning.PLANNED,
             planned,
             times,
             self._minutes(),
@@ -233,17 +242,9 @@ class Engine:
 
     def _minutes(self) -> float:
         """How long the training of all its runs took, one after the other; those that it shares too."""
-        logs = [path for folder in (self.runs / RUNS, self.out / TUNED) for path in folder.glob(f"[!.]*/{METRICS}")]
+        logs = [
+            path
+            for folder in (self.runs / RUNS, self.out / TUNING, self.out / TUNED)
+            for path in folder.glob(f"[!.]*/{METRICS}")
+        ]
         return sum(max((row.get("seconds", 0.0) for row in read_log(path)), default=0.0) for path in logs) / 60
-
-
-def _asked_at(contrast: Contrast, group: str) -> Mapping[str, Any]:
-    """The place at which a contrast asks for a group's quantity: dim -> coordinate."""
-    elsewhere = getattr(contrast, "than_at", None)
-    return getattr(contrast, "at", {}) if elsewhere is None or group == contrast.groups[0] else elsewhere
-
-
-def _goodness(mean: Measurement, at: Mapping[str, Any], quantity: str) -> float:
-    """How good a mean is: the more the better, but of a loss, a distance or a number of steps the less."""
-    value = float(mean.select(**at).values)
-    return -value if any(word in quantity for word in LESS_IS_BETTER) else value

@@ -86,6 +86,7 @@ class StudyFile(_Part):
     seeds: dict[str, int] = {}
     because: dict[str, str] = {}
     tune: dict[str, list[Any]] = {}
+    less_is_better: list[str] = []
     n: int = Field(256, ge=2)
 
 
@@ -134,4 +135,5 @@ def _study(data: Mapping[str, Any]) -> Study:
         seeds={scale: file.seeds.get(scale, SEEDS) for scale in file.runs},
         because=file.because,
         tune=file.tune,
+        less_is_better=file.less_is_better,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,9 +12,13 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 
 from workbench.figures.pictures import write_pictures
+from workbench.judgement.contrast import Verdict
+from workbench.judgement.tuning import Tuning
+from workbench.judgement.words.studies import in_short, sentence, tuned
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number, with_interval
 from workbench.measurement.places import place_in_words, point_name
-from workbench.studies.contrasts import Verdict, number_in_words
+from workbench.studies.anew import judged_anew
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result
 from workbench.studies.stored import read_json, write_json
@@ -25,7 +28,6 @@ from workbench.util.files import write_atomically
 LEDGER = "ledger.json"
 WIDTH, PIXELS = 900, 2
 MOST_COLUMNS = 12  # of a table by length or digit
-SIGNS = {Verdict.HOLDS: "holds", Verdict.FAILS: "**does not hold**", Verdict.OPEN: "not settled"}
 
 
 def read_ledger(path: Path) -> list[Result]:
@@ -59,6 +61,8 @@ def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
 def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: Mapping[str, Study]) -> list[Result]:
     """The results, and those of an earlier ledger for which there is no new one, in the order of the studies.
 
+    All are judged anew from their numbers.
+
     Raises:
         ValueError: if the earlier ledger has a result of a study that is not among `studies`.
     """
@@ -73,14 +77,8 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
     for name, study in studies.items():
         own = {scale: one for (its, scale), one in by_place.items() if its == name}
         order = [*study.scales, *own]  # a scale that the study has no more comes last
-        kept += [_reworded(own[scale], study) for scale in sorted(own, key=order.index)]
+        kept += [judged_anew(own[scale], study) for scale in sorted(own, key=order.index)]
     return kept
-
-
-def _reworded(one: Result, study: Study) -> Result:
-    """A result with its study's question, note and reasons as they are worded now: no run has to be made again."""
-    differs = [replace(each, why=study.reason(each.setting, one.scale)) for each in one.differs]
-    return replace(one, question=study.question, note=study.note, differs=differs)
 
 
 def write_ledger(results: Sequence[Result], path: Path) -> None:
@@ -129,9 +127,11 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         "",
         "Every claim of the papers that was asked again here, by one command each: `workbench study run NAME`.",
         f"This page and those behind it are made from [{LEDGER}]({LEDGER}) by `workbench study report`; no number",
-        "in them is typed by hand. A claim holds where the whole 95 % interval over seeds (where nothing is trained:",
-        "over sequences) says so; what all seeds, or none, should reach holds where all, or none, do, and is not",
-        "settled where some do. At scale *small* it is the claim about small models that was tested, not the paper's",
+        "in them is typed by hand. A difference holds where its whole 95 % interval over seeds (where nothing is",
+        "trained: over sequences) says so, with room for seeds that were not seen; what all seeds, or none, should",
+        "reach holds where all, or none, do, and is not settled where some do. Where neither group is right in 1 %,",
+        "nothing was learnt that could differ. Results of before every group was tuned are marked.",
+        "At scale *small* it is the claim about small models that was tested, not the paper's",
         "own configuration; at scale *gpu* that configuration with fewer steps. Below each question stands the first",
         "contrast that has the study's verdict; some of a study's contrasts are checks, such as a chain of thought",
         "that has to work, and not the claim.",
@@ -142,7 +142,9 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     for one in results:
         source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
         asked = f"[{one.question}]({quote(one.name)}.md){_decided_by(one)}"
-        cells = [asked, source, one.scale, str(one.seeds), f"{SIGNS[one.verdict]}{_how_many_hold(one)}"]
+        cells = [asked, source, one.scale, str(one.seeds), f"{in_short(one.verdict)}{_how_many_hold(one)}"]
+        if one.tuning is not None and one.tuning.stale:
+            cells[-1] += f"<br>{one.tuning}"
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
@@ -152,7 +154,7 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
 
 def _decided_by(one: Result) -> str:
     """The first contrast whose verdict is that of the whole study, on a line of its own."""
-    return next((f"<br>{outcome.words}" for outcome in one.outcomes if outcome.verdict is one.verdict), "")
+    return next((f"<br>{sentence(outcome)}" for outcome in one.outcomes if outcome.verdict is one.verdict), "")
 
 
 def _how_many_hold(one: Result) -> str:
@@ -196,27 +198,28 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     lines += [f"{about}.", ""]
     if one.outcomes:
         lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]
-        lines += [f"| {outcome.words} | {SIGNS[outcome.verdict]} |" for outcome in one.outcomes]
+        lines += [f"| {sentence(outcome)} | {in_short(outcome.verdict)} |" for outcome in one.outcomes]
         lines.append("")
     if one.note:
         lines += [one.note, ""]
     lines += _numbers(one)
     lines += _numbers_by_place(one)
     lines += _step_times(made)
-    if one.tried:
-        lines += ["Contrasts that failed were asked again of each group's best setting:", ""]
-        lines += dict.fromkeys(  # a group that is in two contrasts is told of once
-            f"- {each.group}, {each.quantity}: {'; '.join(map(each.alone, each.settings))}. "
-            f"Best: {each.alone(each.chosen)}."
-            for each in one.tried
-        )
-        lines.append("")
+    lines += _tried(one)
     if one.differs:
         lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
         lines += ["| --- | --- | --- | --- |"]
         lines += [f"| `{each.setting}` | {each.ours} | {each.papers} | {each.why} |" for each in one.differs]
         lines.append("")
     return lines
+
+
+def _tried(one: Result) -> list[str]:
+    """The settings that were tried for each group, and whether they are to be tried again."""
+    tuning = one.tuning or Tuning.PLANNED
+    if not one.tried:
+        return [f"{tuning}.".capitalize(), ""] if tuning.stale else []
+    return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {tuned(each)}" for each in one.tried), ""]
 
 
 def _step_times(made: Mapping[str, Any]) -> list[str]:
@@ -246,8 +249,8 @@ def _numbers(one: Result) -> list[str]:
         cells = [
             group,
             what,
-            "" if theirs is None else number_in_words(theirs, mean.units),
-            with_interval(mean),
+            "" if theirs is None else number(theirs, mean.units),
+            _mean(mean),
             _seeds(mean),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -281,16 +284,13 @@ def _cells(mean: Measurement) -> dict[Any, str]:
     """Coordinate -> its value with its interval, in words, where there is one."""
     (dim,) = mean.dims
     values = zip(mean.coords[dim], mean.values, strict=True)
-    return {at: with_interval(mean.select(**{dim: at})) for at, value in values if not math.isnan(value)}
+    return {at: _mean(mean.select(**{dim: at})) for at, value in values if not math.isnan(value)}
 
 
-def with_interval(mean: Measurement) -> str:
+def _mean(mean: Measurement) -> str:
     """A mean over seeds with its interval, in words."""
-    value = number_in_words(float(mean.values), mean.units)
-    if mean.low is None or mean.high is None or float(mean.low) != float(mean.low):
-        return value
-    units = mean.units if mean.units == "share" else ""  # said once
-    return f"{value} [{number_in_words(float(mean.low), units)}, {number_in_words(float(mean.high), units)}]"
+    low, high = (None if end is None else float(end) for end in (mean.low, mean.high))
+    return with_interval(float(mean.values), low, high, mean.units)
 
 
 def _seeds(mean: Measurement) -> str:

@@ -29,4 +29,5 @@ STUDY = Study(
     seeds=multiplication_methods.STUDY.seeds,
     because=multiplication_methods.STUDY.because,
     tune={"learning_rate": [1e-3]},
+    less_is_better=(LOSS,),
 )

@@ -12,46 +12,16 @@ from typing import Any
 
 import torch
 
+from workbench.judgement.contrast import Outcome, Verdict, together
+from workbench.judgement.tuning import Tried, Tuning
 from workbench.measurement import Measurement
 from workbench.runs import RunConfig
 from workbench.runs.config import HOW_OFTEN
-from workbench.studies.contrasts import Outcome, Verdict
 from workbench.studies.stored import DIGITS, pack, unpack
 from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale, Study
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.settings import as_text, flat_config
-
-AS_PLANNED = "as planned"
-
-
-@dataclass(frozen=True)
-class Tried:
-    """The settings with which a contrast that failed was asked again.
-
-    Attributes:
-        group, quantity: what they were tried for: the quantity where it is read, as "accuracy, length 18".
-        settings: all of them.
-        chosen: the one with the best mean.
-    """
-
-    group: str
-    quantity: str
-    settings: tuple[str, ...]
-    chosen: str
-
-    def alone(self, setting: str) -> str:
-        """One of the settings without what the group's name says already."""
-        of_group = self.group.split(", ")
-        return ", ".join(part for part in setting.split(", ") if part not in of_group)
-
-
-def settings_in_words(tried: Sequence[Tried]) -> str:
-    """The settings of a contrast that was asked again, in brackets; nothing where those planned are best."""
-    chosen = [each for each in tried if each.chosen != AS_PLANNED]
-    names = [f"{each.group} with" if len(tried) > 1 else "with" for each in chosen]
-    said = [f"{name} {each.alone(each.chosen)}" for name, each in zip(names, chosen, strict=True)]
-    return f" ({'; '.join(said)})" if said else ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +43,10 @@ class Result:
         seeds: of each group.
         groups: the mean of each quantity over the seeds of each group.
         outcomes: the contrasts.
-        verdict: on the study.
         published: the paper's figures.
         differs: the settings that differ from the paper's.
-        tried: the settings with which failed contrasts were asked again.
+        tried: the settings that were tried for each group.
+        tuning: how the settings that were asked came about; None of an earlier version, which tuned what failed.
         note: what a reader must know to read the published figures beside ours.
         made: what may differ when the study runs again: date, commit and versions, the `minutes` that its runs took to
             train, one after the other, and, of a study that is timed, the machine's cores and `step_times`, the time of
@@ -90,12 +60,17 @@ class Result:
     seeds: int
     groups: Groups
     outcomes: Sequence[Outcome]
-    verdict: Verdict
     published: Sequence[Published]
     differs: Sequence[Differs]
     tried: Sequence[Tried]
+    tuning: Tuning | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the study."""
+        return together(self.outcomes)
 
     @staticmethod
     def of(
@@ -105,8 +80,8 @@ class Result:
         seeds: int,
         groups: Groups,
         outcomes: Sequence[Outcome],
-        verdict: Verdict,
         tried: Sequence[Tried],
+        tuning: Tuning,
         planned: Sequence[Planned],
         step_times: Mapping[str, float],
         minutes: float,
@@ -131,10 +106,10 @@ class Result:
             seeds,
             groups,
             outcomes,
-            verdict,
             study.published,
             differs,
             tried,
+            tuning,
             made,
             study.note,
         )
@@ -142,10 +117,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         groups = {group: {name: pack(one) for name, one in own.items()} for group, own in self.groups.items()}
-        outcomes = [
-            {name: _plain(value) for name, value in {**asdict(one), "verdict": one.verdict.value}.items()}
-            for one in self.outcomes
-        ]
+        outcomes = [_rounded(one.model_dump(mode="json")) for one in self.outcomes]
         return {
             "study": self.name,
             "scale": self.scale,
@@ -157,7 +129,8 @@ class Result:
             "published": [asdict(one) for one in self.published],
             "groups": groups,
             "differs": [asdict(one) for one in self.differs],
-            "tried": [asdict(one) for one in self.tried],
+            "tried": [_rounded(one.model_dump(mode="json")) for one in self.tried],
+            "tuning": self.tuning,
             "note": self.note,
             "made": dict(self.made),
         }
@@ -168,17 +141,7 @@ class Result:
         groups: dict[str, Quantities] = {
             group: {name: unpack(one) for name, one in own.items()} for group, own in data["groups"].items()
         }
-        outcomes = [
-            Outcome(
-                Verdict(one["verdict"]),
-                _number(one["value"]),
-                _number(one["low"]),
-                _number(one["high"]),
-                tuple(one["n"]),
-                one["words"],
-            )
-            for one in data["contrasts"]
-        ]
+        tuning = data.get("tuning")
         return Result(
             data["study"],
             data["scale"],
@@ -186,11 +149,11 @@ class Result:
             data["source"],
             data["seeds"],
             groups,
-            outcomes,
-            Verdict(data["verdict"]),
+            [Outcome.model_validate(one) for one in data["contrasts"]],
             [Published(**one) for one in data["published"]],
             [Differs(**one) for one in data["differs"]],
-            [Tried(one["group"], one["quantity"], tuple(one["settings"]), one["chosen"]) for one in data["tried"]],
+            [Tried.model_validate(one) for one in data["tried"]],
+            None if tuning is None else Tuning(tuning),
             data["made"],
             data.get("note", ""),
         )
@@ -204,15 +167,13 @@ class Result:
         return None if number.dims else number
 
 
-def _plain(value: Any) -> Any:
-    """A number as JSON has it: NaN as null, and no more digits than are the same everywhere."""
-    if not isinstance(value, float):
-        return value
-    return None if value != value else float(f"{value:.{DIGITS}g}")
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _rounded(data: Any) -> Any:
+    """JSON's data with no more digits than are the same everywhere."""
+    if isinstance(data, dict):
+        return {name: _rounded(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_rounded(value) for value in data]
+    return float(f"{data:.{DIGITS}g}") if isinstance(data, float) else data
 
 
 def differences(study: Study, scale: Scale, planned: Sequence[Planned]) -> Iterator[Differs]:

@@ -84,4 +84,5 @@ STUDY = Study(
         "steps": "few, for minutes on two CPU cores; twice as many with hints, so that sorting itself gets as many"
     },
     tune={"learning_rate": [1e-3]},
+    less_is_better=(EDITS,),
 )

@@ -24,11 +24,17 @@ Quantities = dict[str, Measurement]
 Groups = Mapping[str, Quantities]
 """Group (the runs that differ in their seed alone) -> the mean of each quantity over its seeds."""
 
+Sweep = dict[str, Any]
+"""The fields of a sweep file."""
+
 Draw = Callable[[Groups], go.Figure]
 
 Scale = str
 SMALL, DAY, GPU, PAPER = "small", "day", "gpu", "paper"
 """Minutes of a CPU; hours of one core; the paper's models in minutes of one GPU; the paper's own configuration."""
+
+TUNING_SEEDS, FIRST_TUNING_SEED = 3, 1000
+"""Seeds on which settings are chosen: how many, and from which on, far from those that are asked."""
 
 BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, GPU: AT_GPU_SCALE}
 
@@ -104,8 +110,9 @@ class Study:
         seeds: scale -> how many seeds each group has.
         because: setting -> why it differs from the paper's at a smaller scale, where `reasons` does not say it or
             another reason holds.
-        tune: setting -> values. If a contrast fails, the variants in it are trained with each of them too, and it is
-            asked again of each group's best.
+        tune: setting -> values. Before anything is asked, every group of a contrast is trained with each of them, and
+            as planned, on seeds of their own; then the contrasts are asked of each group's best, on fresh seeds.
+        less_is_better: the quantities of which the least is best, such as a loss.
         timed: the group beside which the time of every group's training step is stated; None where it is not.
         note: what a reader must know to read the published figures beside ours.
         runs_of: the study whose runs these are, where two studies measure the same runs.
@@ -125,6 +132,7 @@ class Study:
     seeds: Mapping[Scale, int] = field(default_factory=lambda: {SMALL: 5, PAPER: 4})
     because: Mapping[str, str] = field(default_factory=dict)
     tune: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    less_is_better: Sequence[str] = ()
     contrasts_at: Mapping[Scale, Sequence[Contrast]] = field(default_factory=dict)
     timed: str | None = None
     note: str = ""
@@ -174,7 +182,7 @@ class Study:
             for group in contrast.groups:
                 lookup(dict.fromkeys(groups), group, "group")
 
-    def plan(self, scale: Scale, seeds: int) -> dict[str, Any]:
+    def plan(self, scale: Scale, seeds: int) -> Sweep:
         """The sweep of one scale, with its seeds.
 
         Raises:
@@ -184,8 +192,35 @@ class Study:
             raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.runs)}")
         if seeds < 1:
             raise ValueError(f"seeds must be at least 1, not {seeds}")
+        return self._sweep(scale, range(seeds))
+
+    def _sweep(self, scale: Scale, seeds: Iterable[int], more: Mapping[str, Sequence[Any]] | None = None) -> Sweep:
         sweep = dict(self.runs[scale])
-        return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(range(seeds))}}
+        return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(seeds), **(more or {})}}
+
+    def tuned(self, scale: Scale, seeds: Iterable[int]) -> tuple[Planned, ...]:
+        """The runs of every group of a contrast with each of the values to tune, but for those that are as planned."""
+        if not self.tune or scale not in self.runs:
+            return ()
+        seeds = list(seeds)
+        asked = {group for contrast in self.asked(scale) for group in contrast.groups}
+        planned = {one.config.model_dump_json() for one in read_plan(self._sweep(scale, seeds)).runs}
+        every = read_plan(self._sweep(scale, seeds, self.tune)).runs
+        own = (one for one in every if group_name(one, self.tune) in asked)
+        return tuple(one for one in own if one.config.model_dump_json() not in planned)
+
+    def to_choose(self, scale: Scale, seeds: int) -> tuple[Planned, ...]:
+        """The runs by which settings are chosen, on seeds that are not asked; none where there is nothing to choose.
+
+        Args:
+            scale: the scale.
+            seeds: of each group that will be asked.
+        """
+        own = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + min(TUNING_SEEDS, seeds))
+        tuned = self.tuned(scale, own)
+        groups = {group_name(one, self.tune) for one in tuned}
+        planned = read_plan(self._sweep(scale, own)).runs if tuned else ()
+        return (*(one for one in planned if group_name(one) in groups), *tuned)
 
     def figures(self, groups: Groups) -> list[go.Figure]:
         """Its figures, from the means over seeds.

@@ -43,5 +43,6 @@ STUDY = Study(
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
     tune={"learning_rate": [3e-4, 3e-3]},
+    less_is_better=(LOSS,),
     because={"task.block": "a shorter context", "model.n_layers": "a smaller model"},
 )

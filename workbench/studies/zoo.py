@@ -14,8 +14,9 @@ from workbench.inspection.found import find, keep
 from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.compiled import compile_run
 from workbench.runs.weights import CHECKPOINTS, WEIGHTS
-from workbench.studies.engine import RUNS
-from workbench.studies.study import SMALL
+from workbench.studies.engine import RUNS, TUNED
+from workbench.studies.study import SMALL, group_name
+from workbench.training.sweeps.plan import read_plan
 from workbench.util.files import check_free, new_folder
 
 
@@ -85,10 +86,26 @@ def build_zoo(root: Path, out: Path, *, progress: bool = False) -> list[Run]:
 
 
 def _finished(root: Path, exhibit: Exhibit) -> Run:
-    path = root / exhibit.study / SMALL / RUNS / exhibit.run
-    if not (path / WEIGHTS).is_file():
-        raise ValueError(f"there is no finished run {path}; `workbench study run {exhibit.study}` trains it")
-    return load_run(path)
+    """An exhibit's run as planned; or with the settings that its study chose, where there is no other."""
+    folder = root / exhibit.study / SMALL
+    path = folder / RUNS / exhibit.run
+    if (path / WEIGHTS).is_file():
+        return load_run(path)
+    for other in _with_other_settings(exhibit, folder / TUNED):
+        if (other / WEIGHTS).is_file():
+            return load_run(other)
+    raise ValueError(f"there is no finished run {path}; `workbench study run {exhibit.study}` trains it")
+
+
+def _with_other_settings(exhibit: Exhibit, folder: Path) -> list[Path]:
+    """Where the run of an exhibit lies with each of the values to which its study tunes."""
+    from workbench.studies import STUDIES  # which imports what is here
+
+    study = STUDIES[exhibit.study]
+    count = study.seeds.get(SMALL, 1)
+    planned = next(one for one in read_plan(study.plan(SMALL, count)).runs if one.name == exhibit.run)
+    tuned = study.tuned(SMALL, [planned.config.seed])
+    return [folder / one.name for one in tuned if group_name(one, study.tune) == group_name(planned)]
 
 
 def _copy(run: Run, to: Path, checkpoints: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from workbench.measurement.intervals.base import FEWEST, LEAST_FOR_A_VERDICT, LEVEL, Interval, around, mean
 from workbench.measurement.intervals.bootstrap import bootstrap, student
 from workbench.measurement.intervals.differences import apart, welch
-from workbench.measurement.intervals.rates import bounded, graded, redrawn, share_interval
+from workbench.measurement.intervals.rates import bounded, exact, graded, redrawn, share_interval
 
 __all__ = [
     "FEWEST",
@@ -21,6 +21,7 @@ __all__ = [
     "around",
     "bootstrap",
     "bounded",
+    "exact",
     "graded",
     "mean",
     "redrawn",

@@ -15,7 +15,7 @@ from workbench.training.sweeps.attempt import Crew, Ended
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.jobs import Job, results, survey, write_results
 from workbench.training.sweeps.local import Workers, at_a_time
-from workbench.training.sweeps.plan import read_plan
+from workbench.training.sweeps.plan import Plan, read_plan
 from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
 
@@ -23,7 +23,7 @@ SECONDS_TO_WAIT = 0.2
 
 
 def sweep(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, Any] | Plan,
     out: str | Path | None = None,
     *,
     workers: int | None = None,
@@ -36,7 +36,7 @@ def sweep(
     where it was handed over. A run that fails does not stop the others. Ctrl-C stops the sweep; the same call goes on.
 
     Args:
-        source: a sweep file, or its fields.
+        source: a sweep file, its fields, or its plan.
         out: folder for the run folders and the results; by default `sweeps/` and the file's name.
         workers: runs that train at the same time, one core each; by default one a core.
         ray: the address of a Ray cluster to train on instead: host:port, "auto" for the one that runs here, or "local"
@@ -71,11 +71,11 @@ def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = Non
     return results(survey(read_plan(source), output_folder(source, out)))
 
 
-def output_folder(source: str | Path | Mapping[str, Any], out: str | Path | None) -> Path:
+def output_folder(source: str | Path | Mapping[str, Any] | Plan, out: str | Path | None) -> Path:
     """The folder of a sweep's runs."""
     if out is not None:
         return Path(out)
-    if isinstance(source, Mapping):
+    if isinstance(source, Mapping | Plan):
         raise ValueError("say where the runs go with `out`: a sweep given by its fields has no name of its own")
     return Path("sweeps") / Path(source).stem
 

@@ -78,12 +78,16 @@ class Plan:
     retries: int
 
 
-def read_plan(source: str | Path | Mapping[str, Any]) -> Plan:
+def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
     """The runs of a sweep file, or of its fields: every variant with every combination of the grid's values.
+
+    A plan that was read already is taken as it is, such as some of the runs of another.
 
     Raises:
         ValueError: in one line, if the file or any of its runs is wrong.
     """
+    if isinstance(source, Plan):
+        return source
     if isinstance(source, Mapping):
         return _plan(source)
     path = Path(source)
