@@ -26,8 +26,10 @@ import torch
 
 import workbench
 from workbench import figures
-from workbench.inspection import claims, inspect_run
+from workbench.inspection import inspect_run
+from workbench.inspection.judged import judged_claims
 from workbench.instruments.attention import attention_graph
+from workbench.judgement.words.claims import tested
 from workbench.probes import probe, verdict
 
 pio.renderers.default = "plotly_mimetype"
@@ -134,11 +136,11 @@ for name, which in [("answers whose chain runs through the edge", needs_it), ("a
 
 # %% [markdown]
 # The inspection made such a test too, an edge at each hop, and in the head shown alone. It also looked for the smallest
-# set of heads whose edit loses the answers: a head that attends to the right place need not be one that matters.
+# set of heads whose edit changes the answers: a head that attends to the right place need not be one that matters.
 
 # %%
-for line in claims.causal_lines(seen["chacal"], "chain_following"):
-    print(line)
+for claim in judged_claims(seen["chacal"]):
+    print(*tested(claim), sep="\n")
 
 # %% [markdown]
 # ## Answer

@@ -171,7 +171,7 @@ def _perplexity(loss: Measurement) -> str:
 
 
 def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
-    """A row for each place where the claim is read with its strongest control, then rows of its causal test."""
+    """A row for each place where the claim is read with its nearest control, then rows of its causal test."""
     scores = {one.name: one[name].at_head().mean for one in columns if name in one}
     if not scores:
         return
@@ -218,7 +218,7 @@ def _causal(one: Column, name: str) -> Measurement | None:
 
 
 def _named(m: Measurement) -> str:
-    """A control with its name: `untrained 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
+    """A control with its name: `re-initialised 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
     assert m.labels is not None
     control = str(m.labels)
     if not control:
@@ -315,7 +315,7 @@ def share(m: Measurement | None) -> str:
 
 
 def share_of_draws(m: Measurement) -> str:
-    """The mean share of models with fresh weights, with the range of the draws."""
+    """The mean share of re-initialised models, with the range of the draws."""
     if m.low is None or m.high is None or np.isnan(m.low):
         return f"{float(m.values):.1%}"
     low, high = f"{100 * float(m.low):.1f}", f"{100 * float(m.high):.1f}"

@@ -4,7 +4,7 @@ Shows: the effective number of directions (its logarithm) that the tokens of one
 middle layers is the collapse that Seq-VCR works against. Does not show: what the directions mean, or whether later
 layers use them; a direction shared by all tokens (a large mean) lowers the number a lot unless it is centred away, and
 longer sequences have higher entropy. Compare only figures of the same hook point, positions, kernel, α, centring and
-normaliser. Control: an untrained model of the same shape on the same sequences.
+normaliser. Control: a re-initialised model of the same shape on the same sequences.
 """
 
 from __future__ import annotations
