@@ -28,9 +28,11 @@ import plotly.io as pio
 import workbench
 from workbench import figures
 from workbench.inspection import claims, inspect_run
+from workbench.inspection.judged import judgements
 from workbench.instruments.residual import projection
 from workbench.instruments.residual.trajectory import trajectory
-from workbench.measurement.controls import CONTROLS
+from workbench.judgement.words.claims import compared, holding, needing
+from workbench.measurement.numbers import percent
 from workbench.runs.compiled import compile_run
 from workbench.training import train_seeds
 
@@ -86,8 +88,9 @@ figures.paper_projection(trajectory(example, 0, delimiter, tokens=range(len(task
 # %% [markdown]
 # ## How often does each claim hold?
 #
-# All sequences of all lengths. Hatched: the strongest control, by its name. It is the same activations against the
-# truth of another example of equal length, or eight models of this shape with fresh weights (their mean and range).
+# All sequences of all lengths. Hatched: the control that a claim exceeds least clearly, by its name. It is the same
+# activations against the truth of another example of equal length, or eight re-initialised models of this shape (their
+# mean and range).
 
 # %%
 figures.mechanisms({name: claims.beside(one) for name, one in seen.items()})
@@ -132,13 +135,13 @@ known = workbench.see(compiled["compiled, rotated"], task.parse("7 3 12 3 9"))
 figures.projection_map(projection.top_tokens(known), "decoder")
 
 # %% [markdown]
-# How often each claim holds, in brackets under its strongest control. Copying is read at several points; here in what
-# the last layer reads.
+# How often each claim holds, in brackets under the control that it exceeds least clearly, in counts. Copying is read at
+# several points; here in what the last layer reads.
 
 # %%
-told = {
+judged = {
     name: {
-        claim: next(v for v in claims.verdicts_on(one, claim) if v.place in ({}, {"point": "blocks.0.hook_resid_post"}))
+        claim: next(at for at in judgements(one, claim) if at.place in ({}, {"point": "blocks.0.hook_resid_post"}))
         for claim in mechanisms
     }
     for name, one in seen.items()
@@ -146,11 +149,8 @@ told = {
 pd.options.display.max_colwidth = 80
 pd.DataFrame(
     {
-        name: {
-            claim: f"{v.rate:.1%} ({CONTROLS[v.strongest.null].words} {v.strongest.value:.1%})"
-            for claim, v in of.items()
-        }
-        for name, of in told.items()
+        name: {claim: f"{percent(at.rate)} ({compared(at.strongest)})" for claim, at in of.items()}
+        for name, of in judged.items()
     }
 )
 
@@ -181,14 +181,15 @@ rows = {
 pd.DataFrame(rows).T
 
 # %% [markdown]
-# And what may be said of each claim by these numbers: whether it holds beyond its controls, and whether the answers
-# need what is claimed, more than in models with fresh weights, where the same edit can reach the logits by itself:
+# And what may be said of each claim by these numbers: how often it holds and whether that is beyond its controls; then
+# whether the answers need what is claimed, more than in re-initialised models and models of shuffled weights, where the
+# same edit can reach the logits by itself:
 
 # %%
-for name, of in told.items():
+for name, of in judged.items():
     print(name)
-    for claim, v in of.items():
-        print(f"   {claim}: {v.holds.value}; {v.needed.value}")
+    for claim, at in of.items():
+        print(f"   {claim}: {holding([at])}\n      {needing([at])}")
 
 # %% [markdown]
 # ## Where does the minimum come on top?

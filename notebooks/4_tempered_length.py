@@ -116,8 +116,8 @@ pd.DataFrame(rows).T.round(3)
 # ## Is attention sharper on longer inputs?
 #
 # The entropy of each answering position's attention row, exp(H): over how many keys it is spread. Mean over positions
-# and the heads of a layer, on 64 sequences of a length; the range is over seeds. Beside it, untrained models of the
-# same shape.
+# and the heads of a layer, on 64 sequences of a length; the range is over seeds. Beside it, re-initialised models of
+# the same shape.
 
 # %%
 nothing = {
@@ -236,8 +236,8 @@ figures.accuracy({kind: one["accuracy"].mean for kind, one in longer.items()})
 # - Accuracy. Beyond the lengths trained on, two of the tempered models are about as good as the standard one of the
 #   same seed, and the third is worse at the longest inputs. The interval over seeds is wide.
 # - Sharpness. In both kinds an answer's attention spreads over more keys on longer inputs, though over far fewer than
-#   in an untrained model, and the two hardly differ. The learned β stay not far from where they start, and τ grows by
-#   about a quarter from the longest input trained on to the longest tested. The mass on the right keys is well above
+#   in a re-initialised model, and the two hardly differ. The learned β stay not far from where they start, and τ grows
+#   by about a quarter from the longest input trained on to the longest tested. The mass on the right keys is well above
 #   its controls and falls with length, alike in both. The mechanisms do not tell the two apart either: what differs
 #   lies within the intervals.
 # - The growth of τ alone, in the same weights: stopped in a tempered model, or begun in a standard one, it changes

@@ -187,12 +187,12 @@ for kind, one in longer.items():
 # Do representations collapse? In part, and with both losses. Training takes entropy down from its first steps, most
 # of all after the first MLP and behind it, far below the same shape with fresh weights; the embedding keeps most of
 # its own. Centring leaves the picture as it is, so this is not a shared mean alone. But high entropy is no virtue by
-# itself: the untrained model has the most and knows nothing.
+# itself: the re-initialised model has the most and has learned nothing.
 #
 # Does Seq-VCR stop it? It softens it. After the first MLP entropy is higher with it than without in each of the three
 # seeds, by amounts that differ much between seeds, and one of the vanilla runs makes most of the gap; the intervals
 # over seeds overlap, so three seeds do not settle how much. At the very end of the model it is so as well, in one seed
-# by little. It does not keep entropy at the untrained level.
+# by little. It does not keep entropy at the level of re-initialised models.
 #
 # Does it help? After 300 steps not yet. Accuracy has the shape of the paper's: the lowest digit, and the highest given
 # those before it, are mostly right (the lowest but little more than half of the time in the one run of Seq-VCR with

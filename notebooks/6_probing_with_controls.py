@@ -51,15 +51,15 @@ figures.probe_by_layer(minimum.measured.select(label="minimum"))
 # %% [markdown]
 # The figure has two lessons. A *baseline* says what is to be had without any computation: whoever always names the
 # commonest minimum is right about two times in three, because the minimum of many symbols is mostly the smallest. And
-# an *untrained model* of the same shape (the best of three) does almost as well as the compiled one: its attention
+# a *re-initialised model* of the same shape (the best of three) does almost as well as the compiled one: its attention
 # averages the input, and a linear probe finds the smallest symbol in that average. That a label is decodable is no sign
 # that training put it there.
 #
 # What tells the two apart is whether the model uses it. The causal test takes the directions in which the minimum can
 # be read (found on other sequences, by least-squares concept erasure) and exchanges what lies in them between two
 # inputs. The answer at the delimiter should become the other input's; an edit of the same size with an input of the
-# *same* minimum, or along as many other directions, should do less, and so should the same test in models that know
-# nothing (fresh weights, or these weights shuffled). `ask` tests every point at which a label can be read.
+# *same* minimum, or along as many other directions, should do less, and so should the same test in uninformed
+# models (re-initialised, or of these weights shuffled). `ask` tests every point at which a label can be read.
 
 # %%
 use = causal_test(sorter, "minimum", point=MID, positions="delimiter")["delimiter"]
@@ -69,7 +69,7 @@ figures.probe_use(use.effect)
 # %% [markdown]
 # How many answers change does not tell the edit from one along other directions: all answers from ⊥ on are counted, and
 # only the first is made there. What it becomes does: the other input's after the label's edit, always; along other
-# directions one time in ten. That is 90 points more, where models that know nothing reach 10. (Two inputs with the same
+# directions one time in ten. That is 90 points more, where uninformed models reach 10. (Two inputs with the same
 # minimum differ hardly at all in these directions, so that edit stays the smaller one, as the sizes say.)
 #
 # ## A trained model: decodable, and not used
@@ -87,10 +87,10 @@ for finding in hops.findings:
 
 # %% [markdown]
 # The ancestors two and more hops up can be read after attention, far better than from the token alone, and far better
-# than from untrained models. Exchanging them there changes no more than an exchange with an input of the same label:
-# the layer mixes in all positions of the chain, so they are there, but only the root's value is read by what comes
-# after. With the root's directions exchanged, every answer becomes the other input's. (At the second point, after the
-# MLP, the same is said of the ancestors three hops up and further; of the second it is not told.) This is the
+# than from re-initialised models. Exchanging them there changes no more than an exchange with an input of the same
+# label: the layer mixes in all positions of the chain, so they are there, but only the root's value is read by what
+# comes after. With the root's directions exchanged, every answer becomes the other input's. (At the second point, after
+# the MLP, the same is said of the ancestors three hops up and further; of the second it is not told.) This is the
 # difference between *decodable* and *used*, in one model.
 #
 # ## How plainly is it held?
@@ -159,9 +159,9 @@ figures.probe_map(carries["multiply-seqvcr"].measured.select(label="carry"))
 # ## Answer
 #
 # An accuracy proves little by itself. Beside its baselines it shows that a label *can be read*: the current token, the
-# commonest label and shuffled labels say what is no work of the layers, untrained models what is no work of training,
-# the learning curve and the description length how plainly it is held. That the model *uses* it takes an edit of
-# exactly these directions, beside edits that should do nothing and models that know nothing. In the compiled sorter the
+# commonest label and shuffled labels say what is no work of the layers, re-initialised models what is no work of
+# training, the learning curve and the description length how plainly it is held. That the model *uses* it takes an edit
+# of exactly these directions, beside edits that should do nothing and uninformed models. In the compiled sorter the
 # minimum is used where it is written. In a trained ChaCAL layer the ancestors three hops up and further are decodable
 # and not used, and the root is both. All of this is one seed of small models; intervals are over held-out sequences.
 

@@ -20,6 +20,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import plotly.io as pio
 import torch
 from transformer_lens.model_bridge import TransformerBridge
@@ -30,12 +31,13 @@ from workbench.mechanisms.verdict import strongest_control, verdicts
 import workbench
 from workbench import figures, tasks
 from workbench.capture import LOGITS, Subject, capture
-from workbench.inspection.claims import holding_in_words, needing_in_words
 from workbench.instruments import over_batches
 from workbench.instruments.answers import accuracy
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import entropy
 from workbench.interventions import cut_edges
+from workbench.judgement.judge import judge
+from workbench.judgement.words.claims import holding, needing
 from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS
 from workbench.measurement.draws import DRAW, over_draws
@@ -141,11 +143,11 @@ figures.canvas(example, layer=1, head=int(mass.select(layer=1).values.argmax()))
 #
 # A mechanism is a claim about how the task is solved, with the same control, and with a causal test: an edit of the
 # claimed thing should change the answer as the claim predicts, the same edit elsewhere should not. Both also have to do
-# more than in models that know nothing: eight GPT-2s of the same shape with fresh weights.
+# more than in uninformed models: eight re-initialised GPT-2s of the same shape.
 
 # %%
-claims = [MECHANISMS[name] for name in ("minimum", "successor")]
-tests = [claim.causal(hooked, subject, test, workbench.generator(0, "edit")).mean() for claim in claims]
+claims = {name: MECHANISMS[name] for name in ("minimum", "successor")}
+tests = [claim.causal(hooked, subject, test, workbench.generator(0, "edit")).mean() for claim in claims.values()]
 untrained = []
 for draw, model in enumerate(fresh):
     model.save_pretrained(folder.with_name(f"fresh-{draw}"))
@@ -159,15 +161,16 @@ for draw, model in enumerate(fresh):
     )
     untrained.append((bridge, facts, capture(bridge, facts, test, names)))
 pairs, lines = [], []
-for claim, tested in zip(claims, tests, strict=True):
+for (name, claim), tested in zip(claims.items(), tests, strict=True):
     rate = claim.score(seen).mean()
     scores = Measurement.stack([claim.score(one).mean() for _, _, one in untrained], DRAW, range(8))
     edits = [claim.causal(b, f, test, workbench.generator(0, "edit")).mean() for b, f, _ in untrained]
     controls = {"mismatched": claim.score(mismatched).mean(), "untrained": over_draws(scores)}
-    causal_draws = Measurement.stack(edits, DRAW, range(8))
-    told = verdicts(rate, controls, scores, tested, causal_draws)
-    pairs.append((rate, strongest_control(rate, told)))
-    lines += [f"{tested.name}: {holding_in_words(told)}", f"   {''.join(needing_in_words(told))}"]
+    nulls = {"untrained": Measurement.stack(edits, DRAW, range(8))}
+    judged = judge(name, rate, controls, {"untrained": scores}, tested, nulls)
+    nearest = judged[0].strongest.against
+    pairs.append((rate, replace(controls[nearest], labels=np.array(nearest))))
+    lines += [f"{tested.name}: {holding(judged)}", f"   {needing(judged)}"]
 figures.mechanisms({"gpt2-sorter": pairs})
 
 # %%
@@ -175,7 +178,7 @@ print(*lines, sep="\n")
 figures.causal_tests({"gpt2-sorter": tests})[0]
 
 # %% [markdown]
-# A probe says what can be read at the delimiter, beside the first of these with fresh weights.
+# A probe says what can be read at the delimiter, beside the first of these re-initialised models.
 
 # %%
 layers = [point for point in points if point != "blocks.1.hook_resid_pre"]

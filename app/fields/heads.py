@@ -62,7 +62,7 @@ def other_needed(look: Look) -> str:
 
 def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measurement | None]:
     """Of each head (dims `layer`, `head`), over many sequences: its share of mass on gold paths, and, if `fallen` is
-    asked, the share of right answers that fall without it; None where that was not measured.
+    asked, the share of right answers that change without it; None where that was not measured.
     """
     reading = _reading(look.opened.key, look.opened)
     if reading is None:
@@ -115,7 +115,7 @@ def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
 
 @st.cache_data(show_spinner="Looking for the head that answers need …", max_entries=64)
 def _without(key: tuple[object, ...], _opened: Opened) -> Measurement | None:
-    """The right answers that fall without each head, in order of layers; None where that would take long."""
+    """The share of right answers that change without each head, in order of layers; None where that would take long."""
     data, n_heads = _data(_opened), _opened.run.config.model.n_heads
     if data is None:
         return None

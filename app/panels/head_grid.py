@@ -20,7 +20,7 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
     Args:
         look: the run and its input.
         key: of the field.
-        needed: show which right answers fall without each head, and start at the one that answers need most.
+        needed: show how many right answers change without each head, and start at the one that answers need most.
         first: start at this one; by default at the one that reads most edges.
     """
     if first is None:

@@ -102,7 +102,7 @@ QUESTIONS: dict[str, Question] = {
                 "every length, so the parent's parents arrive in the same step. The page Hops draws them.",
             ),
             Note("model says", "The answer, green where it is right, and how likely the model finds the right one."),
-            Note("How it works", "What was measured over many inputs, beside models that know nothing."),
+            Note("How it works", "What was measured over many inputs, beside re-initialised models."),
         ),
     ),
     "delimiter": Question(

@@ -29,7 +29,7 @@ CIRCUITS = {
     "mixing": "what the layer makes of the pattern",
 }
 belongs_to_run("entry_from", "entry_to")
-SAYS = "What the head does on an input can differ, and an untrained model has such maps too."
+SAYS = "What the head does on an input can differ, and a re-initialised model has such maps too."
 
 
 def subject(look: Look) -> code.Symbol:

@@ -173,7 +173,7 @@ def test_every_head_has_a_picture_of_its_pattern_and_its_score(sorted_one: Captu
     assert ["chosen" in cell.attrib["class"] for cell in cells] == [False, False, True, False]
     both = figures.head_grid(sorted_one, scores=scores, fallen=replace(scores, values=1 - shares))
     tips = [cell.attrib["data-tip"] for cell in parts(both, "data-cell")]
-    assert tips[2] == "layer 1, head 0: 50% on the edges; without it 50% of right answers fall"
+    assert tips[2] == "layer 1, head 0: 50% on the edges; without it 50% of right answers change"
     assert tips[1] == "layer 0, head 1" and "−75%" in both.body and "answers lost without it" in both.subtitle
     pictures = [b64decode(part.attrib["href"].split(",")[1]) for part in parts(drawing, "href")]
     for picture, (layer, head) in zip(pictures, np.ndindex(2, 2), strict=True):

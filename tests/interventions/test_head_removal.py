@@ -43,7 +43,7 @@ def test_an_inspection_says_what_the_head_in_focus_costs(chaser: Run) -> None:
     one = inspect_run(chaser, n=8, seed=0, only=["gold_mass"])
     assert one.fallen is not None and one.head == (0, 0)
     share = float(one.fallen.values[0])
-    told = head_in_focus(one)
+    told = words.focus(focus(one))
     assert told is not None and told.startswith("Layer 0, head 0 has the most mass") and f"{100 * share:.0f}" in told
     assert inspect_run(chaser, n=8, seed=0, only=["gold_mass"], causal=False).fallen is None
     assert one.with_head((0, 0)).fallen is one.fallen
@@ -62,13 +62,13 @@ def test_another_head_whose_removal_costs_more_is_named_and_one_like_its_control
         for wide in (0.2, 0.1)
     )
     two = replace(one, fallen=near, removed=removed)
-    told = head_in_focus(two)
+    told = words.focus(focus(two))
     assert two.needed_head == (0, 0), "their intervals overlap"
     assert told is not None and told.endswith(
         "Without it 25% [5, 45] of right answers change; without layer 1, head 2 50% [30, 70]."
     )
     two = replace(one, fallen=far, removed=removed)
-    told = head_in_focus(two)
+    told = words.focus(focus(two))
     assert two.needed_head == (1, 2)
     assert told is not None and told.startswith(
         "The head that answers need most is layer 1, head 2: without it 50% [40, 60] of right answers change."
@@ -76,7 +76,7 @@ def test_another_head_whose_removal_costs_more_is_named_and_one_like_its_control
     assert two.with_head((1, 2)).needed_head == (1, 2), "a head that was chosen stays"
     result = one["gold_mass"]
     same = {name: replace(control, mean=result.mean) for name, control in result.controls.items()}
-    told = head_in_focus(replace(one, results={"gold_mass": replace(result, controls=same)}))
+    told = words.focus(focus(replace(one, results={"gold_mass": replace(result, controls=same)})))
     expected = (
         "Layer 0, head 0 has the most mass on the task's true edges, on other sequences, though not clearly more "
     )

@@ -59,7 +59,9 @@ def test_what_is_not_beyond_its_controls_is_not_said_to_be_and_too_few_are_no_eq
     }
     assert "beyond its controls" in said[Against.BEYOND]
     assert claims.AGAINST[Against.NO_MORE] in said[Against.NO_MORE] and "beyond" not in said[Against.NO_MORE]
-    assert "too few to compare" in said[Against.TOO_FEW] and claims.AGAINST[Against.NO_MORE] not in said[Against.TOO_FEW]
+    assert (
+        "too few to compare" in said[Against.TOO_FEW] and claims.AGAINST[Against.NO_MORE] not in said[Against.TOO_FEW]
+    )
     assert "no control was measured" in claims.holding([judged(0.8, controls=())])
 
 

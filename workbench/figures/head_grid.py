@@ -37,7 +37,7 @@ def head_grid(
         example: which sequence of the capture.
         scores: a number from 0 to 1 for each head (dims `layer`, `head`), measured on other sequences; a frame is the
             stronger the higher it is, and it is written below, of many heads in what is shown on hover.
-        fallen: the share of right answers that fall without each head (the same dims), written below that.
+        fallen: the share of right answers that change without each head (the same dims), written below that.
         chosen: the head that is marked.
 
     Raises:
@@ -89,7 +89,7 @@ def _head(
         parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
     cost = None if fallen is None else _score(fallen, layer, head)
     if cost is not None:
-        tip += f"; without it {cost:.0%} of right answers fall"
+        tip += f"; without it {cost:.0%} of right answers change"
         parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
     if box["width"] <= TINY:
         parts = []

@@ -52,7 +52,7 @@ def sets_of_heads(
 
 
 def heads_to_remove(own: Model, selection: Batch | None) -> tuple[Head, ...]:
-    """The head in focus, and the one without which most right answers fall, if it is another; found on other data."""
+    """The head in focus, and the one without which most right answers change, if it is another; found on other data."""
     if own.head is None or selection is None or not can_remove_heads(own.hooked):
         return ()
     every = heads_of(own)

@@ -133,7 +133,7 @@ class Plan:
         fresh: models with fresh weights.
         uninformed: kind -> uninformed models for causal tests: some of the fresh ones, and some with shuffled weights.
         needed: claim about heads -> the smallest set of heads whose edit loses the answers.
-        removed: the heads that are removed, one at a time, to see how many answers fall.
+        removed: the heads that are removed, one at a time, to see how many right answers change.
         seed: of the inspection.
         causal: whether causal tests are made.
     """

@@ -28,8 +28,8 @@ class SeedGroup:
     Attributes:
         name: what to call it.
         members: the runs behind it.
-        results: as in `Inspected`; of several runs the mean over seeds, with the untrained models of all of them. A
-            measure of every head is that of each run's head in focus.
+        results: as in `Inspected`; of several runs the mean over seeds, with the re-initialised models of all of them.
+            A measure of every head is that of each run's head in focus.
     """
 
     name: str
@@ -133,7 +133,7 @@ def _together(name: str, members: Sequence[Inspected]) -> SeedGroup:
 
 
 def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Result:
-    """The same result of several runs as one: the mean over runs, with the untrained models of all of them."""
+    """The same result of several runs as one: the mean over runs, with the re-initialised models of all of them."""
     seeds, first = [one.run.config.seed for one in members], results[0]
 
     def mean(parts: Sequence[Measurement]) -> Measurement:

@@ -80,7 +80,7 @@ class WeightInstrument(Protocol):
 
     @property
     def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """`("untrained",)` where models with fresh weights are measured beside it, else `()`."""
+        """`("untrained",)` where re-initialised models are measured beside it, else `()`."""
 
     def why_not(self, subject: Subject) -> str | None:
         """Why this cannot be measured on this model, in one line; None if it can."""

@@ -67,7 +67,8 @@ def costliest(fallen: Measurement, own: int) -> int:
         own: the position along `removed` of the head that the others are held against.
 
     Returns:
-        The position of the head without which most answers fall, if its whole interval lies above that of `own`.
+        The position of the head without which most right answers change, if its whole interval lies above that of
+        `own`.
     """
     if fallen.low is None or fallen.high is None or np.isnan(fallen.values).all():
         return own

@@ -4,8 +4,8 @@ For multiplication (Seq-VCR, §4.1), after attention and after the MLP of every 
 among positions of one place the residual is nearest to the mean of those with its own carry, the means being those of
 the other half of the batch. It does not show that the carry is used, nor that it is told apart from the digits that
 decide it. The causal test does the first: moved from the mean of its carry to that of another, the residual must give
-the digit that is higher by the difference, modulo 10. Control: the carries of other examples (`mismatched`), and an
-untrained model, which does better than those: the digit before, which its residual holds, goes with the carry.
+the digit that is higher by the difference, modulo 10. Control: the carries of other examples (`mismatched`), and a
+re-initialised model, which does better than those: the digit before, which its residual holds, goes with the carry.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Scored per head and hop: at a query with an ancestor h hops up, that ancestor ge
 that is no ancestor. The row is that of the matrix which the layer applies to the values (the pattern; for ChaCAL the
 resolvent), and the query's own position is left aside, since the residual stream carries it anyway. It does not show
 hops that several layers make together, nor what is read: a token that names the next position lets a model stop one
-position short of the root. Control: the chains of another example (`mismatched`), fresh weights (`untrained`) and
-attention drawn at random (`random_graph`). Causal test: without the edge of hop h in that head, exactly the answers
+position short of the root. Control: the chains of another example (`mismatched`), re-initialised models (`untrained`)
+and attention drawn at random (`random_graph`). Causal test: without the edge of hop h in that head, exactly the answers
 that rest on it are lost. In the pointer chain's reading `chain` every ancestor's token names the next one, so a trained
 model can do with one edge less than the hops it answers: the first ancestor beyond the cut is then kept, and nothing is
 as claimed.

@@ -1,12 +1,12 @@
 """Copy before the delimiter: the residual points at the position's own token, in the encoder basis.
 
 The task-hinting paper, §4, for sorting. Scored after attention and after the MLP of every layer, and on what
-each attention layer alone writes. Caveat: the embedding is itself part of the residual, so there an untrained model
+each attention layer alone writes. Caveat: the embedding is itself part of the residual, so there a re-initialised model
 scores high too; the finding is that training *keeps* the token while other things are written. What attention writes
-holds no embedding: there an untrained model is at chance, but so is a model that leaves the copying to the residual
+holds no embedding: there a re-initialised model is at chance, but so is a model that leaves the copying to the residual
 stream, as the compiled sorter does. The score does not show that later layers use the copy; the causal test does: with
 an input's encoder coordinates exchanged for another token's, the outputs must follow the edited multiset. Control: the
-tokens of another example (`mismatched`), and an untrained model.
+tokens of another example (`mismatched`), and a re-initialised model.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def score(capture: Capture) -> Measurement:
         units="share",
         settings={"model": capture.subject.name, "basis": "encoder"},
         caption="Share of input positions whose own token is the top one in the encoder basis. The embedding is in the "
-        "residual from the start, so an untrained model scores high too, except on what attention alone writes "
+        "residual from the start, so a re-initialised model scores high too, except on what attention alone writes "
         "(attn_out).",
     )
 

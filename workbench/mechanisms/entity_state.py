@@ -6,7 +6,8 @@ score does not show that the state is there to be read: a model may look up each
 causal test does: in what the head (or all of the last layer) reads from the gold clause alone, an object is replaced by
 another one, whether the clause names it or not. If the last layer is a ChaCAL layer, it can follow paths within itself
 and so read earlier clauses through the gold one; for it the claim is stronger than what the task needs. Control: the
-answers of another example of equal length (`mismatched`; there are few of them in one batch), and an untrained model.
+answers of another example of equal length (`mismatched`; there are few of them in one batch), and a re-initialised
+model.
 """
 
 from __future__ import annotations

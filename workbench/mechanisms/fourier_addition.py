@@ -6,7 +6,7 @@ embedding names (`instruments.weights.fourier`). Scored: whether the answer is s
 a function of the answer, they keep only the waves of these frequencies. It does not show how the waves are multiplied.
 The causal test does show that the answer depends on them: with one number's components at the key frequencies exchanged
 for another's, the answer must become that number's sum, and with all its other components exchanged it must stay.
-Control: the numbers of another example (`mismatched`), and an untrained model.
+Control: the numbers of another example (`mismatched`), and a re-initialised model.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The task-hinting paper, §4, for sorting: after the last attention layer an outp
 the next sorted token (`successor`), and the last MLP, as a denoiser, removes the first. Read at the last layer's
 `hook_resid_mid` and `hook_resid_post`, at output positions but the last whose next token is another than their own.
 The score does not show that the MLP did it by what it wrote along the own token's direction; the causal test does.
-Control: the tokens of another example of equal length (`mismatched`), and an untrained model.
+Control: the tokens of another example of equal length (`mismatched`), and a re-initialised model.
 """
 
 from __future__ import annotations

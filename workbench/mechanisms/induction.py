@@ -6,7 +6,7 @@ every other position but the query's own. The score does not show that the answe
 was found by the token before it. The causal test does: without the edge the answer is lost (`claimed`); without the
 edge from what followed to the token before it, in every layer below, by which it could be found, it is too
 (`previous token`; NaN in models of one layer); and without another edge of the same query it stays (`elsewhere`).
-Control: the sequences of another example (`mismatched`), an untrained model and attention drawn at random
+Control: the sequences of another example (`mismatched`), a re-initialised model and attention drawn at random
 (`random_graph`).
 """
 

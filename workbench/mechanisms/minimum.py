@@ -4,7 +4,7 @@ The task-hinting paper, §4, for sorting: the smallest token is the first output
 enough to begin. Read at `blocks.0.hook_resid_mid`. The score does not show that the output depends on it; the causal
 test does: with the decoder coordinates of the minimum and of another token exchanged, that token must come first.
 Control: the minimum of another example of equal length (`mismatched`; small alphabets and long inputs make minima agree
-by chance), and an untrained model.
+by chance), and a re-initialised model.
 """
 
 from __future__ import annotations

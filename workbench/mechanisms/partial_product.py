@@ -5,7 +5,7 @@ equal to the place get more of the row, on average, than the operands' other dig
 places does so in about half of them. The score does not show what is made of the digits. The causal test does: with an
 operand digit replaced in what the head reads, or all of the last layer, the product's digit must change by what that
 digit adds to its column.
-Control: an untrained model. (Other examples have the same columns, so that `mismatched` would change nothing.)
+Control: a re-initialised model. (Other examples have the same columns, so that `mismatched` would change nothing.)
 """
 
 from __future__ import annotations

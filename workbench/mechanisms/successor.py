@@ -4,8 +4,8 @@ The task-hinting paper, §4, for sorting: output positions but the last, at `blo
 decoder basis. It holds where the two top tokens are the position's own and the next sorted one, or, where these are
 equal, where that one is on top. (The second MLP then removes the identity peak: `identity_removed`.) The score does not
 show that the output depends on it; the causal test does: with the decoder coordinates of the next token and of a third
-one exchanged, the third must follow. Control: the tokens of another example of equal length (`mismatched`), and an
-untrained model.
+one exchanged, the third must follow. Control: the tokens of another example of equal length (`mismatched`), and a
+re-initialised model.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from workbench.report.sections import Section
 
 SHOWS = (
     "One vector a sequence, where its answer is asked for, over {n:,} held-out sequences together. Beside each run are "
-    "an untrained model of its shape on the same sequences and, where questions are paired by their answers, the "
+    "a re-initialised model of its shape on the same sequences and, where questions are paired by their answers, the "
     "answers shuffled. None of this says that the model reads what is measured."
 )
 

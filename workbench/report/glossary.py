@@ -10,17 +10,21 @@ GLOSSARY: dict[str, str] = {
     "baseline": (
         "What a probe without the model's help reaches: the current token, its position, the most frequent label."
     ),
+    "beyond its controls": (
+        "Said of a claim that one further uninformed model, or a further count of a control, would hardly hold as "
+        "often."
+    ),
     "causal test": (
         "The model computes on from an edit inside it, and its answers are compared with those without the edit. "
-        "The same edit elsewhere, and in models that know nothing, stands beside it."
+        "The same edit elsewhere, and in uninformed models, stands beside it."
     ),
     "ChaCAL": (
         "Chain and causal attention: the pattern is read as the adjacency matrix of a graph, and one layer adds up "
         "paths of every length through it."
     ),
     "control": (
-        "The same measure where the claim should fail: another example's truth, a random graph, a random basis, an "
-        "untrained model. A claim holds only beyond its controls."
+        "The same measure where the claim should fail: another example's truth, a random graph, a random basis, "
+        "re-initialised models. It is beyond its controls where a further one would hardly reach its rate."
     ),
     "decoder basis": (
         "The columns of the unembedding, one for each token: what a residual would be read as at the output."
@@ -55,8 +59,21 @@ GLOSSARY: dict[str, str] = {
     "mixing matrix": (
         "The matrix that a layer applies to its values: the pattern itself, or for ChaCAL the resolvent."
     ),
+    "nearest control": "The control that a claim exceeds least clearly, beside it in counts.",
+    "needed": (
+        "Said of a claim whose edit changes right answers as claimed: more than a tenth of them, more than the same "
+        "edit elsewhere, and more than a further uninformed model would."
+    ),
+    "not compared": (
+        "Said where uninformed models have too few right answers to edit, so that whether the answers need a claim "
+        "cannot be told from them."
+    ),
+    "not found": "Said of a claim that holds in less than 5 % of cases. It may be held elsewhere, or in another basis.",
     "pause token": "A token between question and answer that gives the model more positions to compute in.",
     "points at": "A residual points at the token whose basis vector has the largest inner product with it.",
+    "re-initialised model": (
+        "A model of the same shape with its initial weights drawn anew: the random-initialisation baseline."
+    ),
     "residual: pre, mid, post": (
         "The residual stream before a block, between its attention and its MLP, and after it."
     ),
@@ -67,13 +84,16 @@ GLOSSARY: dict[str, str] = {
     "Seq-VCR": (
         "A variance and covariance loss that keeps the representations of each position from collapsing over a batch."
     ),
-    "tells nothing": "Said of a claim that models which know nothing fulfil as well.",
     "tempered softmax": (
         "Softmax whose scores grow with the logarithm of the length, so that it stays sharp on long inputs."
     ),
     "test condition": "A setting of the held-out sequences, such as their length; a test set for each.",
+    "uninformed model": (
+        "A model that has not learned the task: re-initialised, or with the numbers of each of the run's weight "
+        "matrices shuffled."
+    ),
     "without a head": (
-        "The head writes nothing, at any position. An answer falls, or is lost, if it was right and then is not."
+        "The head writes nothing, at any position (it is ablated). An answer is lost if it was right and then is not."
     ),
 }
 """Word -> what it means."""

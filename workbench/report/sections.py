@@ -159,7 +159,7 @@ def _one_head(one: SeedGroup, name: str) -> Measurement:
 
 
 def _control(one: SeedGroup, name: str) -> Measurement:
-    """The strongest control at each place where the claim is read."""
+    """The nearest control at each place where the claim is read."""
     return strongest_control(one.members[0] if one.alone else one, name)
 
 

@@ -73,7 +73,7 @@ LIMITS = {
     "spread": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
 CLAIM_LIMITS = (
-    "First how often the claim holds, beside its strongest control; then, where it was tested, what an edit of what "
+    "First how often the claim holds, beside its nearest control; then, where it was tested, what an edit of what "
     "is claimed does to right answers, beside the same edit elsewhere. A claim that holds shows how an answer could be "
     "made; only the edit shows that the model makes it so."
 )

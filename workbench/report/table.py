@@ -186,7 +186,7 @@ def _perplexity(loss: Measurement) -> str:
 
 
 def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
-    """A row for each place where the claim is read with its strongest control, then rows of its causal test."""
+    """A row for each place where the claim is read with its nearest control, then rows of its causal test."""
     scores = {one.name: one[name].at_head().mean for one in columns if name in one}
     if not scores:
         return
@@ -233,7 +233,7 @@ def _causal(one: Column, name: str) -> Measurement | None:
 
 
 def _named(m: Measurement) -> str:
-    """A control with its name: `untrained 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
+    """A control with its name: `re-initialised 14.2% (9.0 to 21.1)`, of draws their range; else its interval."""
     assert m.labels is not None
     control = str(m.labels)
     if not control:

@@ -1,6 +1,7 @@
 """Attention distance (`template_name`): how many positions each head looks back, on average.
 
-Does not show: what is read there. Controls: fresh weights (`untrained`), attention drawn at random (`random_graph`).
+Does not show: what is read there. Controls: re-initialised models (`untrained`), attention drawn at random
+(`random_graph`).
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Parent read (`template_name`): one head attends most to the position that a gold edge leads to.
 
-Does not show: what is read there. Controls: the edges of another example (`mismatched`), fresh weights (`untrained`).
-Causal test: without that edge in the head the answer is lost; without an edge to another position it stays.
+Does not show: what is read there. Controls: the edges of another example (`mismatched`), re-initialised models
+(`untrained`). Causal test: without that edge in the head the answer is lost; without an edge to another position it
+stays.
 """
 
 import sys

@@ -4,7 +4,7 @@ The entropy of a row of the pattern over log n for its n keys: 1 is even, 0 a si
 cannot stay sharp as n grows ("softmax is not enough", Veličković et al., 2024, arXiv 2410.01104), which tempered and
 scalable softmax answer. Shows: whether a head's rows flatten with length, measured or beyond it. Does not show: whether
 the keys that keep the weight are the right ones (see `attention_graph`); through a ChaCAL layer values come by the
-resolvent, which spreads further than the pattern does. Control: an untrained model, whose rows are near even at any
+resolvent, which spreads further than the pattern does. Control: a re-initialised model, whose rows are near even at any
 length.
 """
 

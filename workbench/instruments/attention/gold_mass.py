@@ -3,7 +3,7 @@
 Shows: one number for each head; an inspection reads it at the head in focus (the head with the most gold mass on other
 data). Does not show: what is read there, paths across layers, or that the model needs the head (see `attention_graph`,
 which has the pattern's mass beside it). Control: the same score against the gold edges of other examples
-(`mismatched`), and models with fresh weights, each at its own best head (`untrained`).
+(`mismatched`), and re-initialised models, each at its own best head (`untrained`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ threshold; `largest key`, the share of all attention to earlier positions that g
 `gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
 (1 for a layer that applies its pattern as it is, more for ChaCAL; a variant says it itself). Does not show: whether the
 edges are right (see `path_mass`), or that what they carry is used. Causal attention alone has high values: early keys
-are open to more queries. Control: fresh weights (`untrained`) and attention drawn at random (`random_graph`).
+are open to more queries. Control: re-initialised models (`untrained`) and attention drawn at random (`random_graph`).
 """
 
 from __future__ import annotations

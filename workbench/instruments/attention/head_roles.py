@@ -5,8 +5,8 @@ among its strongest keys (`gold recall`), and its mass on the position before (`
 with the same token (`duplicate token`), on what followed them (`induction`), on the position itself and on the first.
 Roles overlap: one key can be several of these. Does not show: what the head writes, or that the model needs it.
 Control: attention drawn at random (`random_graph`), which on average is uniform attention and so the chance level of
-every role; fresh weights (`untrained`); other examples' truth and tokens (`mismatched`), which leaves `previous token`,
-`own position` and `first token` as they are.
+every role; re-initialised models (`untrained`); other examples' truth and tokens (`mismatched`), which leaves
+`previous token`, `own position` and `first token` as they are.
 """
 
 from __future__ import annotations

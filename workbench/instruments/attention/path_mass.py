@@ -3,8 +3,8 @@
 Shows: for the matrix that a layer really applies to its values (for ChaCAL the resolvent), or for what it would apply
 at another γ, the share of each row on the ancestor 1, 2, 3, … hops up; their sum is the mass on the gold chain. Does
 not show: what is read there, paths across layers (see `rollout`), or that the model needs them. Control: other
-examples' truth (`mismatched`), fresh weights (`untrained`), and attention drawn at random (`random_graph`), which says
-what the shape of causal attention alone is worth: much, where chains are long and sequences short.
+examples' truth (`mismatched`), re-initialised models (`untrained`), and attention drawn at random (`random_graph`),
+which says what the shape of causal attention alone is worth: much, where chains are long and sequences short.
 """
 
 from __future__ import annotations

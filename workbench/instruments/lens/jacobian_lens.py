@@ -11,9 +11,9 @@ there, where V is every position but the first 16 and the last, V is here a sequ
 task leaves the output to chance), and the points after attention have a J too. Shows: which tokens a layer makes
 likelier to first order, on average over contexts; nothing is trained to agree with the output. Does not show: what
 later layers do with this very residual, whose own Jacobian may be another one, nor anything but the linear part of
-them; it can be further from the output than the logit lens. Controls: an untrained model with a lens of its own, whose
-later layers change next to nothing, and the logit lens beside it; the Jacobian is averaged over one side of the task's
-split and the lens measured on the other.
+them; it can be further from the output than the logit lens. Controls: a re-initialised model with a lens of its own,
+whose later layers change next to nothing, and the logit lens beside it; the Jacobian is averaged over one side of the
+task's split and the lens measured on the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Agreement of a lens: how often the token decoded from each layer is the model's final one, and the right one.
 
 Shows: the layer from which on the top token no longer changes. Does not show: how sure it was there (see `logit_lens`
-for the KL), or that later layers use it; where few tokens are possible, agreement by chance is high. Control: an
-untrained model.
+for the KL), or that later layers use it; where few tokens are possible, agreement by chance is high. Control: a
+re-initialised model.
 """
 
 from __future__ import annotations

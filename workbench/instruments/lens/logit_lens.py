@@ -3,8 +3,8 @@
 Every residual is decoded as if it were the last one (nostalgebraist, 2020), the unembedding's bias included, and
 compared with the model's final output: KL(final ‖ lens) at the scored positions. Shows: at which layer the residual
 already says what the model will say, in the basis of the output. Does not show: what is there in another basis (see
-`tuned_lens`), or that later layers use it; a small KL can also mean that the final output is itself vague. Control: an
-untrained model, whose layers change next to nothing.
+`tuned_lens`), or that later layers use it; a small KL can also mean that the final output is itself vague. Control: a
+re-initialised model, whose layers change next to nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each point before the last has an affine translator, trained to bring its decode
 x ↦ x + x W + b, then final norm and unembedding, by KL(final ‖ lens), until the loss stands still. Shows: how much of
 the final output an affine reader can tell from a layer, beside the logit lens on the same sequences. Does not show:
 that the model reads it so; a translator may compute what later layers would, and is fitted to the task's sequences.
-Control: an untrained model with a lens of its own; and translators are trained on one side of the task's split and
+Control: a re-initialised model with a lens of its own; and translators are trained on one side of the task's split and
 measured on the other.
 """
 

@@ -4,7 +4,7 @@
 Shows: whether few directions hold nearly all variance (large α) or many hold it alike (α near 0); around 1 the paper
 finds representations that generalise best. Does not show: whether the spectrum is a power law at all (look at
 `spectrum`), nor which directions they are; a sequence has no more eigenvalues than tokens, and the exponent of so few
-is rough. Control: an untrained model of the same shape on the same sequences.
+is rough. Control: a re-initialised model of the same shape on the same sequences.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The mean cosine between the representations of two tokens. Ethayarajh pairs word
 are of one sequence, so that what tokens share through their context counts too.
 Shows: whether tokens point into a narrow cone (1: all into one direction; 0: on average none is preferred).
 Does not show: how many directions the rest spreads over (see `effective_rank`), or whether anything is lost: what tells
-tokens apart may lie beside a large common mean. Control: an untrained model of the same shape on the same sequences.
+tokens apart may lie beside a large common mean. Control: a re-initialised model of the same shape on the same
+sequences.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The angle between z[t+1] - z[t] and z[t+2] - z[t+1], as its mean over a sequence
 et al., 2025) too. Shows: whether a layer straightens the sequence (0: a straight line; π: back and forth).
 Does not show: how far the steps go, or what lies along them. The null is not π/2: independent tokens of one
 distribution turn by 2π/3 on average in high dimensions, since two neighbouring steps share a token with opposite sign.
-Control: an untrained model of the same shape on the same sequences.
+Control: a re-initialised model of the same shape on the same sequences.
 """
 
 from __future__ import annotations

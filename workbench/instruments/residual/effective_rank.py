@@ -3,8 +3,8 @@
 The exponential of the Shannon entropy of the *singular values* of Z over their sum. Of the *eigenvalues* of Z Zᵀ, which
 are their squares, it is the exponential of the matrix entropy of order 1: never larger, since squares favour the large.
 Shows: the spread of the spectrum in units that can be counted; between 1 and the rank. Does not show: which directions
-they are, or whether later layers use them; a large mean and a shorter sequence lower it. Control: an untrained model of
-the same shape on the same sequences.
+they are, or whether later layers use them; a large mean and a shorter sequence lower it. Control: a re-initialised
+model of the same shape on the same sequences.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ middle layers is the collapse that Seq-VCR works against. Does not show: what th
 layers use them; a direction shared by all tokens (a large mean) lowers the number a lot unless it is centred away, and
 longer sequences have higher entropy. A few rows that hold most of the squared norm lower it to nearly 0; then the
 entropy of the other rows is put beside it (`dominant_rows`). Compare only figures of the same hook point, positions,
-kernel, α, centring and normaliser. Control: an untrained model of the same shape on the same sequences.
+kernel, α, centring and normaliser. Control: a re-initialised model of the same shape on the same sequences.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ as inner products, as cosines, or as coordinates by least squares, which a basis
 On the decoder basis it is read as the model reads its last residual, through the final norm; what is read before the
 norm can name another token than the model says. Shows: which token's direction is largest at a position. Does not show:
 that later layers use it, or what of the residual lies in neither basis (see `unexplained`); by inner products a basis
-vector longer than the rest wins more often. Control: an untrained model, which too points at its own token in the
+vector longer than the rest wins more often. Control: a re-initialised model, which too points at its own token in the
 encoder basis, since the embedding is part of the residual; and the tokens of other examples (`mismatched`).
 """
 
@@ -164,7 +164,7 @@ def measure(
         units="share",
         settings={"model": capture.subject.name, "how": how, "final_norm": final_norm},
         caption=f"Share of positions at which the largest {UNITS[how]} is that of the position's own token, or of its "
-        "target. An untrained model scores high on its own token, which its residual contains.",
+        "target. A re-initialised model scores high on its own token, which its residual contains.",
     )
 
 

@@ -3,7 +3,7 @@
 The eigenvalues of K = Z Zᵀ, or of a kernel's matrix, over its trace: the distribution whose entropy `entropy` measures.
 Shows: whether a low entropy comes of one dominant direction or of few equal ones, which the entropy alone cannot tell.
 Does not show: which directions they are, or whether later layers use them; uncentred, the first is mostly the mean row.
-Control: an untrained model of the same shape on the same sequences.
+Control: a re-initialised model of the same shape on the same sequences.
 """
 
 from __future__ import annotations

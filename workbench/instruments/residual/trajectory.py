@@ -2,7 +2,7 @@
 
 Shows: at which layer a token's direction arrives, grows or is taken away, on both bases, by value or by rank among the
 whole vocabulary. Does not show: what wrote it (attention and MLP are told apart by the points only), or that the
-output depends on it. Control: an untrained model, whose residual keeps its own token from the embedding on.
+output depends on it. Control: a re-initialised model, whose residual keeps its own token from the embedding on.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Shows: how much of what the model writes no combination of tokens accounts for, of the encoder basis, of the decoder
 basis, or of both together; the figures of `projection` are silent about that part. Does not show: that what lies
 within means those tokens, since any vector lies within a basis of full rank: there the share is 0, whatever the model
-does. Control: an untrained model, whose residual is its embedding but for a little.
+does. Control: a re-initialised model, whose residual is its embedding but for a little.
 """
 
 from __future__ import annotations

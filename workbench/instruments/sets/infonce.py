@@ -4,7 +4,7 @@
 question with the same answer, which the task's truth knows. "Layer by Layer" (Skean et al., 2025) measures it so, on
 augmentations. Shows: whether questions with one answer are nearer to each other than to others. Does not show: whether
 the model reads that. Chance is log(2N − 1) for groups of N pairs, so figures of one N alone can be compared. Controls:
-an untrained model of the same shape on the same sequences; and the answers shuffled (`shuffled=True`).
+a re-initialised model of the same shape on the same sequences; and the answers shuffled (`shuffled=True`).
 """
 
 from __future__ import annotations

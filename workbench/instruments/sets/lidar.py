@@ -4,8 +4,8 @@ The effective rank of Σ_w^(-1/2) Σ_b Σ_w^(-1/2): between the means of the ans
 answer. The paper's positives are augmentations of one picture; here they are other questions with the same answer,
 which the task's truth knows. Shows: how many directions answers are told apart by, against what differs between
 questions of one answer. Does not show: whether the model reads them, nor how far apart answers are: a scale changes
-nothing but what the paper's δ adds to Σ_w. At most one fewer than there are answers. Controls: an untrained model of
-the same shape on the same sequences; and the answers shuffled (`shuffled=True`), which leave chance alone.
+nothing but what the paper's δ adds to Σ_w. At most one fewer than there are answers. Controls: a re-initialised model
+of the same shape on the same sequences; and the answers shuffled (`shuffled=True`), which leave chance alone.
 """
 
 from __future__ import annotations

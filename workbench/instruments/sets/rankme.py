@@ -3,8 +3,8 @@
 exp(−Σ p_k log p_k), with p_k = σ_k / Σ σ + ε for the singular values σ of the matrix of vectors, one a sequence.
 Shows: how far the representations of a data set have collapsed into few directions; needs no answers. Does not show:
 which directions they are, or whether they tell answers apart (see `lidar`); a large mean lowers it, since nothing is
-centred. Of the tokens of one sequence, without ε, it is `effective_rank`. Control: an untrained model of the same shape
-on the same sequences.
+centred. Of the tokens of one sequence, without ε, it is `effective_rank`. Control: a re-initialised model of the same
+shape on the same sequences.
 """
 
 from __future__ import annotations
