@@ -26,7 +26,6 @@ import torch
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
-from workbench.mechanisms.verdict import strongest_control, verdicts
 
 import workbench
 from workbench import figures, tasks
