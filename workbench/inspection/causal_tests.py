@@ -17,7 +17,7 @@ from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
 from workbench.tasks import Batch
 
-TESTED_DRAWS = 4  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
+TESTED_DRAWS = 8  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
 SEARCHED = 32  # sequences on which a set of heads is looked for
 
 

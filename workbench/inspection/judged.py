@@ -8,7 +8,7 @@ from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet
 from workbench.judgement.judge import judge, over_seeds
-from workbench.judgement.rule import FEWEST
+from workbench.judgement.rule import FEWEST, WORST_FIRST
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS
@@ -99,7 +99,7 @@ def strongest_control(one: Column, name: str) -> Measurement:
         each = [one.strongest for one in judged.seeds or (judged,) if one.strongest is not None]
         if not each:
             continue
-        nearest = max(each, key=lambda compared: compared.p).against
+        nearest = max(each, key=lambda compared: (-WORST_FIRST.index(compared.result), compared.rate)).against
         labels[index], mean = nearest, result.controls[nearest].mean
         at = mean.select(**{dim: label for dim, label in judged.place.items() if dim in mean.dims})
         values[(slice(None), *index)] = [at.values, *(np.nan if end is None else end for end in (at.low, at.high))]

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from workbench.judgement.rule import Against, Compared, Stored
+from workbench.judgement.rule import WORST_FIRST, Against, Compared, Stored
 
 ELSEWHERE = "elsewhere"  # the edit that should not matter
 
@@ -141,17 +141,16 @@ class Judgement(Stored):
 
     @property
     def strongest(self) -> Compared | None:
-        """The control that the claim exceeds least clearly; None without any."""
-        return max(self.controls, key=lambda one: one.p, default=None)
+        """The control that is hardest to exceed: by the result first, then by its rate; None without any."""
+        return max(self.controls, key=lambda one: (-WORST_FIRST.index(one.result), one.rate), default=None)
 
     @property
     def against(self) -> Against | None:
         """How its rate compares with its controls together; None without any. Of seeds: beyond only if each is."""
-        worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
         every = [one.against for one in self.seeds] or [one.result for one in self.controls]
         if not every or None in every:
             return None
-        return next((result for result in worst_first if result in every), Against.BEYOND)
+        return next(result for result in WORST_FIRST if result in every)
 
     @property
     def beyond(self) -> bool:

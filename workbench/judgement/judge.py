@@ -13,19 +13,29 @@ from typing import Any
 import numpy as np
 
 from workbench.judgement.claim import ELSEWHERE, Edited, Judgement, Need, Often, Test
-from workbench.judgement.rule import FEWEST, Against, Compared, Tally, compare
+from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare, most_alike
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW
 from workbench.mechanisms.heads import LEAST_LOST
 
 CLAIMED = "claimed"  # the edit of what is claimed
 AS_CLAIMED, CHANGED = "as claimed", "changed"  # outcomes of a causal test
+ALIKE = "hop"  # the dim whose places are alike
 BESIDE_NULLS = {
     Against.NO_MORE: Need.AS_NULLS,
     Against.NOT_CLEAR: Need.NOT_SETTLED,
     Against.TOO_FEW: Need.NOT_COMPARED,
 }
 """What is said where the edit does not do more than in uninformed models."""
+CLEAREST_FIRST = (
+    Need.AS_CLAIMED,
+    Need.LOST,
+    Need.NOT_COMPARED,
+    Need.AS_NULLS,
+    Need.AS_ELSEWHERE,
+    Need.NOT_SETTLED,
+)
+"""Of two outcomes, the one that says more is told."""
 
 
 def judge(
@@ -54,15 +64,13 @@ def judge(
     judged = []
     for place in places:
         own = rate.select(**place)
-        at_place = {null: part for null, m in controls.items() if (part := _at(m, place)) is not None}
         beside = [
-            _beside(own, null, control, _at(draws[null], place) if null in draws else None, len(places))
-            for null, control in at_place.items()
-            if not np.isnan(control.values)
+            _beside(own, null, control, draws.get(null), place, len(places))
+            for null, m in controls.items()
+            if (control := _at(m, place)) is not None and not np.isnan(control.values)
         ]
         test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
-        tested_nulls = {kind: part for kind, m in (nulls or {}).items() if (part := _at(m, place)) is not None}
-        need, numbers = _need(test, tested_nulls, 1 if told_at is not None else len(places))
+        need, numbers = _need(test, nulls or {}, place, 1 if told_at is not None else len(places))
         value, n = float(own.values), 0 if own.n is None else int(own.n)
         often = Often.of(value) if n >= FEWEST else Often.UNKNOWN
         judged.append(
@@ -92,14 +100,26 @@ def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> lis
     return together
 
 
-def _beside(own: Measurement, null: str, control: Measurement, draws: Measurement | None, places: int) -> Compared:
+def _beside(
+    own: Measurement, null: str, control: Measurement, draws: Measurement | None, place: Mapping[str, Any], places: int
+) -> Compared:
     """A claim's rate held against one control at a place."""
     if draws is None:
         return compare(_tally(own), [_tally(control)], null, models=False, places=places)
-    return compare(_tally(own), _tallies(draws), null, places=places)
+    return _against_models(_tally(own), draws, null, place, places)
 
 
-def _need(test: Measurement | None, nulls: Mapping[str, Measurement], places: int) -> tuple[Need, Test | None]:
+def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[str, Any], places: int) -> Compared:
+    """A count held against null models at a place; over hops, which are alike, each null model at its most alike."""
+    if ALIKE in draws.dims:
+        return compare(own, most_alike([_tallies(draws.select(hop=hop)) for hop in draws.coords[ALIKE]]), null)
+    at = _at(draws, place)
+    return compare(own, [] if at is None else _tallies(at), null, places=places)
+
+
+def _need(
+    test: Measurement | None, nulls: Mapping[str, Measurement], place: Mapping[str, Any], places: int
+) -> tuple[Need, Test | None]:
     """Whether answers need what is claimed by a causal test at one place, with its numbers.
 
     Answers that change as claimed are among those that change, so the two outcomes err together and do not share the
@@ -111,31 +131,46 @@ def _need(test: Measurement | None, nulls: Mapping[str, Measurement], places: in
     claimed, others = edits[CLAIMED], tuple(one for edit, one in edits.items() if edit != CLAIMED)
     if claimed.n < FEWEST:
         return Need.TOO_FEW, None
-    elsewhere = edits[ELSEWHERE]
-    need, decided_by = Need.NOT_SETTLED, CHANGED
-    for outcome, if_needed in ((AS_CLAIMED, Need.AS_CLAIMED), (CHANGED, Need.LOST)):
-        part = test.select(edit=CLAIMED, outcome=outcome)
-        if _end(part.low) <= LEAST_LOST:
-            continue
-        own, decided_by = _tally(part), outcome
-        there = Tally(elsewhere.changed, elsewhere.n)
-        if there.n and compare(own, [there], ELSEWHERE, models=False, places=places).result is not Against.BEYOND:
-            need = Need.AS_ELSEWHERE
-            continue
-        uninformed = [tally for m in nulls.values() for tally in _tallies(m.select(edit=CLAIMED, outcome=outcome))]
-        beside = compare(own, uninformed, "uninformed", places=places).result
-        need = if_needed if beside is Against.BEYOND else BESIDE_NULLS[beside]
-        if beside is Against.BEYOND:
-            break
+    elsewhere = Tally(edits[ELSEWHERE].changed, edits[ELSEWHERE].n)
+    by_outcome = {
+        outcome: _outcome(test, nulls, outcome, elsewhere, place, places) for outcome in (AS_CLAIMED, CHANGED)
+    }
+    decided_by = min(by_outcome, key=lambda outcome: CLEAREST_FIRST.index(by_outcome[outcome][0]))
+    need, beside = by_outcome[decided_by]
     if need is Need.NOT_SETTLED and claimed.high < LEAST_LOST:
         need = Need.IDLE if any(one.low > LEAST_LOST for one in others if one.edit != ELSEWHERE) else Need.NOT_NEEDED
-    own = _tally(test.select(edit=CLAIMED, outcome=decided_by))
-    each = tuple(
-        compare(own, _tallies(m.select(edit=CLAIMED, outcome=decided_by)), kind, places=places)
-        for kind, m in nulls.items()
-    )
     where = str(test.settings.get("edited", ""))
-    return need, Test(where=where, claimed=claimed, others=others, decided_by=decided_by, nulls=each)
+    return need, Test(where=where, claimed=claimed, others=others, decided_by=decided_by, nulls=beside)
+
+
+def _outcome(
+    test: Measurement,
+    nulls: Mapping[str, Measurement],
+    outcome: str,
+    elsewhere: Tally,
+    place: Mapping[str, Any],
+    places: int,
+) -> tuple[Need, tuple[Compared, ...]]:
+    """What one outcome of the claimed edit says, and that outcome beside each kind of uninformed model.
+
+    Each kind with enough right answers has to be exceeded; where none has, all together.
+    """
+    part = test.select(edit=CLAIMED, outcome=outcome)
+    own = _tally(part)
+    of_kind = {kind: m.select(edit=CLAIMED, outcome=outcome) for kind, m in nulls.items()}
+    beside = tuple(_against_models(own, m, kind, place, places) for kind, m in of_kind.items())
+    if _end(part.low) <= LEAST_LOST:
+        return Need.NOT_SETTLED, beside
+    there = compare(own, [elsewhere], ELSEWHERE, models=False, places=places)
+    if elsewhere.n and there.result is not Against.BEYOND:
+        return Need.AS_ELSEWHERE, beside
+    decisive: list[Against] = [one.result for one in beside if one.result is not Against.TOO_FEW]
+    if not decisive and of_kind:
+        pooled = Measurement.join(list(of_kind.values()), DRAW)
+        decisive = [_against_models(own, pooled, "uninformed", place, places).result]
+    result = next((one for one in WORST_FIRST if one in decisive), Against.TOO_FEW)
+    needed = Need.AS_CLAIMED if outcome == AS_CLAIMED else Need.LOST
+    return (needed if result is Against.BEYOND else BESIDE_NULLS[result]), beside
 
 
 def _edited(test: Measurement, edit: str) -> Edited:

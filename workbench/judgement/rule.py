@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict
+from scipy import stats
 from scipy.special import betaincinv, betaln, gammaln
 
 ALPHA = 0.05  # that an uninformed model is beyond such models at any of the places looked at
@@ -53,14 +54,17 @@ class Tally(NamedTuple):
 class Against(StrEnum):
     """How a result compares with what it is held against.
 
-    No more: one of the models, or the control, reaches as high a rate. Not clearly more: none does, but a further one
-    may. Too few: the counts are too small for either to be said.
+    No more: one of the models, by `FEWEST` tries or more, all of them pooled, or the control, reach as high a rate. Not
+    clearly more: none does, but a further one may. Too few: the counts are too small for either to be said.
     """
 
     BEYOND = "beyond"
     NO_MORE = "no more"
     NOT_CLEAR = "not clearly more"
     TOO_FEW = "too few to compare"
+
+
+WORST_FIRST = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW, Against.BEYOND)
 
 
 class Stored(BaseModel):
@@ -95,6 +99,25 @@ class Compared(Stored):
         return self.hits / self.n if self.n else float("nan")
 
 
+def most_alike(by_place: Sequence[Sequence[Tally]]) -> list[Tally]:
+    """Each null model at the place where it is most like an informed one: the least likely at the rate of all together.
+
+    Where places are alike, such as hops, a result at any of them held against these makes up for how many there are, as
+    the nulls had as many chances (a permutation test's maximum: Westfall and Young 1993). Bonferroni would ask of eight
+    null models without a hit what only more models could tell.
+
+    Args:
+        by_place: at each place the tally of each model, the models in the same order.
+    """
+    every = [one for place in by_place for one in place]
+    rate = sum(one.hits for one in every) / max(1, sum(one.n for one in every))
+
+    def likely(one: Tally) -> tuple[float, int]:
+        return float(stats.binom.sf(np.ceil(one.hits) - 1, one.n, rate)) if one.n else 1.0, -one.n
+
+    return [min(places, key=likely) for places in zip(*by_place, strict=True)]
+
+
 def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = True, places: int = 1) -> Compared:
     """Hold a count against those of uninformed models, or against that of one control.
 
@@ -113,7 +136,8 @@ def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = 
     tried = [null for null in nulls if null.n]
     hits, n = sum(null.hits for null in tried), sum(null.n for null in tried)
     p, most = _p(own, tried, models), max((null.rate for null in tried), default=float("nan"))
-    result = Against.NO_MORE if own.rate <= most else Against.NOT_CLEAR
+    reached = max([hits / n if n else 0.0, *(null.rate for null in tried if null.n >= FEWEST or not models)])
+    result = Against.NO_MORE if own.rate <= reached else Against.NOT_CLEAR
     if own.n < FEWEST or n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS):
         result = Against.TOO_FEW
     elif p <= ALPHA / places:
