@@ -136,7 +136,7 @@ def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
 
 
 def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
-    """A control's rate; for several untrained models their mean with the range."""
+    """A control's rate; for several re-initialised models their mean with the range."""
     value = numbers.percent(float(m.values[index]))
     if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
         return value

@@ -22,8 +22,8 @@ from workbench.tasks.lengths import TaskWithLengths
 NAME = "dispersion"
 MOST_RUNS = 4
 SAYS = (
-    "Dotted: untrained models of the same shape, and attention that is even over all keys. Softmax of bounded scores "
-    "comes nearer to even as keys grow in number (arXiv 2410.01104); whether tempered or scalable softmax stays "
+    "Dotted: re-initialised models of the same shape, and attention that is even over all keys. Softmax of bounded "
+    "scores comes nearer to even as keys grow in number (arXiv 2410.01104); whether tempered or scalable softmax stays "
     "sharper is what this compares. Rows of many keys come from long sequences alone."
 )
 

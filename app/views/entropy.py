@@ -65,7 +65,7 @@ class Chosen:
         return code.named("one", measured.select(example=0))
 
     def untrained(self, held: Symbol) -> dict[str, Symbol]:
-        """What untrained models have of it, by the control's name; of a model from elsewhere there are none."""
+        """What re-initialised models have of it, by the control's name; of a model from elsewhere there are none."""
         measured = held[self.name]
         return {UNTRAINED: measured.controls[UNTRAINED].mean} if UNTRAINED in code.value_of(measured).controls else {}
 
@@ -130,7 +130,7 @@ def distribution(chosen: Chosen) -> None:
 
 @url.fragment
 def overlaid(chosen: Chosen) -> None:
-    """Several runs in one figure, each with untrained models of its shape."""
+    """Several runs in one figure, each with re-initialised models of its shape."""
     own = chosen.look.opened
     others = {run.name: run for run in state.runs() if run.path != own.run.path}
     with panel("Several runs", "entropy-runs", folded=True) as p:
@@ -156,8 +156,8 @@ def overlaid(chosen: Chosen) -> None:
         p.show(
             code.call(figures.by_layer, runs, controls)[0],
             runs | {f"{label}, {name}": m for label, own in controls.items() for name, m in own.items()},
-            "Each run on held-out sequences of its own task. Dotted in the same colour: untrained models of the same "
-            "shape on the same sequences. Runs of other tasks or widths differ in more than what was learnt; the "
+            "Each run on held-out sequences of its own task. Dotted in the same colour: re-initialised models of the "
+            "same shape on the same sequences. Runs of other tasks or widths differ in more than what was learnt; the "
             "length of the sequences alone changes these numbers.",
             verdict=by_place.least_of_all(code.value_of(runs)),
         )

@@ -198,7 +198,7 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
             {f"{name}, {by}": m for name, m in runs.items()}
             | {f"{name}, {control}": m for name, own in controls.items() for control, m in own.items()},
             "On held-out sequences, each run's own. Below each run its controls: the same attention beside the truth "
-            "of other examples, untrained models, and attention drawn at random (what causal attention reaches "
+            "of other examples, re-initialised models, and attention drawn at random (what causal attention reaches "
             "without looking at anything). Mass on gold paths does not show what is read there, nor that the model "
             "needs it.",
             verdict=whole_chain(runs, controls),

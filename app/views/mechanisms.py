@@ -94,8 +94,8 @@ def of_the_task(look: Look, names: list[str]) -> None:
         st.caption(
             "How often each claim holds, of the positions or sequences that it is about: on this input; on held-out "
             f"sequences ({found.sample.in_words}; 95 % interval); and under its controls: scored against another "
-            "example's truth, or in eight untrained models (mean and range). A claim can hold although the model does "
-            "not use it: for that see the causal test."
+            "example's truth, or in eight re-initialised models (mean and range). A claim can hold although the model "
+            "does not use it: for that see the causal test."
         )
         if any(found[name].of_every_head for name in names):
             head = choose_head(look)

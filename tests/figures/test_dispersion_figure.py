@@ -33,7 +33,7 @@ def test_every_head_is_drawn_thin_their_mean_thick_and_controls_dotted() -> None
     by_name = {trace.name: trace for trace in figure.data if trace.xaxis == "x"}
     assert np.allclose(by_name["flat"].y, [0.3, 0.6, 0.9]) and list(by_name["flat, head 1"].y) == [0.4, 0.7, 1.0]
     assert by_name["flat, head 1"].line.width < by_name["flat"].line.width
-    assert by_name["flat, untrained models"].line.dash == by_name["uniform attention"].line.dash == "dot"
+    assert by_name["flat, re-initialised models"].line.dash == by_name["uniform attention"].line.dash == "dot"
     assert list(by_name["uniform attention"].y) == [1, 1, 1]
     assert {trace.name for trace in figure.data if trace.xaxis == "x2"} == {
         "sharp",
@@ -41,7 +41,7 @@ def test_every_head_is_drawn_thin_their_mean_thick_and_controls_dotted() -> None
         "uniform attention",
     }
     legend = [trace.name for trace in figure.data if trace.showlegend]
-    assert sorted(legend) == sorted({"flat", "flat, untrained models", "sharp", "uniform attention"})
+    assert sorted(legend) == sorted({"flat", "flat, re-initialised models", "sharp", "uniform attention"})
 
 
 def test_numbers_of_keys_that_no_row_has_are_left_out() -> None:
@@ -57,8 +57,8 @@ def test_numbers_of_keys_that_no_row_has_are_left_out() -> None:
 def test_the_sentence_has_every_run_with_its_control() -> None:
     said = dispersed({"flat": FLAT, "sharp": SHARP}, {"flat": {"untrained": FRESH}})
     assert said == (
-        "Evenness of rows, mean over heads: flat 30% at 2–3 keys, 90% at 8–15 keys (untrained models 100% at 2–3 keys, "
-        "90% at 8–15 keys); sharp 20% at 2–3 keys, 10% at 8–15 keys."
+        "Evenness of rows, mean over heads: flat 30% at 2–3 keys, 90% at 8–15 keys (re-initialised models 100% at 2–3 "
+        "keys, 90% at 8–15 keys); sharp 20% at 2–3 keys, 10% at 8–15 keys."
     )
 
 

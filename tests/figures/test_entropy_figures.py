@@ -85,8 +85,8 @@ def test_distributions_hold_every_example_at_its_layer() -> None:
     assert figure.layout.yaxis.categoryarray == NAMES
     drawn = {(trace.name, trace.y[0]): list(trace.x) for trace in figure.data}
     assert drawn["a", "after attention 0"] == [value for i, value in enumerate(own.values[1]) if i != 3]
-    assert drawn["a, untrained models", "after MLP 0"] == list(control.values[2])
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, untrained models"]
+    assert drawn["a, re-initialised models", "after MLP 0"] == list(control.values[2])
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["a", "a, re-initialised models"]
 
 
 def test_a_mark_lies_at_its_own_value_of_every_layer() -> None:
@@ -115,7 +115,7 @@ def test_spectra_share_one_logarithmic_scale_and_leave_out_what_is_rounding() ->
 
 def test_groups_lie_along_the_axis_with_one_line_a_layer() -> None:
     one, two = figures.by_layer_and_group({"a": by_length(), "b": by_length(1)}, {"a": {"untrained": by_length(2)}})
-    assert [trace.name for trace in one.data] == [*NAMES, *(f"{name}, untrained models" for name in NAMES)]
+    assert [trace.name for trace in one.data] == [*NAMES, *(f"{name}, re-initialised models" for name in NAMES)]
     assert [trace.name for trace in two.data] == list(NAMES)
     assert list(one.data[1].x) == [2, 4, 8] and one.data[1].y == pytest.approx(by_length().values[:, 1])
     assert one.data[4].line.color == one.data[1].line.color and one.data[4].line.dash == "dot"

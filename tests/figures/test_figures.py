@@ -214,7 +214,7 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
         return Measurement("Thing", values, (*dims, "example"), {**coords, "example": range(20)}, "share").mean()
 
     runs = {"a": made(), "b": made()}
-    drawn = figures.any_measure(runs, {"a": {"untrained models": made()}, "b": {"untrained models": made()}})
+    drawn = figures.any_measure(runs, {"a": {"re-initialised models": made()}, "b": {"re-initialised models": made()}})
     assert {trace.type for figure in drawn for trace in figure.data} == {kind}
     shown = np.concatenate([np.ravel(np.asarray(t.z if kind == "heatmap" else t.y)) for f in drawn for t in f.data])
     for m in runs.values():
@@ -223,14 +223,16 @@ def test_a_measurement_of_any_dims_is_drawn_with_its_controls(dims: tuple[str, .
 
 def test_controls_belong_to_the_run_of_their_name_and_to_no_other() -> None:
     share = by_depth([0.5], [1])
-    controls = {"sort": {"untrained models": share}, "sort, 3 seeds": {"untrained models": share}}
-    assert list(controls_of("sort", controls)) == list(controls_of("sort, 3 seeds", controls)) == ["untrained models"]
+    controls = {"sort": {"re-initialised models": share}, "sort, 3 seeds": {"re-initialised models": share}}
+    assert (
+        list(controls_of("sort", controls)) == list(controls_of("sort, 3 seeds", controls)) == ["re-initialised models"]
+    )
     runs = {"sort": share, "sort, 3 seeds": share}
     drawn = figures.accuracy(runs, controls)
-    named = ["sort", "sort, untrained models", "sort, 3 seeds", "sort, 3 seeds, untrained models"]
+    named = ["sort", "sort, re-initialised models", "sort, 3 seeds", "sort, 3 seeds, re-initialised models"]
     assert sorted(trace.name for trace in drawn.data) == sorted(named)
     assert [line.label for line in every_line(runs, controls) if line.control] == [named[1], named[3]]
-    assert list(controls_of("sort", {"sort": {"untrained": share}})) == ["untrained models"]
+    assert list(controls_of("sort", {"sort": {"untrained": share}})) == ["re-initialised models"]
 
 
 @pytest.mark.parametrize(

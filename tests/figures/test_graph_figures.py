@@ -140,7 +140,7 @@ def test_roles_stand_over_chance() -> None:
 def test_measures_have_their_own_axes_and_units() -> None:
     (figure,) = figures.graph_measures({"a": measures()}, {"a": {"untrained": measures()}})
     assert [figure.layout[f"xaxis{i}"].title.text for i in ("", 2, 3, 4)] == list(MEASURES.values())
-    assert len(figure.data) == 8 and {trace.name for trace in figure.data} == {"a", "untrained models"}
+    assert len(figure.data) == 8 and {trace.name for trace in figure.data} == {"a", "re-initialised models"}
 
 
 def test_knockouts_draw_what_is_lost_and_what_is_not_with_intervals() -> None:

@@ -119,9 +119,9 @@ def test_trajectories_are_named_by_their_role_and_ranks_have_one_on_top(one: Cap
 def test_controls_are_drawn_in_the_colour_of_their_run(seen: Capture) -> None:
     (figure,) = layers.unexplained(*both(unexplained.measure(seen)))
     shown = {trace.name: trace for trace in figure.data if trace.showlegend}
-    assert list(shown) == ["a", "b", "a, untrained models"]
-    assert shown["a"].line.color == shown["a, untrained models"].line.color != shown["b"].line.color
-    assert shown["a, untrained models"].line.dash != shown["a"].line.dash
+    assert list(shown) == ["a", "b", "a, re-initialised models"]
+    assert shown["a"].line.color == shown["a, re-initialised models"].line.color != shown["b"].line.color
+    assert shown["a, re-initialised models"].line.dash != shown["a"].line.dash
 
 
 def test_tuned_and_logit_lens_stand_in_one_figure(seen: Capture, lens: TunedLens) -> None:

@@ -90,7 +90,7 @@ def test_rates_by_condition_are_the_means_of_its_sequences_with_every_control(ba
         assert value == pytest.approx(scores[np.array(lengths) == length].mean())
     assert list(controls["sort"]) == ["mismatched", "untrained"]
     (figure,) = figures.mechanism_rates(runs, controls)
-    assert {"sort", "sort, with shuffled truth", "sort, untrained models"} <= {line.name for line in figure.data}
+    assert {"sort", "sort, with shuffled truth", "sort, re-initialised models"} <= {line.name for line in figure.data}
 
 
 def test_a_task_with_a_single_test_set_has_no_rates_by_condition(chaser: Inspected) -> None:
