@@ -130,10 +130,10 @@ def test_runs_of_other_tasks_are_laid_over_each_with_an_untrained_model(explorer
     assert not explorer.exception
     chart = charts(explorer)[2]
     names = ["chain-chacal", "sorter", "items-in-boxes"]
-    assert [trace["name"] for trace in chart["data"]] == [*names, *(f"{name}, untrained models" for name in names)]
+    assert [trace["name"] for trace in chart["data"]] == [*names, *(f"{name}, re-initialised models" for name in names)]
     found = inspect_run(workbench.load_run(run_root / "sorter"), n=16, seed=0, only=["entropy"], causal=False)
     assert line(chart, "sorter") == pytest.approx(list(found["entropy"].mean.values))
-    assert line(chart, "sorter, untrained models") == pytest.approx(
+    assert line(chart, "sorter, re-initialised models") == pytest.approx(
         list(found["entropy"].controls["untrained"].mean.values)
     )
     assert check_code(explorer) == 4
@@ -179,7 +179,7 @@ def test_runs_that_do_not_load_are_left_out_in_one_line(
     page(odd, "entropy", run="fine", overlay="[broken](x)")
     (warning,) = odd.warning
     assert warning.value.startswith("\\[broken\\](x) is left out") and "does not fit its config" in warning.value
-    assert [trace["name"] for trace in charts(odd)[2]["data"]] == ["fine", "fine, untrained models"]
+    assert [trace["name"] for trace in charts(odd)[2]["data"]] == ["fine", "fine, re-initialised models"]
 
 
 def test_a_measure_of_many_sequences_is_drawn_beside_its_controls(explorer: AppTest, run_root: Path) -> None:

@@ -156,7 +156,7 @@ def test_of_a_known_mechanism_every_claim_holds_here_elsewhere_and_under_edits(
 
 
 def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTest) -> None:
-    """In the compiled sorter copying is left to the residual stream, where untrained models copy as well."""
+    """In the compiled sorter copying is left to the residual stream, where re-initialised models copy as well."""
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
     said = [text for text in every_badge(explorer) if "input" not in text]
     assert said[0].startswith("always: 100%") and said[1] == claims_in_words.NO_MORE
@@ -365,7 +365,9 @@ def test_dispersion_is_drawn_beside_another_run_where_lengths_vary_and_not_elsew
     assert support.numbers(line["y"]) == pytest.approx(
         held["dispersion"].mean.select(layer=0, head=1).values, nan_ok=True
     )
-    assert {"sorter", "sort-tempered, untrained models", "uniform attention"} <= {one["name"] for one in drawn["data"]}
+    assert {"sorter", "sort-tempered, re-initialised models", "uniform attention"} <= {
+        one["name"] for one in drawn["data"]
+    }
     assert any(
         "Evenness of rows, mean over heads: sort-tempered" in text.value.replace("\\", "") for text in explorer.markdown
     )

@@ -29,14 +29,14 @@ from workbench.runs import load_run
 from workbench.util.words import capitalised
 
 ZOO = Path(__file__).parents[2] / "app" / "zoo"
-FEW = 8  # sequences of all the task's conditions together: enough for a word on how often a claim holds
+FEW = 20  # sequences of all the task's conditions together: enough for a word on how often a claim holds
 
 
 @pytest.fixture(scope="module", params=sorted(path.parent.name for path in ZOO.glob("*/config.json")))
 def measured(request: pytest.FixtureRequest) -> Found:
     """A model that comes along, measured on few sequences: the words are what is looked at here."""
     run = load_run(ZOO / request.param)
-    settings: dict[str, Any] = {"n": max(2, FEW // len(run.task().conditions)), "seed": 0}
+    settings: dict[str, Any] = {"n": max(4, FEW // len(run.task().conditions)), "seed": 0}
     settings["only"] = [*BESIDE, *MECHANISMS]
     return Found(inspect_run(run, **settings), settings)
 

@@ -1,4 +1,4 @@
-"""RankMe, LiDAR, DiME and InfoNCE of runs, beside untrained models and shuffled answers, in one batch's memory."""
+"""RankMe, LiDAR, DiME and InfoNCE of runs, beside re-initialised models and shuffled answers, in one batch's memory."""
 
 from __future__ import annotations
 

@@ -75,10 +75,10 @@ def _statements(found: Findings) -> Iterator[Statement]:
     yield from map(_claim, told)
     if more := telling[MOST_CLAIMS:]:
         yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
-    alike: tuple[tuple[list[Group], Chip], ...] = ((absent, "absent"), (other, "tells nothing"))
-    for rest, chip in alike:
-        if untold := [one for one in rest if one not in told]:
-            yield _together(untold, (chip,))
+    if untold := [one for one in absent if one not in told]:
+        yield _together(untold, ("absent",))
+    if other:
+        yield _together(other, ("tells nothing",))
     if not telling and found.gold is not None:
         yield _gold(found.gold)
     if found.spread is not None:
