@@ -81,8 +81,12 @@ def least(shape: str, models: int, n: int, own: int, draws: int = DRAWS) -> dict
     """By the rule, for each number of places; nothing is beyond too few null answers or models."""
     if models < rule.FEWEST_NULLS or models * n < rule.FEWEST_OF_NULLS:
         return dict.fromkeys(PLACES, np.full(len(nulls(shape, models, n, draws)[0]), own + 1))
-    p = p_values(nulls(shape, models, n, draws)[0], n, own)
-    return {places: (p > rule.ALPHA / places).sum(1) for places in PLACES}
+    hits = nulls(shape, models, n, draws)[0]
+    p = p_values(hits, n, own)
+    # No more is said of what a null model reaches by enough tries, or all of them pooled, whatever p says.
+    rate = np.maximum(hits.sum(1) / (models * n), hits.max(1) / n if n >= rule.FEWEST else 0)
+    above = np.floor(rate * own + 1e-9).astype(int) + 1
+    return {places: np.maximum((p > rule.ALPHA / places).sum(1), above) for places in PLACES}
 
 
 def formerly(shape: str, models: int, n: int, own: int, draws: int = DRAWS) -> dict[int, Least]:

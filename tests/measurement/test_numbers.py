@@ -64,5 +64,5 @@ def test_numbers_have_their_units() -> None:
 
 
 def test_p_values_end_at_the_least_one_written() -> None:
-    assert p_value(0.0312) == "p = 0.031"
+    assert p_value(0.0312) == "p = 0.0312" and p_value(0.050001) == "p = 0.05"
     assert p_value(1e-9) == "p < 0.0001"

@@ -20,7 +20,7 @@ from workbench.inspection.one_run import inspect_run
 from workbench.inspection.result import Inspected
 from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.findings import Findings
-from workbench.judgement.words.findings import statements
+from workbench.judgement.words.findings import at_a_glance, focus, how_sure, statements
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
 from workbench.runs.own_run import HeldRun
@@ -134,10 +134,24 @@ def kept(run: Run) -> Kept | None:
         return None
     try:
         found = Kept.model_validate(parse_json(read_text(run.path / FOUND, LONGEST)))
-        statements(found.findings)  # numbers that anyone may have written, of which no words can be made, say nothing
-        return found if (found.run, found.weights) == (run.name, _weights(run)) else None
+        return found if (found.run, found.weights) == (run.name, _weights(run)) and _is_sound(found, run) else None
     except (ValueError, LookupError, ArithmeticError, OSError):  # by hand or of another version: it is measured again
         return None
+
+
+def _is_sound(found: Kept, run: Run) -> bool:
+    """Whether words can be made of numbers that anyone may have written, and its heads are there to be shown.
+
+    Raises:
+        ValueError, LookupError, ArithmeticError: if no words can be made of them.
+    """
+    findings, model = found.findings, run.config.model
+    names = [claim.claim for claim in findings.claims]
+    said = [*(one.text for one in statements(findings)), how_sure([findings]), str(focus(findings.focus))]
+    "".join([*said, *at_a_glance(findings)]).encode()  # half of a surrogate pair cannot be shown
+    heads = [] if findings.focus is None else [findings.focus.head, findings.focus.needed or findings.focus.head]
+    known = all(0 <= layer < model.n_layers and 0 <= head < model.n_heads for layer, head in heads)
+    return known and len(set(names)) == len(names) and set(names) <= set(MECHANISMS)
 
 
 def _weights(run: Run) -> str:

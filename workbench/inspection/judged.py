@@ -6,9 +6,9 @@ import numpy as np
 
 from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
-from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet
+from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet, hardest
 from workbench.judgement.judge import judge, over_seeds
-from workbench.judgement.rule import FEWEST, WORST_FIRST
+from workbench.judgement.rule import FEWEST
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS
@@ -96,11 +96,10 @@ def strongest_control(one: Column, name: str) -> Measurement:
     values = np.full((3, *rate.values.shape), np.nan)
     labels = np.full(rate.values.shape, "", dtype=object)
     for index, judged in zip(np.ndindex(*rate.values.shape), judgements(one, name), strict=True):
-        each = [one.strongest for one in judged.seeds or (judged,) if one.strongest is not None]
-        if not each:
+        nearest = hardest([one.strongest for one in judged.seeds or (judged,) if one.strongest is not None])
+        if nearest is None:
             continue
-        nearest = max(each, key=lambda compared: (-WORST_FIRST.index(compared.result), compared.rate)).against
-        labels[index], mean = nearest, result.controls[nearest].mean
+        labels[index], mean = nearest.against, result.controls[nearest.against].mean
         at = mean.select(**{dim: label for dim, label in judged.place.items() if dim in mean.dims})
         values[(slice(None), *index)] = [at.values, *(np.nan if end is None else end for end in (at.low, at.high))]
     return Measurement(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from pydantic import Field
@@ -45,10 +46,10 @@ class Need(StrEnum):
     AS_CLAIMED = "needed"
     LOST = "needed, though not clearly as claimed"
     NOT_NEEDED = "not needed"
-    IDLE = "the edit changes nothing, another does"
+    IDLE = "the edit changes few answers, another does many"
     AS_ELSEWHERE = "no more than the same edit elsewhere"
     AS_NULLS = "no more than in uninformed models"
-    NOT_COMPARED = "not compared: too few answers of uninformed models"
+    NOT_COMPARED = "not compared: too few answers elsewhere or of uninformed models"
     NOT_SETTLED = "not settled"
     TOO_FEW = "too few right answers to edit"
     UNTESTED = "not tested"
@@ -65,9 +66,9 @@ class Edited(Stored):
     """
 
     edit: str
-    n: int
-    changed: float
-    as_claimed: float
+    n: int = Field(ge=0, le=2**53)
+    changed: float = Field(ge=0, allow_inf_nan=False)
+    as_claimed: float = Field(ge=0, allow_inf_nan=False)
     low: float
     high: float
 
@@ -92,6 +93,15 @@ class Test(Stored):
     @property
     def elsewhere(self) -> Edited | None:
         return next((one for one in self.others if one.edit == ELSEWHERE and one.n), None)
+
+
+def hardest(controls: Iterable[Compared]) -> Compared | None:
+    """The control that is hardest to exceed: by the result first, then by its rate; None of none."""
+    return max(
+        controls,
+        key=lambda one: (-WORST_FIRST.index(one.result), one.rate if one.n else -1.0),
+        default=None,
+    )
 
 
 class NeededSet(Stored):
@@ -142,7 +152,7 @@ class Judgement(Stored):
     @property
     def strongest(self) -> Compared | None:
         """The control that is hardest to exceed: by the result first, then by its rate; None without any."""
-        return max(self.controls, key=lambda one: (-WORST_FIRST.index(one.result), one.rate), default=None)
+        return hardest(self.controls)
 
     @property
     def against(self) -> Against | None:
@@ -163,7 +173,15 @@ class Judgement(Stored):
 
     @property
     def needed(self) -> bool:
+        """Whether the answers need it; of seeds, in more than half of them."""
+        if self.seeds:
+            return 2 * self.needed_in > len(self.seeds)
         return self.need in (Need.AS_CLAIMED, Need.LOST)
+
+    @property
+    def needed_in(self) -> int:
+        """In how many seeds the answers need it."""
+        return sum(seed.needed for seed in self.seeds)
 
     @property
     def tells(self) -> bool:
@@ -195,5 +213,6 @@ class JudgedClaim(Stored):
         """The places with the same result together: as often in a word, the same beside controls, needed alike."""
         groups: dict[tuple[object, ...], list[Judgement]] = {}
         for one in self.places:
-            groups.setdefault((one.often, one.against, one.need), []).append(one)
+            decided_by = None if one.test is None else one.test.decided_by
+            groups.setdefault((one.often, one.against, one.need, decided_by), []).append(one)
         return [tuple(group) for group in groups.values()]

@@ -91,10 +91,12 @@ def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> lis
     """
     together = []
     for seeds in zip(*of_each, strict=True):
-        own, needs = rate.select(**seeds[0].place), {one.need for one in seeds}
-        need = needs.pop() if len(needs) == 1 else Need.NOT_SETTLED
+        own, needs = rate.select(**seeds[0].place), {one.need for one in seeds} - {Need.UNTESTED} or {Need.UNTESTED}
+        need = Need.LOST if needs == {Need.AS_CLAIMED, Need.LOST} else Need.NOT_SETTLED
+        need = next(iter(needs)) if len(needs) == 1 else need
         rates = {"rate": float(own.values), "low": _end(own.low), "high": _end(own.high), "n": len(seeds)}
-        own_often = Often.of(float(own.values))
+        known = any(one.often is not Often.UNKNOWN for one in seeds)
+        own_often = Often.of(float(own.values)) if known else Often.UNKNOWN
         update = {**rates, "often": own_often, "need": need, "controls": (), "test": None, "seeds": tuple(seeds)}
         together.append(seeds[0].model_copy(update=update))
     return together
@@ -111,10 +113,13 @@ def _beside(
 
 def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[str, Any], places: int) -> Compared:
     """A count held against null models at a place; over hops, which are alike, each null model at its most alike."""
-    if ALIKE in draws.dims:
-        return compare(own, most_alike([_tallies(draws.select(hop=hop)) for hop in draws.coords[ALIKE]]), null)
     at = _at(draws, place)
-    return compare(own, [] if at is None else _tallies(at), null, places=places)
+    tallies = [] if at is None else _tallies(at)
+    if ALIKE not in draws.dims:
+        return compare(own, tallies, null, places=places)
+    others = draws.select(**{dim: label for dim, label in place.items() if dim in draws.dims and dim != ALIKE})
+    by_hop = [_tallies(others.select(**{ALIKE: hop})) for hop in draws.coords[ALIKE]]
+    return compare(own, tallies, null, searched=most_alike(by_hop))
 
 
 def _need(
@@ -131,7 +136,7 @@ def _need(
     claimed, others = edits[CLAIMED], tuple(one for edit, one in edits.items() if edit != CLAIMED)
     if claimed.n < FEWEST:
         return Need.TOO_FEW, None
-    elsewhere = Tally(edits[ELSEWHERE].changed, edits[ELSEWHERE].n)
+    elsewhere = Tally(edits[ELSEWHERE].changed, edits[ELSEWHERE].n) if ELSEWHERE in edits else Tally(0, 0)
     by_outcome = {
         outcome: _outcome(test, nulls, outcome, elsewhere, place, places) for outcome in (AS_CLAIMED, CHANGED)
     }
@@ -161,9 +166,9 @@ def _outcome(
     beside = tuple(_against_models(own, m, kind, place, places) for kind, m in of_kind.items())
     if _end(part.low) <= LEAST_LOST:
         return Need.NOT_SETTLED, beside
-    there = compare(own, [elsewhere], ELSEWHERE, models=False, places=places)
-    if elsewhere.n and there.result is not Against.BEYOND:
-        return Need.AS_ELSEWHERE, beside
+    there = compare(own, [elsewhere], ELSEWHERE, models=False, places=places).result
+    if elsewhere.n and there is not Against.BEYOND:
+        return (Need.AS_ELSEWHERE if there is Against.NO_MORE else BESIDE_NULLS[there]), beside
     decisive: list[Against] = [one.result for one in beside if one.result is not Against.TOO_FEW]
     if not decisive and of_kind:
         pooled = Measurement.join(list(of_kind.values()), DRAW)
@@ -184,7 +189,8 @@ def _test_place(rate: Measurement, causal: Measurement | None, places: Sequence[
     """The place at which a test without places is told: where the claim holds most; None of a test at each place."""
     if causal is None or not rate.dims or any(dim in causal.dims for dim in rate.dims):
         return None
-    return places[int(np.nan_to_num(rate.values, nan=-1.0).argmax())]
+    enough = ~np.isnan(rate.values) & (np.asarray(0 if rate.n is None else rate.n) >= FEWEST)
+    return places[int(np.where(enough, rate.values, -1.0).argmax())]
 
 
 def _tally(m: Measurement) -> Tally:

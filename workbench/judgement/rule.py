@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import stats
 from scipy.special import betaincinv, betaln, gammaln
 
@@ -86,8 +86,8 @@ class Compared(Stored):
     """
 
     against: str
-    hits: float
-    n: int
+    hits: float = Field(ge=0, allow_inf_nan=False)
+    n: int = Field(ge=0, le=2**53)
     models: int | None
     most: float
     p: float
@@ -118,7 +118,15 @@ def most_alike(by_place: Sequence[Sequence[Tally]]) -> list[Tally]:
     return [min(places, key=likely) for places in zip(*by_place, strict=True)]
 
 
-def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = True, places: int = 1) -> Compared:
+def compare(
+    own: Tally,
+    nulls: Sequence[Tally],
+    against: str,
+    *,
+    models: bool = True,
+    places: int = 1,
+    searched: Sequence[Tally] | None = None,
+) -> Compared:
     """Hold a count against those of uninformed models, or against that of one control.
 
     Args:
@@ -127,6 +135,8 @@ def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = 
         against: what to call them.
         models: whether they are models, which differ from each other.
         places: at how many places (points, hops) the same is asked.
+        searched: of null models whose places are alike, each at its `most_alike`: p is held against these, and needs no
+            further correction; the counts told stay those of this place.
 
     Raises:
         ValueError: if a control that is no model has several counts.
@@ -135,13 +145,14 @@ def compare(own: Tally, nulls: Sequence[Tally], against: str, *, models: bool = 
         raise ValueError(f"a control that is no model has one count, not {len(nulls)}")
     tried = [null for null in nulls if null.n]
     hits, n = sum(null.hits for null in tried), sum(null.n for null in tried)
-    p, most = _p(own, tried, models), max((null.rate for null in tried), default=float("nan"))
-    reached = max([hits / n if n else 0.0, *(null.rate for null in tried if null.n >= FEWEST or not models)])
-    result = Against.NO_MORE if own.rate <= reached else Against.NOT_CLEAR
-    if own.n < FEWEST or n < FEWEST_OF_NULLS or (models and len(tried) < FEWEST_NULLS):
+    p = _p(own, tried if searched is None else [null for null in searched if null.n], models)
+    most = max((null.rate for null in tried), default=float("nan"))
+    reached = max([hits / n if n else 0.0, *(null.rate for null in tried if null.n >= FEWEST)])
+    result = Against.BEYOND if p <= ALPHA / (places if searched is None else 1) else Against.NOT_CLEAR
+    if own.n < FEWEST or n < (FEWEST_OF_NULLS if models else FEWEST) or (models and len(tried) < FEWEST_NULLS):
         result = Against.TOO_FEW
-    elif p <= ALPHA / places:
-        result = Against.BEYOND
+    elif own.rate <= reached:
+        result = Against.NO_MORE  # whatever p says: one of them does as much
     count = len(nulls) if models else None
     return Compared(against=against, hits=hits, n=n, models=count, most=most, p=p, result=result)
 

@@ -18,18 +18,19 @@ LEAST_P = 1e-4  # smaller p values are written as below it
 COUNTS = ("steps", "tokens", "rank", "sequences")  # units of whole numbers
 DECIMALS, MOST_DECIMALS = 2, 6
 UNKNOWN = "–"
+ROUNDING = 1e-6  # of sums of shares
 
 
 def percent(share: float) -> str:
     """`66.7%`, `98%`, `<0.1%`; a dash for NaN."""
-    return UNKNOWN if isnan(share) else f"{_tenths(share)}%"
+    return UNKNOWN if not isfinite(share) else f"{_tenths(share)}%"
 
 
 def _tenths(share: float) -> str:
     text = f"{100 * share:.1f}"
     if 0 < share < 1 and text in ("0.0", "100.0"):
         return "<0.1" if share < 0.5 else ">99.9"
-    return text.removesuffix(".0").replace("-0", "0") if text in ("-0.0", "0.0") else text.removesuffix(".0")
+    return "0" if text in ("-0.0", "0.0") else text.removesuffix(".0")
 
 
 def percents(shares: Iterable[float]) -> str:
@@ -49,9 +50,17 @@ def share_with_interval(share: float, low: float | None, high: float | None) -> 
 
 def counted(hits: float, n: int) -> str:
     """`13 of 34`; hits that are sums of shares are rounded, but never to all or none."""
-    whole = round(hits)
-    whole = min(max(whole, 1 if hits > 0 else 0), n if hits >= n else max(n - 1, 0))
-    return f"{whole:,} of {n:,}"
+    return f"{whole(hits, n):,} of {n:,}"
+
+
+def whole(hits: float, n: int) -> int:
+    """Hits of n as a whole number, which is all or none only where the hits are, but for rounding errors."""
+    if isnan(hits) or not n:
+        return 0
+    nearest = round(min(max(hits, 0.0), n))
+    if abs(hits - nearest) < ROUNDING:
+        return nearest
+    return min(max(nearest, 1), max(n - 1, 1))
 
 
 def decimals(values: Sequence[float], least: int = DECIMALS) -> int:
@@ -70,8 +79,9 @@ def number(value: float, units: str = "", places: int | None = None) -> str:
         units: as measurements have them.
         places: decimals; by default as many as `decimals` says, none for whole numbers of what is counted.
     """
-    if isnan(value):
-        return UNKNOWN
+    if not isfinite(value):
+        return UNKNOWN if isnan(value) else f"{'-' if value < 0 else ''}∞ {units}".strip()
+    value += 0.0  # no minus before a zero
     if units in SHARES:
         return percent(value)
     if places is None:
@@ -107,4 +117,6 @@ def difference(value: float, low: float | None = None, high: float | None = None
 
 def p_value(p: float) -> str:
     """`p = 0.03`, `p < 0.0001`."""
-    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.2g}"
+    if isnan(p):
+        return f"p = {UNKNOWN}"
+    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.3g}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test
 from workbench.judgement.rule import Against, Compared
 from workbench.measurement.controls.words import in_words
-from workbench.measurement.numbers import counted, percent, percents, share_with_interval
+from workbench.measurement.numbers import counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
 from workbench.mechanisms.heads import LEAST_LOST, where_in_words
 from workbench.util.words import capitalised
@@ -19,12 +19,13 @@ NEED = {
     Need.AS_CLAIMED: "the answers need it",
     Need.LOST: "the answers need it, though not clearly as claimed",
     Need.NOT_NEEDED: "the answers do not need it",
-    Need.IDLE: "the edit of it changes nothing, where another edit does",
+    Need.IDLE: "the edit of it changes few answers, where another edit changes many",
     Need.AS_ELSEWHERE: "whether the answers need it cannot be told, as its edit changes not clearly more of them than "
     "the same edit elsewhere",
     Need.AS_NULLS: "whether the answers need it cannot be told, as its edit changes no more of them than in an "
     "uninformed model",
-    Need.NOT_COMPARED: "whether the answers need it is not compared, as uninformed models have too few right answers",
+    Need.NOT_COMPARED: "whether the answers need it is not compared, as too few can be edited elsewhere or in "
+    "uninformed models",
     Need.NOT_SETTLED: "whether the answers need it is not settled",
     Need.TOO_FEW: "whether the answers need it cannot be told from so few right answers",
 }
@@ -222,7 +223,7 @@ def _changed(tests: Sequence[Test]) -> str:
     claimed = [one.claimed for one in tests]
     if len(claimed) == 1:
         (one,) = claimed
-        return f"{counted(one.changed, one.n)} right answers change, {round(one.as_claimed):,} as claimed"
+        return f"{counted(one.changed, one.n)} right answers change, {whole(one.as_claimed, one.n):,} as claimed"
     changed = _of([(one.changed, one.n) for one in claimed])
     as_claimed = percents(one.as_claimed / one.n for one in claimed if one.n)
     return f"{changed} right answers change, {as_claimed} as claimed"
@@ -264,11 +265,14 @@ def needed_set(found: NeededSet) -> str:
     """The smallest set of heads whose edit changes nearly as many answers as in every head, or why none is."""
     if not found.everywhere:
         return "no right answer could be edited, so no set of heads can be found"
-    if not found.heads or not found.in_set:
+    if not found.heads:
         return f"no set of heads is needed: the edit in every head changes {_by_hop(found.everywhere, found.hops)}"
     lost = [
-        (value, inside) for value, inside in zip(found.everywhere, found.in_set, strict=True) if value >= LEAST_LOST
+        (value, inside) for value, inside in zip(found.everywhere, found.in_set, strict=False) if value >= LEAST_LOST
     ]
+    if not lost:  # found on other sequences than it was tested on
+        changed = f"here the edit in every head changes {_by_hop(found.everywhere, found.hops)}"
+        return f"the set found on other sequences, {where_in_words(found.heads)}, is not confirmed: {changed}"
     inside, everywhere = percents(one for _, one in lost), percents(value for value, _ in lost)
     hops = [hop for hop, value in zip(found.hops, found.everywhere, strict=False) if value >= LEAST_LOST]
     at = f" at hop{'s' * (len(hops) > 1)} {', '.join(map(str, hops))}" if 0 < len(hops) < len(found.hops) else ""
@@ -283,4 +287,4 @@ def _by_hop(shares: Sequence[float], hops: Sequence[int]) -> str:
     if not hops:
         return f"{percent(shares[0])} of right answers"
     each = ", ".join(f"hop {hop} {percent(value)}" for hop, value in zip(hops, shares, strict=True))
-    return f"few right answers at any hop ({each})"
+    return f"{'few' if max(shares) < LEAST_LOST else 'some'} right answers by hop ({each})"

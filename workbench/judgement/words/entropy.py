@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.judgement.entropy import Dominated, Spread
+from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.words.extremes import at_places
 from workbench.measurement.numbers import DECIMALS, counted, decimals, number, percents
 from workbench.measurement.places import at_point
@@ -16,8 +17,10 @@ def in_words(spread: Spread) -> str:
     parts.append(_least(spread))
     if spread.collapsed:
         parts.append(f"It lies below re-initialised models {_layers(spread.collapsed)}.")
+    elif spread.models >= FEWEST_NULLS:
+        parts.append(f"At no layer is it clearly below {spread.models} re-initialised models.")
     elif spread.models:
-        parts.append(f"At no layer does it lie below {spread.models} re-initialised models.")
+        parts.append("So few re-initialised models are too few to compare with.")
     return " ".join(parts)
 
 

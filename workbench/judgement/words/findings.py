@@ -68,14 +68,16 @@ def _statements(found: Findings) -> Iterator[Statement]:
     if found.answers is not None:
         yield _answers(found, found.answers)
     groups = sorted(((claim, group) for claim in found.claims for group in claim.alike), key=_weight)
-    telling = [one for one in groups if one[1][0].tells]
-    absent = [one for one in groups if one[1][0].often is Often.NOT_FOUND and not one[1][0].needed]
-    other = [one for one in groups if one not in telling and one not in absent]
+    telling, absent, other = (list[Group]() for _ in range(3))
+    for one in groups:
+        first = one[1][0]
+        gone = first.often is Often.NOT_FOUND and not first.needed
+        (telling if first.tells else absent if gone else other).append(one)
     told = telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]
     yield from map(_claim, told)
     if more := telling[MOST_CLAIMS:]:
         yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
-    if untold := [one for one in absent if one not in told]:
+    if untold := absent if telling else absent[MOST_CLAIMS:]:
         yield _together(untold, ("absent",))
     if other:
         yield _together(other, ("tells nothing",))

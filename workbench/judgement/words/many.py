@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import NamedTuple
 
 from workbench.judgement.claim import JudgedClaim, Judgement
 from workbench.judgement.findings import Findings
 from workbench.judgement.words.findings import how_sure, share, statements
-from workbench.measurement.numbers import p_value
+from workbench.measurement.numbers import p_value, percents
 
 MOST = 7  # sentences
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
@@ -41,11 +42,17 @@ def sentences(groups: Sequence[Findings], clearest: Difference | None = None) ->
 
 def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterator[str]:
     kind = "configs" if any(len(one.samples) > 1 for one in groups) else "runs"
-    right = sorted(((one.name, one.answers.position) for one in groups if one.answers), key=lambda pair: -pair[1].value)
-    if right:
+    known = [
+        (one.name, one.answers.position) for one in groups if one.answers and not isnan(one.answers.position.value)
+    ]
+    right = sorted(known, key=lambda pair: -pair[1].value)
+    if len(right) > 1:
         (best, most), (worst, least) = right[0], right[-1]
-        text = f"Of {len(right)} {kind}, {best} gets most answers right"
-        yield f"{text} ({share(most)}), {worst} fewest ({share(least)})."
+        text = (
+            f"Of {len(right)} {kind}, {best} gets most answers right ({share(most)}), {worst} fewest ({share(least)})."
+        )
+        alike = f"All {len(right)} {kind} get about as many answers right ({percents([least.value, most.value])})."
+        yield f"{text} ({share(least)})." if least.high < most.low else alike
     names = dict.fromkeys(claim.claim for one in groups for claim in one.claims)
     for name in names:
         yield _in_how_many([claim for one in groups for claim in one.claims if claim.claim == name], kind)
