@@ -18,6 +18,7 @@ from workbench.app.sidebar import right
 from workbench.inspection import over_training
 from workbench.inspection.collapse_phases import rank_over_training
 from workbench.inspection.progress_measures import progress_measures
+from workbench.measurement.numbers import percent
 from workbench.runs import load_run
 from workbench.training import train
 
@@ -106,7 +107,7 @@ def test_another_head_is_followed_where_it_is_chosen(explorer: AppTest, run_root
     assert values(line) == followed.measured["gold_mass"].select(layer=layer, head=other).values.tolist()
     assert any(rf"**Layer {layer}, head {other}\: " in text.value for text in explorer.markdown)
     assert any("because it is chosen above" in text.value for text in explorer.caption)
-    assert says(explorer, rf"Mass on true edges at layer {layer}, head {other}\: {values(line)[0]:.0%} at step 0")
+    assert says(explorer, rf"Mass on true edges at layer {layer}, head {other}\: {percent(values(line)[0])} at step 0")
 
 
 def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: AppTest, run_root: Path) -> None:

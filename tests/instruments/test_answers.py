@@ -203,4 +203,4 @@ def test_a_report_on_text_says_its_perplexity(tmp_path: Path) -> None:
     report = inspect([run.path], n=8, only=["loss"])
     (line,) = [line for line in report.summary.splitlines() if line.startswith("perplexity")]
     mean = report.inspected[0]["loss"].mean
-    assert f"{np.exp(mean.values.item()):.3f} [{np.exp(mean.low.item()):.3f}" in line
+    assert f"{np.exp(mean.values.item()):.2f} [{np.exp(mean.low.item()):.2f}" in line
