@@ -121,6 +121,7 @@ def test_what_is_trained_today_is_what_was_trained_then(same: Same) -> None:
     assert said(["resume", "runs/today", "--quiet"])[0] == 0
     check_resumed("runs/today", "runs/single", same, FLOAT64)
     then, today = (json.loads(Path(at, "config.json").read_text()) for at in (HERE / "runs/single", "runs/today"))
+    today["model"].pop("initial_std")  # a setting that came later; its default is what was fixed then
     same(then, today)
 
 
