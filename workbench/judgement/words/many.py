@@ -66,7 +66,7 @@ def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
     Of groups of several seeds, in how many single runs too.
     """
     seeds = [seed for one in of_each for seed in _by_seed(one)]
-    alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and in "
+    alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and over the seeds in "
     text = f"{of_each[0].title} holds beyond its controls in {alone}{_holding([one.places for one in of_each], kind)}"
     tested = any(place.test is not None for places in seeds for place in places)
     needed = sum(any(place.needed for place in places) for places in seeds)
