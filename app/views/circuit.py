@@ -93,8 +93,7 @@ def drawn(asked: Asked, found: Found) -> None:
         size, share = known[int(edges)]
         symbol = in_code(asked, found)
         scores = symbol.scores.mean()
-        chosen = code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size)
-        chosen = code.call(chosen.pruned)
+        chosen = code.call(code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size).pruned)
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
         judged, beside = verdict(found, share, same), more(asked, found, size, share)
@@ -103,9 +102,8 @@ def drawn(asked: Asked, found: Found) -> None:
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
         place, line, field, caption = (left.container() for _ in range(4))
         changed = by_hand.choose(asked, as_found, size, field)
-        given: dict[str, Any] = {}
-        if changed:
-            chosen, given = code.call(chosen.changed, changed), {"changed": changed}
+        given: dict[str, Any] = {"changed": changed} if changed else {}
+        chosen = code.call(chosen.changed, changed) if changed else chosen
         figure = code.call(figures.circuit, chosen, scores, **given)
         p.show(
             figure, {"scores": scores}, GRAPH_SAYS, place=place, under=caption, name=partial(by_hand.toggle, as_found)

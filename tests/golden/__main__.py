@@ -21,7 +21,7 @@ When what may change:
 - `runs` are made anew only when old run folders are meant to open no more: whoever makes them again compares today's
   code with itself. `given/` was written by hand, and stays as it is.
 
-Numbers of measurements are in `numbers.json`. What a verdict is held against (models that know nothing, one by one)
+Numbers of measurements are in `numbers.json`. What a verdict is held against (uninformed models, one by one)
 belongs to the rule of the verdict, and what is made of it is in `words.json`. Numbers agree to 1e-6 (`compare.REL`).
 """
 

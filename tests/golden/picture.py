@@ -28,7 +28,7 @@ PLUGIN = ("--plugin", "given/parts.py")
 NUMBERS, WORDS = "numbers", "words"
 ARRAYS = ("value", "low", "high", "n")
 OF_THE_RULE = ("nulls",)  # of a finding of probes: what its verdict is held against
-DRAWS = "-untrained-each"  # files with each model that knows nothing: they decide the limit that a verdict is held to
+DRAWS = ("-untrained-each", "-shuffled-each")  # files with each uninformed model: the rule of the verdict has them
 MADE = re.compile(r"; workbench \S+, PyTorch \S+; \S+ \S+ UTC$")  # when a report was made, by which versions
 
 Picture = dict[str, Any]

@@ -71,15 +71,20 @@ def judge(
         ]
         test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
         need, numbers = _need(test, nulls or {}, place, 1 if told_at is not None else len(places))
-        value, n = float(own.values), 0 if own.n is None else int(own.n)
-        often = Often.of(value) if n >= FEWEST else Often.UNKNOWN
         judged.append(
             Judgement(
-                claim=claim, title=rate.name, place=place, rate=value, low=_end(own.low), high=_end(own.high), n=n,
-                often=often, controls=tuple(beside), need=need, test=numbers, of_heads=of_heads,
+                **_often(own), claim=claim, title=rate.name, place=place, controls=tuple(beside), need=need,
+                test=numbers, of_heads=of_heads,
             )
         )  # fmt: skip
     return judged
+
+
+def _often(own: Measurement) -> dict[str, Any]:
+    """How often a claim holds at a place, in numbers and in a word."""
+    rate, n = float(own.values), 0 if own.n is None else int(own.n)
+    often = Often.of(rate) if n >= FEWEST else Often.UNKNOWN
+    return {"rate": rate, "low": _end(own.low), "high": _end(own.high), "n": n, "often": often}
 
 
 def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> list[Judgement]:
