@@ -88,9 +88,9 @@ figures.paper_projection(trajectory(example, 0, delimiter, tokens=range(len(task
 # %% [markdown]
 # ## How often does each claim hold?
 #
-# All sequences of all lengths. Hatched: the control that a claim exceeds least clearly, by its name. It is the same
-# activations against the truth of another example of equal length, or eight re-initialised models of this shape (their
-# mean and range).
+# All sequences of all lengths. Hatched: the nearest control, the one that is hardest to exceed, by its name. It is the
+# same activations against the truth of another example of equal length, or eight re-initialised models of this shape
+# (their mean and range).
 
 # %%
 figures.mechanisms({name: claims.beside(one) for name, one in seen.items()})
@@ -135,8 +135,8 @@ known = workbench.see(compiled["compiled, rotated"], task.parse("7 3 12 3 9"))
 figures.projection_map(projection.top_tokens(known), "decoder")
 
 # %% [markdown]
-# How often each claim holds, in brackets under the control that it exceeds least clearly, in counts. Copying is read at
-# several points; here in what the last layer reads.
+# How often each claim holds, in brackets under its nearest control, in counts. Copying is read at several points; here
+# in what the last layer reads.
 
 # %%
 judged = {
@@ -235,12 +235,12 @@ for name in list(seen)[:2]:
 # - On the compiled sorter every claim holds in all cases, and every claimed edit has the claimed effect in all cases,
 #   turned at random or not. So where a claim holds less often on a trained model, it is the model, not the instrument.
 # - *Identity removed* stands: it holds in more than two thirds of the cases, beyond its controls. Four in five answers
-#   and more fall back to the own token when the MLP is made to take out the wrong one; in one seed that is more than in
-#   uninformed models, in the other one of these loses as many.
+#   and more fall back to the own token when the MLP is made to take out the wrong one, as a quarter to
+#   a third do in models of shuffled weights: in both seeds the answers need it.
 # - *Copy* holds mostly where the last layer reads, and no more than under a control: in re-initialised models it holds
 #   always, since the residual starts as the embedding. That the answers need it, its edit does show. *Identity +
 #   successor* holds in well over half of the cases, beyond its controls; the edit gives the third token in about half,
-#   and in uninformed models about as many answers change.
+#   and in an uninformed model as often.
 # - *Minimum* holds in a part of the sequences only, and how large a part differs with the seed: in one it is beyond its
 #   controls, in the other a re-initialised model comes as far. The edit of its coordinates seldom moves the
 #   answer, where the residual of another example as a whole mostly does: the first output does rest on what ⊥ holds
@@ -248,7 +248,8 @@ for name in list(seen)[:2]:
 #   top later, after the MLP or in the second layer. And sequences in which the claim fails are sorted about as well as
 #   the others.
 # - That something *cannot be told* is about the test, not the model: we know of the compiled sorter that it works as
-#   claimed, but the edit of *minimum* changes as many answers in uninformed models, where its residual is not turned.
+#   claimed, but the edits of *minimum* and *successor* change all the answers of an uninformed model too, its residual
+#   turned or not.
 # - Hence: accuracy says nothing about the mechanism; a score above its control is not yet the mechanism; the causal
 #   test beside it tells a description that is used from one that goes along, where uninformed models do not pass it.
 #
