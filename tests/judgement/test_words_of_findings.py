@@ -124,6 +124,17 @@ def test_of_one_run_its_statements_are_told_and_of_several_in_how_many_a_claim_h
         assert said[0] == "Minimum holds beyond its controls in 1 of 2 runs."
 
 
+def test_of_several_the_most_and_fewest_right_answers_are_told_once_and_intervals_that_meet_as_about_as_many() -> None:
+    right = [Answers(position=share(value, value - 0.02, value + 0.02), sequence=share(0.0)) for value in (0.9, 0.4)]
+    first, second = (
+        found(answers=one).model_copy(update={"name": name}) for name, one in zip("ab", right, strict=True)
+    )
+    assert (
+        sentences([first, second])[0] == "Of 2 runs, a gets most answers right (90% [88, 92]), b fewest (40% [38, 42])."
+    )
+    assert sentences([first, first])[0] == "All 2 runs get about as many answers right (90%)."
+
+
 def test_findings_save_and_load_themselves() -> None:
     whole = found(one_of("minimum", 0.9), focus=Focus(head=(0, 1), removed=(((0, 1), share(float("nan"))),)))
     again = Findings.model_validate_json(whole.model_dump_json())

@@ -52,7 +52,7 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
             f"Of {len(right)} {kind}, {best} gets most answers right ({share(most)}), {worst} fewest ({share(least)})."
         )
         alike = f"All {len(right)} {kind} get about as many answers right ({percents([least.value, most.value])})."
-        yield f"{text} ({share(least)})." if least.high < most.low else alike
+        yield text if least.high < most.low else alike
     names = dict.fromkeys(claim.claim for one in groups for claim in one.claims)
     for name in names:
         yield _in_how_many([claim for one in groups for claim in one.claims if claim.claim == name], kind)
