@@ -111,7 +111,8 @@ def difference(value: float, low: float | None = None, high: float | None = None
     ends = [] if low is None or high is None or isnan(low) or isnan(high) else [scale * low, scale * high]
     places = decimals([scale * value, *ends], 1 if units == POINTS else DECIMALS)
     zeros = ".0" if units == POINTS else ""  # of tenths of a point, as of shares
-    text = f"{f'{scale * value:+,.{places}f}'.removesuffix(zeros)} {units}".strip()
+    shown = f"{round(scale * value, places) + 0.0:+,.{places}f}"  # no minus before a zero
+    text = f"{shown.removesuffix(zeros)} {units}".strip()
     return f"{text} [{', '.join(f'{end:,.{places}f}'.removesuffix(zeros) for end in ends)}]" if ends else text
 
 

@@ -165,12 +165,7 @@ def _against(group: Group) -> str:
         return f"; nearest control: {_controls(group, lambda one: one.strongest)}"
     if against is Against.BEYOND:
         return f", beyond its controls (nearest: {_controls(group, lambda one: one.strongest)})"
-    relation = AGAINST[against]
-
-    def first(one: Judgement) -> Compared | None:
-        return next((control for control in one.controls if control.result is against), None)
-
-    return f", {relation} ({_controls(group, first)})"
+    return f", {AGAINST[against]} ({_controls(group, lambda one: one.strongest)})"
 
 
 def _controls(group: Group, pick: Callable[[Judgement], Compared | None]) -> str:
