@@ -5,8 +5,11 @@ from __future__ import annotations
 from workbench.measurement.controls import mismatched, random_graph, untrained
 from workbench.measurement.controls.base import Control
 
-UNTRAINED, SHUFFLED = "untrained", "shuffled"
-"""Uninformed models: re-initialised ones, which are the control of that name, and the run's own weights shuffled."""
+UNTRAINED = "untrained"
+"""The control that is measured on several re-initialised models, and has their range."""
+
+SHUFFLED = "shuffled"
+"""The other kind of uninformed model, which is edited beside these: the run's own weights shuffled."""
 
 CONTROLS: dict[str, Control] = {
     "mismatched": mismatched.CONTROL,
