@@ -159,7 +159,7 @@ def test_a_card_says_whether_the_claim_holds_beyond_its_controls(explorer: AppTe
     """In the compiled sorter copying is left to the residual stream, where re-initialised models copy as well."""
     support.page(explorer, "mechanisms", run="sorter", claim="Minimum", causal="true")
     said = [text for text in every_badge(explorer) if "input" not in text]
-    assert said[0].startswith("always: 100%") and said[1] == claims_in_words.NO_MORE
+    assert said[0].startswith("always: 100%") and said[1] == claims_in_words.AGAINST[Against.NO_MORE]
     assert said[2:] == ["always: 100%", "beyond its controls"] * 3
     assert any("right answers change, " in text.value for text in explorer.markdown)
 
