@@ -27,7 +27,7 @@ def work(do: Callable[[Any, Path], None]) -> None:
     """What a process of `training.sweeps.local.Workers` does.
 
     Its argument is a folder, the first line of its input the order, as JSON. When the input ends, because what started
-    the process stops or has died, it is interrupted (SIGINT): training then saves.
+    the process stops or has died, it is asked to end (SIGTERM): training then saves.
 
     Args:
         do: what is done with the order and the folder. An error of training becomes the process's last line.
@@ -50,11 +50,15 @@ def work(do: Callable[[Any, Path], None]) -> None:
 
 
 def stop_with_the_input() -> None:
-    """Interrupt this process (SIGINT) when its standard input ends: then the process that started it has ended."""
-    threading.Thread(target=_interrupt_at_the_end, daemon=True).start()
+    """Ask this process to end (SIGTERM) when its standard input does: then the process that started it has ended.
+
+    Training handles the signal and saves. Before that nothing is to be saved, and the signal ends the process at once:
+    SIGINT would raise KeyboardInterrupt, which is lost where an import, or a callback from C, catches every exception.
+    """
+    threading.Thread(target=_end_with_the_input, daemon=True).start()
 
 
-def _interrupt_at_the_end() -> None:
+def _end_with_the_input() -> None:
     while os.read(0, 65536):  # not sys.stdin: Python fails at exit if a thread is reading it
         pass
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
