@@ -27,6 +27,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Exchange, Head, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.ablation import INSTEAD
 from workbench.mechanisms import suggestions
+from workbench.models.watched_only import why_watched
 
 EVERY = "every"
 OF_AN_EDIT = belongs_to_run(
@@ -39,9 +40,19 @@ belongs_to_run("edit_kind")
 def choose_edit(look: Look) -> tuple[Edit, Head]:
     """Fields for an edit: the edit, and the head that it is made in, or else the page's head."""
     start_anew(OF_AN_EDIT, (str(look.opened.run.path), look.key[-1]), "edit_input")
-    kind = widgets.segments("Edit", list(KINDS), "edit_kind", "cut", format_func=lambda kind: KINDS[kind].words)
+    kinds = [kind for kind, one in KINDS.items() if refused(look, one.made) is None]
+    for reason in {reason for one in KINDS.values() if (reason := refused(look, one.made))}:
+        st.caption(plain(f"Not every edit is offered: {reason}."))
+    kind = widgets.segments("Edit", kinds, "edit_kind", kinds[0], format_func=lambda kind: KINDS[kind].words)
     start_anew([key for key in OF_AN_EDIT if key not in ("edit_layer", "edit_head")], kind, "edit_kind")
     return KINDS[kind].choose(look)
+
+
+def refused(look: Look, made: type[Any]) -> str | None:
+    """Why no edit of this class reaches the output of the model; None where it does."""
+    points = next(one.points for one in KINDS.values() if one.made is made)
+    watched = [name for name in look.opened.subject.watched_only if name.endswith(points)]
+    return why_watched(watched[0]) if watched else None
 
 
 def from_click(layer: int | None, head: int | None, query: int, key: int) -> None:
@@ -91,7 +102,8 @@ def move(look: Look, edit: Edit, position: int | None) -> None:
 
 def suggested(look: Look, head: Head) -> dict[str, Edit]:
     """One-click edits, for a head: in words -> the edit."""
-    return _suggestions((*look.key, head), look, head)
+    every = _suggestions((*look.key, head), look, head)
+    return {words: edit for words, edit in every.items() if refused(look, type(edit)) is None}
 
 
 @st.cache_data(show_spinner=False, max_entries=200)
@@ -197,21 +209,24 @@ class Kind:
     Attributes:
         words: its name in the menu.
         made: the class of the edit.
+        points: how the names of the hook points end at which it is made.
         choose: shows its fields, and returns the chosen edit and head.
     """
 
     words: str
     made: type[Any]
+    points: tuple[str, ...]
     choose: Callable[[Look], tuple[Edit, Head]]
 
 
+WRITES, RESIDUALS = ("hook_attn_out", "hook_mlp_out"), ("hook_resid_pre", "hook_resid_mid", "hook_resid_post")
 KINDS: dict[str, Kind] = {
-    "cut": Kind("cut an edge", CutEdge, _cut_edge),
-    "move": Kind("move an edge", MoveEdge, _move_edge),
-    "head": Kind("remove a head", RemoveHead, _remove_head),
-    "write": Kind("remove an attention or MLP output", RemoveWrite, _remove_write),
-    "patch": Kind("patch from another input", Patch, _patch),
-    "exchange": Kind("swap two tokens in the residual", Exchange, _exchange),
+    "cut": Kind("cut an edge", CutEdge, ("hook_pattern",), _cut_edge),
+    "move": Kind("move an edge", MoveEdge, ("hook_pattern",), _move_edge),
+    "head": Kind("remove a head", RemoveHead, ("hook_z",), _remove_head),
+    "write": Kind("remove an attention or MLP output", RemoveWrite, WRITES, _remove_write),
+    "patch": Kind("patch from another input", Patch, RESIDUALS, _patch),
+    "exchange": Kind("swap two tokens in the residual", Exchange, RESIDUALS, _exchange),
 }
 
 

@@ -61,7 +61,8 @@ CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that w
 
 def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
     """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
-    edits.from_click(layer, head, query, key)
+    if edits.refused(look, CutEdge) is None:
+        edits.from_click(layer, head, query, key)
     st.session_state[CLICKED] = (look.key, CutEdge(query, key, layer, head))
 
 
@@ -72,7 +73,8 @@ def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: in
         edit.places(len(projection.sequence(look.seen, 0)))
     except ValueError:  # a browser may send anything
         return
-    edits.from_drag(edit)
+    if edits.refused(look, MoveEdge) is None:
+        edits.from_drag(edit)
     st.session_state[CLICKED] = (look.key, edit)
 
 
@@ -86,6 +88,9 @@ def answer_to_click(look: Look, place: Any) -> None:
     before, edit = st.session_state.get(CLICKED, (None, None))
     if before != look.key or edit is None:
         place.empty()
+        return
+    if reason := edits.refused(look, type(edit)):
+        place.info(plain(reason))
         return
     tried: Edited = code.value_of(_tried(look, edit))
     with place.container(key="clicked"):

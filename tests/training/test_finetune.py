@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
 
 import workbench
 from tests.training.test_distributed import launched
@@ -269,3 +269,25 @@ def test_a_small_model_recovers_its_perplexity_with_chacal(place: Path) -> None:
     assert other.perplexity["before"] == pytest.approx(own.perplexity["after"], rel=1e-4)
     assert other.perplexity["exchanged"] > 1.1 * other.perplexity["before"]
     assert other.perplexity["after"] < 1.1 * other.perplexity["before"]
+
+
+def test_a_model_that_cannot_be_inspected_afterwards_says_so_before_it_trains(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    shape = {
+        "hidden_size": 16,
+        "ffn_dim": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "word_embed_proj_dim": 16,
+    }
+    vocabulary = Text(path="shakespeare", block=64).vocabulary
+    OPTForCausalLM(OPTConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **shape)).save_pretrained(
+        place / "opt"
+    )
+    Text(path="shakespeare", block=64).fast_tokenizer().save_pretrained(place / "opt")
+    for model, said in (("opt", True), ("gpt2", False)):
+        given = {"model": str(place / model), "text": str(place / "text.txt"), "attention": CHACAL, **SMALL, "steps": 2}
+        assert finetune(given, place / f"{model}-seen").finished
+        assert ("when it is trained it cannot be inspected" in " ".join(capsys.readouterr().err.split())) == said

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from workbench.models import AnyModel, Decoder, OwnModel
 from workbench.models.attention import Attention
-from workbench.models.own_model import SeenPattern
+from workbench.models.logits import LOGITS, LogitTransform
+from workbench.models.own_model import Facts, SeenPattern
 from workbench.tasks import Batch, Task, Truth, own_sequences
 from workbench.tasks.answers import Answers
 from workbench.util.seeds import generator
@@ -34,6 +35,9 @@ class Subject:
         final_norm: the norm before the unembedding, or the identity.
         attention: the attention variant of each layer; `read(pattern, v)` says what a layer does with a pattern.
         unembed_bias: `[d_vocab]`, what the unembedding adds; None where it adds nothing.
+        logits: what becomes of the logits behind the unembedding.
+        no_decoding: why a residual cannot be read as the model reads its last one; None where it can.
+        watched_only: hook points of which the output reads nothing: an edit there is refused.
         generate: continues each prompt of a list greedily by so many tokens, as `Decoder.generate`; None where nothing
             can be decoded.
         no_pattern: why attention patterns cannot be seen; None where they can.
@@ -50,6 +54,9 @@ class Subject:
     final_norm: Callable[[Tensor], Tensor]
     attention: tuple[Attention, ...]
     unembed_bias: Float[Tensor, " d_vocab"] | None = None
+    logits: LogitTransform = LogitTransform()  # noqa: RUF009 (it is frozen)
+    no_decoding: str | None = None
+    watched_only: tuple[str, ...] = ()
     generate: Callable[[Sequence[Tensor], int], Sequence[Tensor]] | None = None
     no_pattern: str | None = None
     model: AnyModel | None = None
@@ -61,6 +68,7 @@ class Subject:
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:
         """Collect these facts about a decoder or a model of one's own (the bare one, not its hooked copy)."""
         bias = getattr(model.unembedding, "bias", None)
+        facts = model.facts if isinstance(model, OwnModel) else Facts(1)
         return cls(
             name=name,
             task=task,
@@ -70,9 +78,12 @@ class Subject:
             attention=model.attention,
             unembed_bias=None if bias is None else bias.detach(),
             generate=model.generate,
-            no_pattern=model.facts.no_pattern if isinstance(model, OwnModel) else None,
+            logits=facts.logits,
+            no_decoding=facts.no_decoding,
+            watched_only=facts.watched_only,
+            no_pattern=facts.no_pattern,
             model=model,
-            parallel=isinstance(model, OwnModel) and model.facts.parallel,
+            parallel=facts.parallel,
             attention_only=isinstance(model, Decoder) and not model.config.d_mlp,
         )
 
@@ -114,7 +125,6 @@ def _sample_truth(task: Task) -> Truth:
     return task.truth(task.sample(4, generator(0, "what truth offers")).tokens)
 
 
-LOGITS = "unembed.hook_out"
 DECODED = "decoded_answer"
 """The name under which a capture holds the answers that the model writes by greedy decoding."""
 
@@ -126,7 +136,8 @@ class Capture:
     Attributes:
         activations: TransformerLens hook name -> tensor; residuals `[batch, pos, d_model]`
             (`blocks.0.hook_resid_mid`), patterns `[batch, head, query, key]` (`blocks.0.attn.hook_pattern`), logits
-            `[batch, pos, class]` (`unembed.hook_out`). `decoded_answer` is no hook: `[batch, answer]`, the tokens of
+            `[batch, pos, class]` (under `unembed.hook_out`, but as the model gives them out, which may have scaled or
+            capped what the hook point of that name sees). `decoded_answer` is no hook: `[batch, answer]`, the tokens of
             each answer as the model writes it (see `decoded_answers`).
         batch: what the model ran on.
         subject: facts of the model.
@@ -302,17 +313,19 @@ def _visit_hooked(model: AnyHooked, tokens: Tensor, names: set[str], see: Callab
         if name not in model.hook_dict:
             n_layers = model.cfg.n_layers
             raise ValueError(f"the model has no hook point {name!r}; its layers are blocks.0 to blocks.{n_layers - 1}")
-    waiting = set(names)
+    waiting = names - {LOGITS}
 
     def seen(activation: Tensor, hook: Any, name: str) -> None:
         see(name, activation)
         waiting.discard(name)
-        if not waiting:
+        if not waiting and LOGITS not in names:
             raise _Enough
 
     try:
-        with model.hooks(fwd_hooks=[(name, partial(seen, name=name)) for name in sorted(names)]):
-            model(tokens)
+        with model.hooks(fwd_hooks=[(name, partial(seen, name=name)) for name in sorted(waiting)]):
+            logits = model(tokens)
     except _Enough:
         return
+    if LOGITS in names:
+        see(LOGITS, logits)
     assert not waiting, f"never reached: {sorted(waiting)}"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from workbench.circuits.metrics import METRICS, Metric
 from workbench.interventions import Hooks
 from workbench.measurement import Measurement
+from workbench.models.watched_only import check_editable
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
 
@@ -212,8 +213,12 @@ def gradients(
         tokens: the run's input.
         names: hook names.
         start: what becomes of the residual before the first layer; by default nothing.
+
+    Raises:
+        ValueError: if the output does not depend on what is computed at one of them.
     """
     check_names(comparison.model, names)
+    check_editable(comparison.model, names)
     kept: dict[str, Tensor] = {}
 
     def begin(residual: Tensor, hook: Any) -> Tensor:

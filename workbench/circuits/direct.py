@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from workbench.circuits.comparison import INPUT, Comparison, activations, check_names
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
+from workbench.models.logits import logit_transform
 
 NORMALISED = "ln_final.hook_out"
 
@@ -25,12 +27,15 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
     and `example`.
 
     Raises:
-        ValueError: if the metric is not the logit difference, which alone is linear in the logits; or the final norm is
-            neither a LayerNorm nor none.
+        ValueError: if the metric is not the logit difference, which alone is linear in the logits; the final norm is
+            neither a LayerNorm nor none; or the model caps its logits.
     """
     if comparison.metric != "logit_difference":
         raise ValueError(f"direct attribution is of the logit_difference, not of {comparison.metric}: that is no sum")
     norm = final_norm(comparison)
+    transform = logit_transform(comparison.model, comparison.pairs.clean.tokens[:2].to(comparison.device))
+    if transform is None or not math.isinf(transform.cap):
+        raise ValueError("direct attribution is of logits that are a sum of writes: this model caps or changes its own")
     tables = []
     names: list[str] = []
     for _, part in comparison.parts():

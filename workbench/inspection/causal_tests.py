@@ -15,6 +15,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, fallen_without
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
+from workbench.models.watched_only import EditReachesNothingError
 from workbench.tasks import Batch
 
 TESTED_DRAWS = 8  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
@@ -47,7 +48,10 @@ def sets_of_heads(
             def effect(heads: Sequence[Head], one: Measure = one, hops: dict[str, Any] = hops) -> np.ndarray:
                 return lost(one.tested(own, batch, seed, heads, **hops))
 
-            sets[one.name] = smallest_set(effect, weakest_first)
+            try:
+                sets[one.name] = smallest_set(effect, weakest_first)
+            except EditReachesNothingError as error:
+                one.untested = str(error)
     return sets
 
 

@@ -15,6 +15,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import AnyModel
+from workbench.models.watched_only import EditReachesNothingError
 from workbench.tasks import Batch
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
@@ -47,6 +48,7 @@ class Measure:
         fresh_batches: number of a model with fresh weights -> its measurements, one for each batch.
         causal_batches: the causal tests, one for each batch, by where the edit was made in the run's model; or by the
             kind and number of an uninformed model.
+        untested: why no causal test is made: an edit of it does not reach this model's output.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Measure:
     control_conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     fresh_batches: dict[int, list[Measurement]] = field(default_factory=dict)
     causal_batches: dict[str | tuple[str, int], list[Measurement]] = field(default_factory=dict)
+    untested: str | None = None
 
     @property
     def n_draws(self) -> int:
@@ -104,8 +107,13 @@ class Measure:
     def test(
         self, key: str | tuple[str, int], model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None
     ) -> None:
-        """Make the causal test on a batch, and keep it under a key."""
-        self.causal_batches.setdefault(key, []).append(self.tested(model, batch, seed, heads))
+        """Make the causal test on a batch, if this model lets it, and keep it under a key."""
+        if self.untested is None:
+            try:
+                self.causal_batches.setdefault(key, []).append(self.tested(model, batch, seed, heads))
+            except EditReachesNothingError as error:
+                self.untested = str(error)
+                self.causal_batches.clear()
 
     def tested(
         self, model: Model, batch: Batch, seed: int, heads: Sequence[Head] | None, **options: Any

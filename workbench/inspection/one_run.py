@@ -104,8 +104,17 @@ def inspect_run(
             plan.test(batch)
         give_back()
     results, own = plan.results(sample), plan.own
+    untested = {f"{one.name}, its causal test": one.untested for one in plan.measures if one.untested}
     return Inspected(
-        run, name, results, sample, plan.left_out, plan.example(), own.head, plan.fallen(), removed=plan.removed
+        run,
+        name,
+        results,
+        sample,
+        plan.left_out | untested,
+        plan.example(),
+        own.head,
+        plan.fallen(),
+        removed=plan.removed,
     )
 
 

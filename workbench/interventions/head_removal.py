@@ -16,6 +16,7 @@ from workbench.interventions.edit import head_in_words
 from workbench.interventions.heads import Head, check_head
 from workbench.interventions.hooks import Hooks, put
 from workbench.measurement import Measurement
+from workbench.models.watched_only import WatchedOnly
 from workbench.tasks import Batch, correct
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ REMOVED = "removed"  # the dim
 
 
 def can_remove_heads(model: AnyHooked) -> bool:
-    """Whether the model says what each of its heads reads, so that a head can be removed."""
-    return all(_point(layer) in model.hook_dict for layer in range(model.cfg.n_layers))
+    """Whether the model shows what each of its heads reads, and reads it there, so that a head can be removed."""
+    points = [model.hook_dict.get(_point(layer)) for layer in range(model.cfg.n_layers)]
+    return all(point is not None and not isinstance(point, WatchedOnly) for point in points)
 
 
 @torch.no_grad()

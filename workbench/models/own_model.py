@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as plain_field
 from functools import cached_property
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from workbench.models.attention import Attention
 from workbench.models.config import DecoderConfig
 from workbench.models.initial import InitialStd
+from workbench.models.logits import LogitTransform, logit_transform, why_not_decoded
 from workbench.tasks.known_text import KnownText
 from workbench.util.seeds import generator
 
@@ -137,11 +138,17 @@ class Facts:
         n_heads: heads of a layer; 1 where no pattern was seen.
         no_pattern: why the pattern of a layer cannot be seen; None if all can.
         parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
+        logits: what becomes of the logits behind the unembedding.
+        no_decoding: why a residual cannot be read as the last one is; None where it can.
+        watched_only: the hook points of which the output reads nothing, so that an edit there is refused.
     """
 
     n_heads: int
     no_pattern: str | None = plain_field(default=None)
     parallel: bool = plain_field(default=False)
+    logits: LogitTransform = plain_field(default=LogitTransform())
+    no_decoding: str | None = plain_field(default=None)
+    watched_only: tuple[str, ...] = plain_field(default=())
 
 
 class OwnModel(nn.Module):
@@ -174,7 +181,7 @@ class OwnModel(nn.Module):
         build: Callable[[torch.Generator], nn.Module] | None = None,
     ) -> None:
         super().__init__()
-        self.module, self.parts, self.build = copy.deepcopy(module), parts, build
+        self.module, self.parts, self.build, self.facts = copy.deepcopy(module), parts, build, Facts(1)
         self.eval()
         vocabulary = self._part("embed").weight
         if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
@@ -192,6 +199,7 @@ class OwnModel(nn.Module):
         tokens = probe_tokens(first, vocabulary.device)
         with torch.no_grad():
             self.facts = self.hooked().checked(tokens, self(tokens))
+        self.facts = self._learnt(tokens)
         found = {"n_heads": self.facts.n_heads, "pattern": self.facts.no_pattern is None}
         self.config = OwnModelConfig(**{**_fields(first), **found})
 
@@ -229,8 +237,24 @@ class OwnModel(nn.Module):
     def hooked(self) -> HookedModule:
         """A hooked copy."""
         from workbench.models.own_model_hooks import HookedModule
+        from workbench.models.watched_only import let_watch_only
 
-        return HookedModule(copy.deepcopy(self.module), self.parts, self.config)
+        hooked = HookedModule(copy.deepcopy(self.module), self.parts, self.config)
+        let_watch_only(hooked, self.facts.watched_only)
+        return hooked
+
+    def _learnt(self, tokens: Int[Tensor, "batch pos"]) -> Facts:
+        """The facts with what edits reach and how logits are made, which running the hooked model tells."""
+        from workbench.models.watched_only import watched_only
+
+        hooked = self.hooked()
+        found = logit_transform(hooked, tokens)
+        transform = found or LogitTransform()
+        why = why_not_decoded(hooked, tokens, self.final_norm, self.unembedding, transform)
+        if found is None:
+            why = "what it does to the logits of its unembedding is no scale and no soft cap"
+        watched = watched_only(hooked, tokens)
+        return replace(self.facts, logits=transform, no_decoding=why, watched_only=watched)
 
     @property
     def blocks(self) -> nn.ModuleList:
@@ -283,8 +307,11 @@ class OwnModel(nn.Module):
 class BridgedModel(OwnModel):
     """A model that TransformerLens has bridged, such as one of Hugging Face's, under the same names.
 
+    From then on an edit of the bridge's `hook_resid_mid` goes on with the residual, and an edit that would reach
+    nothing is an error.
+
     Args:
-        bridge: the `TransformerBridge`.
+        bridge: the `TransformerBridge`, whose hook points are changed so.
     """
 
     def __init__(self, bridge: TransformerBridge) -> None:
@@ -303,6 +330,13 @@ class BridgedModel(OwnModel):
             module=str(cfg.model_name),
             n_weights=_count(bridge),
         )
+        from workbench.models.resid_mid import carry_middle
+        from workbench.models.watched_only import let_watch_only
+
+        tokens = probe_tokens(self.config, bridge.W_E.device)
+        carry_middle(bridge, tokens)
+        self.facts = self._learnt(tokens)
+        let_watch_only(bridge, self.facts.watched_only)
 
     @property
     def activation_names(self) -> list[str]:

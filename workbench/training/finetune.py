@@ -9,6 +9,7 @@ have none; other dropout is the model's own. Processes that `torchrun` started t
 
 from __future__ import annotations
 
+import copy
 import math
 import shutil
 import tempfile
@@ -104,7 +105,7 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
     processes.do(lambda: _make_folder(tuning))
     with ExitStack() as lock:
         processes.do(lambda: lock.enter_context(only_trainer(path)))
-        tuning.train()
+        tuning.train(tuning.problems)
     processes.wait()
     return finetuned(path)
 
@@ -173,11 +174,25 @@ class FineTuning:
         found = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
         self.config = config.model_copy(update=found)
         objectives = self._objectives()
+        self.problems = self._not_inspected() if fresh and processes.main else []
         self.first = {BEFORE: self.evaluate()} if fresh else {}
         self.attend(config.steps)
         if fresh:
             self.first[EXCHANGED] = self.evaluate()
         self.learner = self._learner(objectives)
+
+    def _not_inspected(self) -> list[str]:
+        """Why the model could not be inspected when it is trained: said before, and no reason not to train it."""
+        from workbench.models.pretrained import set_attention
+        from workbench.models.pretrained.model import Pretrained
+
+        exchanged = copy.deepcopy(self.model)
+        set_attention(exchanged, self.config.attention, self.config.layers)
+        try:
+            Pretrained(exchanged, name=self.config.model)
+        except ValueError as error:
+            return [f"note: when it is trained it cannot be inspected: {error}"]
+        return []
 
     def _objectives(self) -> dict[str, Any]:
         """What trains beside the model and is no part of it: Seq-VCR's projection, and learned gammas."""

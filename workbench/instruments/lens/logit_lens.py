@@ -31,14 +31,14 @@ def needs(subject: Subject) -> list[str]:
 
 
 def why_not(subject: Subject) -> str | None:
-    """None: every model decodes its last residual."""
-    return None
+    """Why the model's last residual is not decoded as it decodes it; None where it is."""
+    return subject.no_decoding
 
 
 def decode(subject: Subject, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch token"]:
-    """The logits that the model's final norm and unembedding, with its bias, make of a residual."""
+    """The logits that the model makes of its last residual, made of any: final norm, unembedding, cap."""
     normed = subject.final_norm(residual)
-    return torch.nn.functional.linear(normed, subject.decoder.to(normed), subject.unembed_bias)
+    return subject.logits(torch.nn.functional.linear(normed, subject.decoder.to(normed), subject.unembed_bias))
 
 
 def through(
