@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
@@ -134,6 +135,20 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
         f"of the held-out ones, the excluded loss rises by {number(key.nats, 'nats')}, that without other frequencies "
         f"by {number(others.nats, 'nats')}."
     )
+
+
+def collapsed(found: Phases) -> str:
+    """Whether there are three phases of collapse, with steps and numbers."""
+    said = ", ".join(f"{'+' * (change > 0)}{percent(float(np.expm1(change)))}" for change in found.changes)
+    where = f"RankMe changes by {said} up to step {found.low:,}, up to step {found.high:,} and up to the end"
+    nulls = (
+        f"two draws of sequences differ by {percent(float(np.expm1(found.apart)))} at most, and "
+        f"{percent(found.random)} of random curves with the same changes have phases as strong"
+    )
+    if found.found:
+        alpha = "moves the other way in each" if found.alpha_agrees else "does not move the other way in each"
+        return f"Three phases of collapse are found: {where}; {nulls}. α-ReQ {alpha}."
+    return f"Three phases of collapse are not found over {found.steps} checkpoints: at best {where}; {nulls}."
 
 
 def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[str, Measurement]]) -> str | None:
