@@ -106,6 +106,8 @@ def test_of_seeds_the_numbers_are_seeds() -> None:
     together = judged(0.6, n=2, seeds=seeds, controls=()).model_copy(update={"often": Often.SOMETIMES})
     assert "over 2 seeds" in claims.holding([together]) and "in 1 of 2 seeds" in claims.holding([together])
     assert claims.needing([together]) == "the answers need it in 1 of 2 seeds"
+    absent = together.model_copy(update={"seeds": (seeds[0], judged(0.02))})
+    assert "beyond its controls in 1 of 2 seeds" in claims.holding([absent]), "where it is not found it is not beyond"
 
 
 def test_the_needed_set_is_told_at_the_hops_that_the_model_solves_and_its_absence_by_hop() -> None:
@@ -130,6 +132,8 @@ def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -
     assert claims.need_in_short([needed]) == "answers need it" and claims.need_in_short([low]) == ""
     lost = low.model_copy(update={"need": Need.LOST})
     assert claims.need_in_short([lost]) == "but answers need it, not as claimed"
+    on_input = {(1.0, NAN): "holds on this input", (0.0,): "does not hold on this input", (0.25, 1.0): "25 to 100%"}
+    assert all(words in claims.on_one_input(scores) for scores, words in on_input.items())
     assert claims.how_many([[needed], [low]]).startswith("1 of 2 claims ")
 
 

@@ -48,6 +48,14 @@ def share_with_interval(share: float, low: float | None, high: float | None) -> 
     return f"{percent(share)} [{_tenths(low)}, {_tenths(high)}]"
 
 
+def share_with_range(share: float, low: float | None, high: float | None) -> str:
+    """The mean of several models with their range: `14.2% (9 to 21.1%)`; without it where it is not known."""
+    if low is None or high is None or isnan(low) or isnan(high):
+        return percent(share)
+    between = percents((low, high))
+    return f"{percent(share)} ({between if ' to ' in between else 'all alike'})"
+
+
 def counted(hits: float, n: int) -> str:
     """`13 of 34`; hits that are sums of shares are rounded, but never to all or none."""
     return f"{whole(hits, n):,} of {n:,}"
@@ -118,6 +126,9 @@ def difference(value: float, low: float | None = None, high: float | None = None
 
 def p_value(p: float) -> str:
     """`p = 0.03`, `p < 0.0001`."""
-    if isnan(p):
-        return f"p = {UNKNOWN}"
-    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.3g}"
+    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p_alone(p)}"
+
+
+def p_alone(p: float) -> str:
+    """The same under a heading that says p: `0.03`, `<0.0001`; a dash for NaN."""
+    return UNKNOWN if isnan(p) else f"<{LEAST_P:.4f}" if p < LEAST_P else f"{p:.3g}"

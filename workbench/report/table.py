@@ -135,7 +135,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share_of_draws(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
@@ -321,18 +321,12 @@ def share(m: Measurement | None) -> str:
     """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
         return numbers.UNKNOWN
-    if "draws" in m.settings:
-        return share_of_draws(m)
     return numbers.share_with_interval(float(m.values), *_ends(m)) + _of(m)
 
 
-def share_of_draws(m: Measurement) -> str:
+def share_of_draws(m: Measurement | None) -> str:
     """The mean share of re-initialised models, with the range of the draws."""
-    ends = [end for end in _ends(m) if end is not None]
-    mean, between = numbers.percent(float(m.values)), numbers.percents(ends)
-    if between == numbers.UNKNOWN:
-        return mean
-    return f"{mean} ({between})" if " to " in between else f"{mean} in all {m.settings.get('draws', 'models')}"
+    return numbers.UNKNOWN if m is None else numbers.share_with_range(float(m.values), *_ends(m))
 
 
 def number(m: Measurement) -> str:

@@ -76,6 +76,16 @@ def often_in_short(one: Judgement, several: bool) -> str:
     return f"{one.often}: {percent(one.rate)}{f' {place_in_words(one.place)}' if several else ''}"
 
 
+def on_one_input(scores: Sequence[float]) -> str:
+    """Whether a claim holds on one input, for a badge, from its scores at all places where it is read."""
+    said = {
+        Often.ALWAYS: "holds on this input",
+        Often.NOT_FOUND: "does not hold on this input",
+        Often.UNKNOWN: "cannot be told on this input",
+    }
+    return said.get(Often.on_one_input(scores), f"on this input: {percents(scores)}, by row")
+
+
 def against_in_short(group: Group) -> str:
     """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
     there = [one for one in group if one.found and one.against is not None]
@@ -97,12 +107,12 @@ def need_in_short(group: Group) -> str:
     if not needs:
         return ""
     words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
-    return words if any(one.found and one.beyond for one in group) else f"but {words}"
+    return words if any(one.beyond for one in group) else f"but {words}"
 
 
 def how_many(claims: Sequence[Group]) -> str:
     """How many of some claims are there beyond their controls somewhere, and which."""
-    beyond = [places[0].title for places in claims if any(one.found and one.beyond for one in places)]
+    beyond = [places[0].title for places in claims if any(one.beyond for one in places)]
     text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
     return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 

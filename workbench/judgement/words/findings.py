@@ -92,7 +92,7 @@ def _weight(one: Group) -> tuple[bool, bool, float]:
     """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
     first = one[1][0]
     rates = [place.rate for place in one[1] if place.rate == place.rate]
-    return first.need is not Need.AS_CLAIMED, not (first.beyond and first.found), -max(rates, default=0.0)
+    return first.need is not Need.AS_CLAIMED, not first.beyond, -max(rates, default=0.0)
 
 
 def _claim(one: Group) -> Statement:

@@ -81,7 +81,7 @@ def _by_seed(one: JudgedClaim) -> list[tuple[Judgement, ...]]:
 
 def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
     """`5 of 9 configs (3 at every place where it is read)`."""
-    there = [[one.found and one.beyond for one in places] for places in of_each]
+    there = [[one.beyond for one in places] for places in of_each]
     everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
     text = f"{somewhere} of {len(of_each)} {kind}"
     return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
