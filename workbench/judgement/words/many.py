@@ -9,7 +9,7 @@ from typing import NamedTuple
 from workbench.judgement.claim import JudgedClaim, Judgement
 from workbench.judgement.findings import Findings
 from workbench.judgement.words.findings import how_sure, share, statements
-from workbench.measurement.numbers import p_value, percents
+from workbench.measurement.numbers import difference, p_value, percents
 
 MOST = 7  # sentences
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
@@ -21,6 +21,7 @@ class Difference(NamedTuple):
     first: str
     second: str
     what: str
+    units: str
     value: float
     low: float
     high: float
@@ -92,5 +93,5 @@ def _clearest(one: Difference) -> str:
         return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(one.p)})."
     return (
         f"The clearest difference over seeds is in {one.what}: {one.second} minus {one.first} is "
-        f"{one.value:+.3g} [{one.low:.3g}, {one.high:.3g}], {p_value(one.p)} after Holm."
+        f"{difference(one.value, one.low, one.high, one.units)}, {p_value(one.p)} after Holm."
     )
