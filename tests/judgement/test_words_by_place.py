@@ -1,4 +1,4 @@
-"""What a figure of many places shows: its least and most, what changed, what differs, beside the strongest control."""
+"""What a figure of many places shows: its least and most, what changed, what differs."""
 
 from __future__ import annotations
 
@@ -97,16 +97,6 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
     assert single is not None and single.endswith("of single inputs there is no interval.")
     assert by_place.differs(measured(0.3, "B − A", "difference in nats", 0.1)) == "B differs from A by +0.30 nats."
-
-
-def test_the_control_beside_a_number_is_the_one_that_is_hardest_to_exceed() -> None:
-    own = measured(0.9, "Mass", "share", 0.02)
-    mild, strong = measured(0.3, "Mass", "share", 0.01), measured(0.25, "Mass", "share", 0.2)
-    told = by_place.beside_controls(own, {"mild": mild, "strong": strong})
-    assert told == "Mass: 90%; its strongest control (strong): 25%."
-    same = by_place.beside_controls(own, {"another": measured(0.9, "Mass", "share", 0.02)})
-    assert same == "Mass: 90%, no more than its strongest control (another): 90%."
-    assert by_place.beside_controls(own, {}) == "Mass: 90%."
 
 
 def test_mass_on_ancestors_is_of_queries_that_have_one() -> None:

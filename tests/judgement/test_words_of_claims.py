@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workbench.judgement import claim as fields
 from workbench.judgement.claim import Edited, JudgedClaim, Judgement, Need, NeededSet, Often
 from workbench.judgement.rule import Against, Compared, Tally, compare
 from workbench.judgement.words import claims
+from workbench.measurement import Measurement
 
 NAN = float("nan")
 
@@ -120,6 +122,19 @@ def test_the_needed_set_is_told_at_the_hops_that_the_model_solves_and_its_absenc
     assert "7%" not in absent
     none = claims.needed_set(NeededSet(heads=(), hops=(), everywhere=(), in_set=()))
     assert none.startswith("no right answer could be edited")
+
+
+def test_the_control_beside_a_share_is_the_one_that_is_hardest_to_exceed_by_the_one_rule() -> None:
+    """It was one interval above another: of two re-initialised models too, which tell nothing of a third."""
+    own = Measurement("Mass", np.array(0.9), (), {}, "share", n=np.array(50), low=np.array(0.8), high=np.array(0.95))
+    of = {"models": True, "against": "untrained"}
+    clear, few = compare(Tally(45, 50), [Tally(15, 50)] * 4, **of), compare(Tally(45, 50), [Tally(15, 50)] * 2, **of)
+    other = compare(Tally(45, 50), [Tally(1, 50)], "mismatched", models=False)
+    assert claims.beside_controls(own, [other, clear]) == "Mass: 90%, beyond its controls (re-initialised models, 30%)."
+    assert claims.beside_controls(own, [few]) == (
+        "Mass: 90%, too few to compare with a control (re-initialised models, 30%)."
+    )
+    assert claims.beside_controls(own, []) == "Mass: 90%."
 
 
 def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -158,29 +157,6 @@ def _sizes(m: Measurement) -> Measurement:
     far = np.maximum(np.abs(m.low), np.abs(m.high))
     near = np.where(m.low * m.high > 0, np.minimum(np.abs(m.low), np.abs(m.high)), 0.0)
     return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
-
-
-def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> str | None:
-    """A single number beside the control that is hardest to exceed, by its interval.
-
-    Args:
-        own: without dims.
-        controls: name in words -> the same of a control.
-    """
-    if np.isnan(own.values):
-        return None
-    text = f"{own.name}: {number(float(own.values), own.units)}"
-    tops = {name: float(_top(m)) for name, m in controls.items() if not np.isnan(m.values)}
-    if not tops:
-        return f"{text}."
-    name = max(tops, key=lambda name: tops[name])
-    bottom = float(own.values if own.low is None or np.isnan(own.low) else own.low)
-    than = ";" if bottom > tops[name] else ", no more than"
-    return f"{text}{than} its strongest control ({name}): {number(float(controls[name].values), own.units)}."
-
-
-def _top(m: Measurement) -> Any:
-    return m.values if m.high is None or np.isnan(m.high) else m.high
 
 
 def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:

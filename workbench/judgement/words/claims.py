@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test
+import numpy as np
+
+from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
 from workbench.judgement.rule import Against, Compared
+from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
@@ -193,6 +196,23 @@ def compared(control: Compared) -> str:
         return f"{in_words(control.against)}, none to count"
     models = f" in {control.models} models" if control.models else ""
     return f"{in_words(control.against)}, {counted(control.hits, control.n)}{models}"
+
+
+def beside_controls(own: Measurement, controls: Iterable[Compared]) -> str | None:
+    """A single share and how it compares with the control that is hardest to exceed; None where it is not known.
+
+    Args:
+        own: without dims.
+        controls: it held against each of them.
+    """
+    if np.isnan(own.values):
+        return None
+    nearest = hardest(controls)
+    text = f"{own.name}: {percent(float(own.values))}"
+    if nearest is None:
+        return f"{text}."
+    against = AGAINST.get(nearest.result, "beyond its controls")
+    return f"{text}, {against} ({in_words(nearest.against)}, {percent(nearest.rate)})."
 
 
 def needing(group: Group) -> str:
