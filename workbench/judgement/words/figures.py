@@ -9,6 +9,7 @@ import numpy as np
 
 from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
+from workbench.judgement.shuffled import classes_apart
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import number, percent
@@ -188,15 +189,15 @@ def told_apart(between: Measurement) -> str | None:
 
     Returns None where there is no variance.
     """
-    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
-    if np.isnan(own.values) or shuffled.high is None:
+    found = classes_apart(between)
+    if found is None:
         return None
-    label, most = between.settings["label"], float(shuffled.high)
-    text = f"{percent(float(own.values))} of the variance lies between classes of {label}"
-    if not own.values > most:
-        return f"{text}, no more than with shuffled labels (at most {percent(most)})."
+    text = f"{percent(found.value)} of the variance lies between classes of {between.settings['label']}"
+    if not found.beyond:
+        return f"{text}, no more than with shuffled labels (at most {percent(found.most)})."
     best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
     share = float(between.select(within=best, labels="true").values)
     return (
-        f"{text}, with shuffled labels at most {percent(most)}; most of all along component {best} ({percent(share)})."
+        f"{text}, with shuffled labels at most {percent(found.most)}; most of all along component {best} "
+        f"({percent(share)})."
     )
