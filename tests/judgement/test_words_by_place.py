@@ -38,7 +38,7 @@ def test_ties_are_not_extremes() -> None:
         "Entropy is least at the embedding and after attention 0 (1.44 nats) and most after MLP 0 (1.90 nats)."
     )
     assert by_place.extremes(measured([1.5, 1.4], "Rate", "nats", 0.2, hop=[1, 2])) == (
-        "Rate: 1.40 nats to 1.50 nats throughout, and no place is clearly above or below all others."
+        "Rate: 1.40 to 1.50 nats throughout, and no place is clearly above or below all others."
     )
     zeros = measured([0.0, 0.9, 0.0, 0.0], "Accuracy", "share", length=[22, 24, 26, 30])
     assert by_place.extremes(zeros) == ("Accuracy is least at length 22, 26 and 30 (0%) and most at length 24 (90%).")
@@ -60,7 +60,7 @@ def test_of_several_runs_the_least_of_each_is_told_lowest_first() -> None:
 
 def test_sequences_differ_most_where_their_range_is_widest() -> None:
     m = measured([[1.0, 1.5, NAN], [2.0, 4.0, 3.0]], layer=POINTS[:2], example=[0, 1, 2])
-    assert by_place.widest_spread(m) == "Sequences differ most after attention 0: 2.00 nats to 4.00 nats."
+    assert by_place.widest_spread(m) == "Sequences differ most after attention 0: 2.00 to 4.00 nats."
     assert by_place.widest_spread(measured([[NAN]], layer=[0], example=[0])) is None
 
 

@@ -7,6 +7,7 @@ from math import nan
 import pytest
 
 from workbench.measurement.numbers import (
+    between,
     counted,
     decimals,
     difference,
@@ -36,6 +37,9 @@ def test_ranges_and_intervals_name_their_unit_once() -> None:
     assert share_with_interval(2 / 3, 0.602, 0.729) == "66.7% [60.2, 72.9]"
     assert share_with_range(0.142, 0.09, 0.211) == "14.2% (9 to 21.1%)"
     assert (share_with_range(0.4, 0.4, 0.4), share_with_range(0.4, None, None)) == ("40% (all alike)", "40%")
+    assert between([1.48, nan, 1.39], "nats") == "1.39 to 1.48 nats" and between([0.98, 0.12], "share") == "12 to 98%"
+    assert between([1.4411, 1.4409], "nats") == "1.44 nats" and between([3, 12], "tokens") == "3 to 12 tokens"
+    assert between([1.05, 1.08], "exponent α") == "α = 1.05 to 1.08" and between([nan]) == "–"
     assert with_interval(1.434, 1.39, 1.48, "nats") == "1.43 nats [1.39, 1.48]"
     assert with_interval(1.434, None, None, "nats") == "1.43 nats"
 

@@ -110,6 +110,21 @@ def with_interval(value: float, low: float | None, high: float | None, units: st
     return f"{number(value, units, places)} [{low:,.{places}f}, {high:,.{places}f}]"
 
 
+def between(values: Iterable[float], units: str = "") -> str:
+    """The range of some numbers: `1.39 to 1.48 nats`, `12 to 98%`; one number where they look alike, a dash of none."""
+    known = sorted(value for value in values if not isnan(value))
+    if units in SHARES or not known:
+        return percents(known)
+    low, high = known[0], known[-1]
+    places = DECIMALS if max(abs(low), abs(high)) >= 10**-DECIMALS else decimals([high])
+    if units in COUNTS and low == round(low) and high == round(high):
+        places = 0
+    if number(low, "", places) == number(high, "", places):
+        return number(low, units, places)
+    symbol = units.startswith("exponent ")  # it stands before the first
+    return f"{number(low, units * symbol, places)} to {number(high, units * (not symbol), places)}"
+
+
 def difference(value: float, low: float | None = None, high: float | None = None, units: str = "") -> str:
     """A signed difference: `+12.9 percentage points [-1.4, 27.2]`, `-0.014 nats`."""
     if isnan(value):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.instruments.attention.strongest_paths import Path
 from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
 from workbench.judgement.shuffled import classes_apart
@@ -14,7 +15,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import at_point
-from workbench.tasks import COUNTED, Unit
+from workbench.tasks import COUNTED, Task, Unit
 
 LEVELS = (0.5, 0.95)  # of all answers
 
@@ -44,6 +45,17 @@ def _reached(what: str, curve: Measurement) -> str:
 def _first(curve: Measurement, level: float) -> str:
     at = np.flatnonzero(curve.values >= level)
     return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
+
+
+def right(accuracy: float, task: Task) -> str:
+    """How much of what a task counts was right at the last evaluation, for a card."""
+    return f"{percent(accuracy)} of {COUNTED[task.unit]} right, {task.drawn}"
+
+
+def strongest_path(path: Path) -> str:
+    """How long the strongest of some paths through attention is, and what it weighs."""
+    steps = len(path.positions) - 1
+    return f"The strongest of them takes {steps} step{'s' * (steps != 1)} and weighs {number(path.weight)}."
 
 
 def on_top(table: Measurement, right: Sequence[str]) -> str | None:
