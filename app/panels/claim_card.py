@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -104,8 +104,8 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
         scores.append(float(here.select(**where).values[0]) if inside else float("nan"))
         cells = [
             numbers.percent(scores[-1]),
-            f"**{numbers.share_with_interval(float(rate.values[index]), *_ends(rate, index))}**",
-            *(_of_control(control, index) for control in result.controls.values()),
+            f"**{numbers.share_with_interval(float(rate.values[index]), *rate.select(**where).ends)}**",
+            *(_of_control(control, where) for control in result.controls.values()),
         ]
         place = f"| {plain(place_in_words(where))} " if several else ""
         lines.append(f"{place}| {' | '.join(cells)} |")
@@ -127,13 +127,8 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
     return score(_look.seen, **known)
 
 
-def _ends(m: Measurement, index: tuple[int, ...]) -> tuple[float | None, float | None]:
-    return None if m.low is None else float(m.low[index]), None if m.high is None else float(m.high[index])
-
-
-def _of_control(control: ControlResult, index: tuple[int, ...]) -> str:
+def _of_control(control: ControlResult, where: dict[str, Any]) -> str:
     """A control's rate; of several re-initialised models their mean with the range."""
-    rate = float(control.mean.values[index])
-    return (
-        numbers.percent(rate) if control.draws is None else numbers.share_with_range(rate, *_ends(control.mean, index))
-    )
+    mean = control.mean.select(**where)
+    rate = float(mean.values)
+    return numbers.percent(rate) if control.draws is None else numbers.share_with_range(rate, *mean.ends)

@@ -24,6 +24,7 @@ from workbench.interventions import point_in_words
 from workbench.judgement.words import by_place
 from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 from workbench.probes import (
     Decodable,
     Description,
@@ -218,8 +219,8 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
             p.show(
                 code.call(figures.probe_learning, curve, bits),
                 {"curve": described.curve, "bits": described.bits},
-                f"{described.curve.caption} A uniform guess costs {described.uniform:.2f} bits a label; a probe that "
-                "overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
+                f"{described.curve.caption} A uniform guess costs {number(described.uniform)} bits a label; a probe "
+                "that overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
                 "that has to compute it needs many.",
                 verdict=by_place.changed(code.value_of(curve), code.value_of(curve).dims[-1]),
             )

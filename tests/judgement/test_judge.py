@@ -134,8 +134,8 @@ def test_what_uninformed_models_did_is_told_in_counts_and_never_as_a_limit() -> 
     nulls = {"untrained": fresh(0.25, 0.25, 0.0, n=8), "shuffled": fresh(0.0, 0.0, n=6)}
     (found,) = judge("minimum", rates(RIGHT), {}, {}, test((0.9, 0.95), 0.02), nulls)
     said = needing([found])
-    assert "re-initialised models (3), 4 of 24 change as claimed" in said
-    assert "models of shuffled weights (2), 0 of 12 change as claimed" in said
+    assert "re-initialised models, 4 of 24 change as claimed in 3 models" in said
+    assert "models of shuffled weights, 0 of 12 change as claimed in 2 models" in said
     assert "at most" not in said and "up to" not in said
 
 

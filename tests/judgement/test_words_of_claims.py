@@ -75,8 +75,8 @@ def test_a_count_of_uninformed_models_is_their_own_and_no_limit() -> None:
     )
     text = claims.needing([judged(0.8, need=Need.NOT_COMPARED, test=causal(nulls=nulls))])
     assert "40 of 50 right answers change, 30 as claimed" in text and "elsewhere, 2 of 50 change" in text
-    assert "re-initialised models (3), 13 of 34 change" in text
-    assert "models of shuffled weights (4), no right answer to edit" in text
+    assert "re-initialised models, 13 of 34 change in 3 models" in text
+    assert "models of shuffled weights, none to count in 4 models" in text
     assert "at most" not in text and "up to" not in text
 
 

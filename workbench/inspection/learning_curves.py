@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
 from workbench.runs.listing import RATES
@@ -128,7 +129,7 @@ def events(run: Run) -> list[tuple[int, str]]:
             continue  # anyone can have written it
         if row.get("event") == "checkpoint" and isinstance(passed, list):
             levels = [level for level in passed if isinstance(level, float | int)]
-            noted += [(step, f"accuracy ≥ {max(levels):.0%}")] if levels else []
+            noted += [(step, f"accuracy ≥ {percent(max(levels))}")] if levels else []
         elif row.get("event") == "target":
             noted.append((step, "target reached"))
     return list(dict.fromkeys(noted))
