@@ -20,6 +20,7 @@ from workbench.app.state import Look, Opened
 from workbench.inspection import over_training
 from workbench.inspection.examples import SEARCHED, WHICH, example, next_wrong
 from workbench.inspection.learning_curves import logged_on
+from workbench.measurement.numbers import percent
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
 from workbench.tasks import COUNTED, Task
@@ -110,10 +111,10 @@ def right(run: Run, step: int | None) -> str:
     accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
     of = f" ({COUNTED[run.task().unit]}, on {logged_on(run)})"
     if step in accuracy.index:
-        return f"**accuracy {accuracy[step]:.1%} at step {step:,}**{of}"
+        return f"**accuracy {percent(accuracy[step])} at step {step:,}**{of}"
     measured = int(accuracy.index[-1])
     when = "the end" if run.finished and measured == run.step() else f"step {measured:,}, the last measured"
-    at_last = f"accuracy {accuracy.iloc[-1]:.1%} at {when}"
+    at_last = f"accuracy {percent(accuracy.iloc[-1])} at {when}"
     return f"**{at_last}**{of}" if step is None else f"**not measured at step {step:,}** but {at_last}{of}"
 
 

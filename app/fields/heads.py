@@ -16,10 +16,10 @@ from workbench.inspection import MOST_HOPS
 from workbench.inspection.found import kept
 from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head, can_remove_heads, costliest, fallen_without, head_in_words
+from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
+from workbench.judgement.words.findings import another_needed
 from workbench.measurement import Measurement
 from workbench.tasks import Batch
-from workbench.util.words import capitalised
 
 belongs_to_run("head", "matrix")
 
@@ -56,8 +56,7 @@ def other_needed(look: Look) -> str:
     """Which head answers need more than the one with the most mass on gold paths; empty where that is the same."""
     if needed_head(look) == best_head(look):
         return ""
-    here, there = head_in_words(*best_head(look)), head_in_words(*needed_head(look))
-    return f" {capitalised(here)} has the most mass on the task's edges; answers need {there} more."
+    return f" {another_needed(best_head(look), needed_head(look))}"
 
 
 def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measurement | None]:

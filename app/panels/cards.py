@@ -16,9 +16,9 @@ from workbench.app.panels import background
 from workbench.inspection.examples import example
 from workbench.inspection.found import kept
 from workbench.instruments.attention import attention_graph
+from workbench.judgement.words.figures import right
 from workbench.judgement.words.findings import at_a_glance
 from workbench.runs import Run
-from workbench.tasks import COUNTED, Task
 from workbench.util.words import capitalised
 
 MOST, IN_A_ROW = 6, 3
@@ -61,17 +61,11 @@ def _card(run: Run, accuracy: float | None) -> None:
     if picture:
         st.html(as_image(picture, f"Attention of {run.name}, a picture", 'class="thumbnail"'))
     task = run.task()
+    unknown = "not evaluated yet" if run.config.steps else "not trained here"
     asks, attention = capitalised(task.summary), capitalised(words.attention(run.config))
-    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {_right(run, task, accuracy)}")
+    st.caption(f"{plain(asks)}.  \n{plain(attention)}; {right(accuracy, task) if accuracy is not None else unknown}")
     if found := _known(run):
         st.markdown(found)
-
-
-def _right(run: Run, task: Task, accuracy: float | None) -> str:
-    """How right it is."""
-    if accuracy is None:
-        return "not evaluated yet" if run.config.steps else "not trained here"
-    return f"{accuracy:.1%} of {COUNTED[task.unit]} right, {task.drawn}"
 
 
 def _known(run: Run) -> str | None:

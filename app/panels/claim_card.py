@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -14,7 +14,7 @@ from workbench.app.fields.heads import n_hops
 from workbench.app.state import Look
 from workbench.inspection import Inspected
 from workbench.inspection.judged import judgements
-from workbench.inspection.result import select_head
+from workbench.inspection.result import ControlResult, select_head
 from workbench.judgement.claim import Judgement, Often
 from workbench.judgement.findings import Findings
 from workbench.judgement.words import claims as words
@@ -32,26 +32,26 @@ ICONS = {often: "rule" for often in Often} | {
 }
 
 
+HERE = {
+    Often.ALWAYS: ("green", "check"),
+    Often.SOMETIMES: ("orange", "contrast"),
+    Often.NOT_FOUND: ("red", "close"),
+    Often.UNKNOWN: ("gray", "remove"),
+}
+"""How often a claim holds on one input -> the colour and the icon of its badge."""
+
+
 class Verdict(NamedTuple):
-    """Whether a claim holds on one input, in words, with a colour and an icon that say the same."""
+    """Whether a claim holds, in words, with a colour and an icon that say the same."""
 
     words: str
     colour: str
     icon: str
 
     @staticmethod
-    def of(values: list[float]) -> Verdict:
+    def of(scores: list[float]) -> Verdict:
         """The verdict on one input, from a claim's scores at all places where it is read."""
-        defined = [value for value in values if not np.isnan(value)]
-        if not defined:
-            return Verdict("cannot be told on this input", "gray", "remove")
-        low, high = min(defined), max(defined)
-        if low == 1:
-            return Verdict("holds on this input", "green", "check")
-        if high == 0:
-            return Verdict("does not hold on this input", "red", "close")
-        shares = " to ".join(dict.fromkeys((numbers.percent(low), numbers.percent(high))))
-        return Verdict(f"on this input: {shares}, by row", "orange", "contrast")
+        return Verdict(words.on_one_input(scores), *HERE[Often.on_one_input(scores)])
 
     @staticmethod
     def on_many(places: Sequence[Judgement], known: Findings | None) -> list[Verdict]:
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
         most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
         seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
         often = Verdict(words.often_in_short(most, len(places) > 1), "blue" if seal else "gray", ICONS[most.often])
-        beyond = any(one.found and one.beyond for one in places)
+        beyond = any(one.beyond for one in places)
         against = Verdict(words.against_in_short(places), *(("blue", "done_all") if beyond else ("gray", "balance")))
         claims = known.claims if known else ()
         tested = [place for claim in claims if claim.claim == most.claim for place in claim.places]
@@ -92,11 +92,10 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
     here = _here((*look.key, name), look, name)
     here = here if found.head is None else select_head(here, found.head)
     rate = result.mean
-    nulls = {null: control.mean for null, control in result.controls.items()}
     several = bool(rate.dims)  # places at which it is read, each with a row
     lines = [
-        f"{'| at ' if several else ''}| here | held-out | {' | '.join(short(null) for null in nulls)} |",
-        ("|:--" if several else "") + "|" + "--:|" * (2 + len(nulls)),
+        f"{'| at ' if several else ''}| here | held-out | {' | '.join(map(short, result.controls))} |",
+        ("|:--" if several else "") + "|" + "--:|" * (2 + len(result.controls)),
     ]
     scores = []
     for index in np.ndindex(*rate.values.shape):
@@ -105,8 +104,8 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
         scores.append(float(here.select(**where).values[0]) if inside else float("nan"))
         cells = [
             numbers.percent(scores[-1]),
-            _with_interval(rate, index),
-            *(_with_range(m, index) for m in nulls.values()),
+            f"**{numbers.share_with_interval(float(rate.values[index]), *rate.select(**where).ends)}**",
+            *(_of_control(control, where) for control in result.controls.values()),
         ]
         place = f"| {plain(place_in_words(where))} " if several else ""
         lines.append(f"{place}| {' | '.join(cells)} |")
@@ -128,17 +127,8 @@ def _here(key: tuple[object, ...], _look: Look, name: str) -> Measurement:
     return score(_look.seen, **known)
 
 
-def _with_interval(m: Measurement, index: tuple[int, ...]) -> str:
-    value = numbers.percent(float(m.values[index]))
-    if m.low is None or m.high is None or np.isnan(m.low[index]):
-        return value
-    return f"**{value}** ({100 * m.low[index]:.0f}–{100 * m.high[index]:.0f})"
-
-
-def _with_range(m: Measurement, index: tuple[int, ...]) -> str:
-    """A control's rate; for several re-initialised models their mean with the range."""
-    value = numbers.percent(float(m.values[index]))
-    if "draws" not in m.settings or m.low is None or m.high is None or np.isnan(m.low[index]):
-        return value
-    low, high = f"{100 * m.low[index]:.0f}", f"{100 * m.high[index]:.0f}"
-    return value if low == high else f"{value} ({low}–{high})"
+def _of_control(control: ControlResult, where: dict[str, Any]) -> str:
+    """A control's rate; of several re-initialised models their mean with the range."""
+    mean = control.mean.select(**where)
+    rate = float(mean.values)
+    return numbers.percent(rate) if control.draws is None else numbers.share_with_range(rate, *mean.ends)

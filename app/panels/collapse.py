@@ -8,7 +8,9 @@ from workbench.app.panels import code
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Opened
-from workbench.inspection.collapse_phases import phases, rank_over_training
+from workbench.inspection.collapse_phases import rank_over_training
+from workbench.judgement.collapse_phases import phases
+from workbench.judgement.words.figures import collapsed
 from workbench.measurement import Measurement
 
 N, SEED = 256, 0
@@ -41,7 +43,7 @@ def collapse(opened: Opened, step: int) -> None:
             "ranks", rank_over_training, code.run(opened), n=N, seed=SEED, computed_by=lambda run, **_: measured
         )
         try:
-            found: str | None = phases(measured).in_words
+            found: str | None = collapsed(phases(measured))
         except ValueError as error:  # too few checkpoints
             found = plain(str(error))
         figure = code.call(figures.mark_step, code.call(figures.rank_over_training, ranks), step)

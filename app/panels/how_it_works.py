@@ -42,7 +42,7 @@ BEHIND: dict[Chip, Behind] = {
     "holds": Behind("mechanisms", "inbox", "What the residual holds, more often than under any control", {}),
     "needed": Behind("mechanisms", "bolt", "Edited inside the model, the answers change", {"causal": "true"}),
     "absent": Behind("mechanisms", "search_off", "Looked for, and not found where it would be", {}),
-    "tells nothing": Behind("mechanisms", "balance", "A re-initialised model, or another control, does so too", {}),
+    "tells nothing": Behind("mechanisms", "balance", "Not clearly more than under a control, or too few to tell", {}),
     "spread": Behind("entropy", "open_in_full", "How many directions the representations use", {}),
     "collapse": Behind(
         "entropy", "compress", "Entropy below re-initialised models: how many directions the representations use", {}

@@ -22,6 +22,8 @@ from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph, rollout
 from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer
 from workbench.interventions import Head
+from workbench.judgement.words.figures import strongest_path
+from workbench.measurement.numbers import percent
 
 MOST = 5
 LAYER, LAYERS, OTHER = "this head alone", "all layers", "all layers of the other run"
@@ -81,9 +83,7 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         draw = figures.path_arcs if within else figures.path_layers
         subtitle = f"from {words[query]} back to {words[key]}; {paths.note}"
         rows = table(value_of(paths.found), words, value_of(seen).subject.name)
-        strongest: Path = value_of(paths.found)[0]
-        steps = len(strongest.positions) - 1
-        verdict = f"The strongest of them takes {steps} step{'s' * (steps != 1)} and weighs {strongest.weight:.3f}."
+        verdict = strongest_path(value_of(paths.found)[0])
         p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS, verdict=verdict)
 
 
@@ -110,7 +110,7 @@ def through_layers(seen: Symbol, query: int, key: int, most: int) -> Paths:
     note = "half of each layer from the residual, heads alike"
     if found:
         whole = float(rollout.rollout(capture)[0, query, key])
-        note += f"; together {sum(path.weight for path in found) / whole:.0%} of all that comes from there"
+        note += f"; together {percent(sum(path.weight for path in found) / whole)} of all that comes from there"
     return Paths(paths, f"Strongest paths through all layers: {capture.subject.name}", note)
 
 

@@ -122,8 +122,7 @@ def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> str | None:
     if chosen.name not in COLLAPSED_LOW:
         return by_place.extremes(mean)
     result = code.value_of(held[chosen.name])
-    fresh = result.controls.get(UNTRAINED)
-    judged = judgement.judge(mean, result.examples, None if fresh is None else fresh.draws)
+    judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
     return None if judged is None else in_words(judged)
 
 

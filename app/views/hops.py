@@ -25,11 +25,13 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.hop_by_hop import far_query
 from workbench.inspection import MOST_HOPS
+from workbench.inspection.judged import beside_controls
+from workbench.inspection.result import Result
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
 from workbench.interventions import Head
-from workbench.judgement.words import by_place
+from workbench.judgement.words import by_place, claims
 from workbench.judgement.words.figures import arrives
-from workbench.measurement.controls.words import in_words
+from workbench.measurement import Measurement
 
 LONG = 256  # tokens of an input, from which on the other run is measured beside the page
 GAMMA = 0.9  # if the layer has none of its own
@@ -186,10 +188,10 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         by = fields.segments("Measured through", list(PLACES), "hops_by", "path_mass", format_func=PLACES.__getitem__)
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:
-            runs, controls = measured(look.opened, code.run(look.opened), by, where, "own")
+            runs, controls, results = measured(look.opened, code.run(look.opened), by, where, "own")
             other = None if beside is None else other_mass(beside, by)
             if other is not None:
-                runs, controls = runs | other[0], controls | other[1]
+                runs, controls, results = runs | other[0], controls | other[1], results | other[2]
         except ValueError as error:
             st.warning(plain(str(error)))
             return
@@ -201,11 +203,15 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
             "of other examples, re-initialised models, and attention drawn at random (what causal attention reaches "
             "without looking at anything). Mass on gold paths does not show what is read there, nor that the model "
             "needs it.",
-            verdict=whole_chain(runs, controls),
+            verdict=whole_chain(results, look.opened.name, place),
         )
 
 
-def other_mass(other: Opened, by: str) -> tuple[dict[str, Symbol], dict[str, dict[str, Symbol]]] | None:
+Measured = tuple[dict[str, Symbol], dict[str, dict[str, Symbol]], dict[str, Result]]
+"""A run's mass by hop, that of its controls, and both with each re-initialised model, by the run's name."""
+
+
+def other_mass(other: Opened, by: str) -> Measured | None:
     """The other run's mass and its controls; None while a run of long inputs is measured, beside the page."""
     run = code.loaded(other.run)
     if other.subject.task.n_ctx < LONG:
@@ -219,23 +225,25 @@ def other_mass(other: Opened, by: str) -> tuple[dict[str, Symbol], dict[str, dic
     return None if found is None else measured(other, run, by, {}, "other", lambda run, **how: found)
 
 
-def whole_chain(runs: dict[str, Symbol], controls: dict[str, dict[str, Symbol]]) -> str | None:
-    """How much of each run's mass lies on the whole chain, beside the control that is hardest to exceed."""
+def whole_chain(results: dict[str, Result], run: str, head: Head) -> str | None:
+    """How much of each run's mass lies on the whole chain, beside the control that is hardest to exceed.
+
+    Args:
+        results: run -> its mass by hop.
+        run, head: the run that is looked at, and its head; of another one it is the best, as the figure draws it.
+    """
     said = []
-    for name, run in runs.items():
-        best = {} if "head" not in value_of(run).dims else dict(zip(("layer", "head"), best_by_mass(run), strict=True))
-        own, nulls = (
-            {label: value_of(m).select(hop="chain", **best) for label, m in each.items()}
-            for each in ({name: run}, controls[name])
-        )
-        own_named = replace(own[name], name=f"On true ancestors, {name}")
-        said.append(by_place.beside_controls(own_named, {in_words(label): m for label, m in nulls.items()}))
+    for name, result in results.items():
+        if result.of_every_head:
+            result = result.at_head(head if name == run else best_by_mass(result.mean))
+        own = replace(result.mean.select(hop="chain"), name=f"On true ancestors, {name}")
+        said.append(claims.beside_controls(own, beside_controls(result, hop="chain")))
     return " ".join(filter(None, said)) or None
 
 
-def best_by_mass(run: Symbol) -> Head:
-    """The head with the most mass on the whole chain, as the figure draws it."""
-    chain = value_of(run).select(hop="chain").values
+def best_by_mass(mass: Measurement) -> Head:
+    """The head with the most mass on the whole chain."""
+    chain = mass.select(hop="chain").values
     layer, head = np.unravel_index(int(np.nan_to_num(chain, nan=-1.0).argmax()), chain.shape)
     return int(layer), int(head)
 
@@ -247,7 +255,7 @@ def measured(
     where: dict[str, Any],
     name: str,
     computed_by: Callable[..., HeldOut] | None = None,
-) -> tuple[dict[str, Symbol], dict[str, dict[str, Symbol]]]:
+) -> Measured:
     """A run's mass by hop, and that of its controls."""
     held = code.named(name, held_out(run, [by], step=opened.step, computed_by=computed_by))
 
@@ -256,7 +264,7 @@ def measured(
         return selected
 
     controls = {name: part(held[by].controls[name].mean) for name in value_of(held)[by].controls}
-    return {opened.name: part(held[by].mean)}, {opened.name: controls}
+    return {opened.name: part(held[by].mean)}, {opened.name: controls}, {opened.name: value_of(held)[by]}
 
 
 hops(current(attention=True))

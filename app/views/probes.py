@@ -23,7 +23,6 @@ from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
 from workbench.judgement.words import by_place
 from workbench.judgement.words import probes as words
-from workbench.judgement.words.extremes import at
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
 from workbench.probes import (
@@ -110,26 +109,9 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
                 f"{measured.caption} The same probe is fitted anew at every point. What a re-initialised model holds "
                 "too was not learnt in training; what the current token alone gives away was not computed by the "
                 "layers.",
-                verdict=_best(measured),
+                verdict=words.gained(measured, gain(measured)),
             )
     return question, accuracies
-
-
-def _best(measured: Measurement) -> str | None:
-    """Where the trained model gains most over its baselines, and how much is decoded there."""
-    gains = gain(measured)
-    if np.isnan(gains.values).all():
-        return None
-    index = np.unravel_index(int(np.nanargmax(gains.values)), gains.values.shape)
-    where = {dim: gains.coords[dim][int(i)] for dim, i in zip(gains.dims, index, strict=True)}
-    own = float(measured.select(condition="trained", **where).values)
-    beside = own - float(gains.values[index])
-    numbers = [number(value, measured.units) for value in (own, beside)]
-    place = at({"point": where["point"]})
-    kind = f", {positions_in_words(where['place'])}" if "place" in where else ""
-    return (
-        f"Most is gained {place}{kind}: {numbers[0]}, and {numbers[1]} from the best baseline or re-initialised model."
-    )
 
 
 def _probes(opened: Opened, question: Question) -> Symbol:
@@ -237,8 +219,8 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
             p.show(
                 code.call(figures.probe_learning, curve, bits),
                 {"curve": described.curve, "bits": described.bits},
-                f"{described.curve.caption} A uniform guess costs {described.uniform:.2f} bits a label; a probe that "
-                "overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
+                f"{described.curve.caption} A uniform guess costs {number(described.uniform)} bits a label; a probe "
+                "that overfits noise costs more. A label that is easy to read is learnt from few sequences; a probe "
                 "that has to compute it needs many.",
                 verdict=by_place.changed(code.value_of(curve), code.value_of(curve).dims[-1]),
             )

@@ -32,7 +32,9 @@ from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
 from workbench.instruments.residual import projection
 from workbench.interventions import Head, head_in_words
+from workbench.judgement.extremes import Rise, steepest_rise
 from workbench.judgement.words import by_place
+from workbench.judgement.words.extremes import rise_in_short, rise_in_words
 from workbench.judgement.words.figures import learnt
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
@@ -142,30 +144,20 @@ def curves(look: Look) -> None:
         return
     with panel("Learning curves", "train-curves") as p:
         log = fields.toggle("Logarithmic steps", "train_log")
-        rise = None
+        spans: dict[str, Any] = {}
         if (steepest := logged_rise(code.value_of(logged))) is not None:
-            rise = code.assign("rise", learning.steepest_rise, logged["accuracy"], computed_by=lambda _: steepest)
+            rise = code.assign("rise", steepest_rise, logged["accuracy"], computed_by=lambda _: steepest)
+            spans = {"spans": [(rise.start, rise.end, rise_in_short(steepest))]}
         events = code.call(learning.events, run)
-        spans: dict[str, Any] = {} if rise is None else {"spans": [(rise.start, rise.end, rise.words)]}
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
         verdict = learnt(code.value_of(logged), look.opened.subject.task.unit)
-        p.show(figure, code.value_of(logged), AS_LOGGED + of_rise(steepest), verdict=verdict)
+        p.show(figure, code.value_of(logged), AS_LOGGED + rise_in_words(steepest), verdict=verdict)
 
 
-def logged_rise(curves: dict[str, Measurement]) -> learning.Rise | None:
+def logged_rise(curves: dict[str, Measurement]) -> Rise | None:
     """Where the logged accuracy rises most, if it was logged and rises at all."""
-    return learning.steepest_rise(curves["accuracy"]) if "accuracy" in curves else None
-
-
-def of_rise(rise: learning.Rise | None) -> str:
-    """What the shading shows and does not show."""
-    if rise is None:
-        return f"Accuracy never rises by {learning.LEAST:.0%} or more between two evaluations, so nothing is shaded."
-    return (
-        f"Shaded: of all intervals between evaluations the one with the steepest rise, steps {rise.start:,} to "
-        f"{rise.end:,}. It shows neither when in it the change came nor whether it was sudden."
-    )
+    return steepest_rise(curves["accuracy"]) if "accuracy" in curves else None
 
 
 @url.fragment

@@ -12,6 +12,7 @@ from workbench import figures
 from workbench.circuits import Circuit, Graph, greedy_edges
 from workbench.figures import Drawing
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import with_interval
 
 LARGE = Graph(4, 8)
 
@@ -49,7 +50,7 @@ def test_every_edge_of_the_circuit_is_drawn_with_its_score_as_thick_as_that(grap
         one = mean.select(edge=name)
         assert one.low is not None and one.high is not None
         tip, size[abs(float(one.values))] = drawn[in_words(name)]
-        said = f"{float(one.values):.3g} logits (95 % interval {float(one.low):.3g} to {float(one.high):.3g})"
+        said = with_interval(float(one.values), *one.ends, "logits")
         assert said in tip.replace("&gt;", ">")
     widths = [size[score] for score in sorted(size)]
     assert (widths == sorted(widths) and widths[-1] > widths[0]) or len(widths) == 1

@@ -18,6 +18,7 @@ from workbench.instruments.attention.head_roles import ROLES
 from workbench.instruments.attention.path_mass import hop_labels
 from workbench.instruments.attention.strongest_paths import Path, across_layers, within_layer
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 
 RNG = np.random.default_rng(0)
 NAMES = [f"{i}:w{i}" for i in range(6)]
@@ -93,7 +94,7 @@ def test_a_ladder_shows_each_runs_best_head_and_its_controls_at_the_same_head() 
     first, *_, chain, words = figure.data
     assert first.name == "hop 1" and first.x == chain.x == pytest.approx((0.9, 0.2))
     assert ["head 1" in label for label in first.y] == [True, False] and "shuffled truth" in first.y[1]
-    assert words.text[0].startswith("90.0% (")
+    assert words.text[0].startswith("90% [")
 
 
 def test_a_ladder_of_one_head_or_of_rollout_needs_no_choice() -> None:
@@ -117,7 +118,7 @@ def test_a_ladder_of_a_single_example_claims_no_interval() -> None:
     one = ladder(0.9).select(layer=0, head=0)
     single = replace(one, low=None, high=None, n=None, settings={**one.settings, "layer": 0, "head": 3})
     (figure,) = figures.hop_ladder({"γ = 0.5": single, "γ = 0": single}, {})
-    assert figure.data[-1].text == ("90.0%", "90.0%") and "interval" not in figure.layout.title.subtitle.text
+    assert figure.data[-1].text == ("90%", "90%") and "interval" not in figure.layout.title.subtitle.text
     assert figure.data[0].y[0] == "<b>γ = 0.5</b>, layer 0 head 3 "
 
 
@@ -134,7 +135,7 @@ def test_roles_stand_over_chance() -> None:
     (figure,) = figures.head_roles({"a": run}, {"a": {"random_graph": chance}})
     (cells,) = figure.data
     assert np.array_equal(cells.z, run.values[:, 0].T)
-    assert cells.text[1][0] == f"{run.values[0, 0, 1]:.0%}<br>({chance.values[0, 0, 1]:.0%})"
+    assert cells.text[1][0] == f"{percent(run.values[0, 0, 1])}<br>({percent(chance.values[0, 0, 1])})"
 
 
 def test_measures_have_their_own_axes_and_units() -> None:

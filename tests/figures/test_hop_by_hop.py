@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from workbench import figures
 from workbench.capture import LOGITS, Capture, Subject, capture
 from workbench.instruments.attention import attention_graph, resolvent
 from workbench.instruments.residual import projection
+from workbench.measurement.numbers import percent
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention.chacal import ChacalAttention
 from workbench.models.hooked import hook
@@ -29,10 +31,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Capture:
     return workbench.see(run, workbench.example(run.model(), run.task(), 0))
 
 
-def tips(body: str, of: str) -> dict[int, float]:
-    """Position -> the share that hovering over a row's cells says."""
-    found = re.findall(rf'data-tip="{of}: ([\d.]+)% at (\d+):', body)
-    return {int(position): float(share) for share, position in found}
+def tips(body: str, of: str) -> list[str]:
+    """The share that hovering over each of a row's cells says."""
+    return [unescape(share) for share in re.findall(rf'data-tip="{of}: (\S+) at \d+:', body)]
 
 
 def test_every_row_is_where_the_paths_of_its_hop_arrive(seen: Capture) -> None:
@@ -40,12 +41,11 @@ def test_every_row_is_where_the_paths_of_its_hop_arrive(seen: Capture) -> None:
     steps = resolvent.steps(seen, 0, 0, 0, n_hops=3).values[:, 15]
     for hop in (1, 2, 3):
         shown = tips(drawing.body, f"hop {hop}")
-        assert len(shown) == 16
-        assert np.allclose([shown[i] for i in range(16)], 100 * steps[hop - 1], atol=0.051)
+        assert shown == [percent(float(share)) for share in steps[hop - 1]] and len(shown) == 16
     A = attention_graph.pattern(seen, 0)[0, 0]
     whole = tips(drawing.body, "all hops at γ")
     reads = resolvent.resolvent(A, 0.5, unit=True)[15]
-    assert np.allclose([whole[i] for i in range(16)], 100 * reads, atol=0.051)
+    assert whole == [percent(float(share)) for share in reads]
 
 
 def test_the_true_ancestor_of_each_hop_is_framed_and_its_edges_are_arcs(seen: Capture) -> None:
@@ -109,7 +109,7 @@ def test_a_layer_of_another_form_is_followed_in_its_own(seen: Capture, settings:
     drawing = figures.hop_by_hop(other, layer=0, head=0, query=15, n_hops=2)
     whole = tips(drawing.body, "all hops at γ")
     reads = attention_graph.unit_rows(layer.mixing_matrix(softer[0, 0]))[15]
-    assert np.allclose([whole[i] for i in range(16)], 100 * reads, atol=0.051)
+    assert whole == [percent(float(share)) for share in reads]
     into = [float(w) for w in re.findall(r'data-tip="hop 2: \d+:\w+ reads 0:\w+, weight ([\d.]+)"', drawing.body)]
     inner = softer[0, 0] if layer.settings.diagonal else softer[0, 0] - torch.diag(softer[0, 0].diag())
     first, second = (inner, softer[0, 0]) if layer.settings.form == "eq7" else (softer[0, 0], inner)

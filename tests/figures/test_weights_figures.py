@@ -14,6 +14,7 @@ from workbench import figures
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
 from workbench.judgement.words.token_circuit import largest_of_rows
+from workbench.measurement.numbers import number
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import make
 from workbench.util.seeds import generator
@@ -92,7 +93,7 @@ def test_bars_sum_to_the_entry_that_is_said_and_composition_names_its_heads() ->
     tips = [rect.attrib["data-tip"] for rect in ET.fromstring(drawing.svg()).iter() if "data-tip" in rect.attrib]
     assert len(tips) == 12
     assert sum(float(tip.split(": ")[1].split()[0]) for tip in tips) == pytest.approx(entry.settings["entry"], abs=1e-3)
-    assert f"2 → 5: {entry.settings['entry']:.3f} logit" in drawing.subtitle
+    assert f"2 → 5: {number(entry.settings['entry'])} logit" in drawing.subtitle
     scores = composition.measure(SUBJECT)
     (heat,) = figures.composition_scores(scores, "V").data
     assert list(heat.x) == list(heat.y) == ["0.0", "0.1", "1.0", "1.1"]

@@ -9,8 +9,10 @@ import pytest
 
 import workbench
 from workbench.capture import Subject
-from workbench.inspection.collapse_phases import phases, rank_over_training, strongest
+from workbench.inspection.collapse_phases import rank_over_training
 from workbench.instruments.sets import rankme
+from workbench.judgement.collapse_phases import phases, strongest
+from workbench.judgement.words.figures import collapsed
 from workbench.measurement import Measurement
 from workbench.util.seeds import generator
 
@@ -36,8 +38,8 @@ def test_a_fall_a_rise_and_a_fall_are_found_at_their_steps() -> None:
     assert found.found and (found.low, found.high) == (300, 800) and found.alpha_agrees
     assert found.changes == pytest.approx((np.log(8 / 32), np.log(44 / 8), np.log(15 / 44)))
     assert found.random <= 0.05 and found.apart == pytest.approx(0, abs=1e-12)
-    assert "are found: RankMe changes by -75%, +450%, -66% up to step 300, up to step 800" in found.in_words
-    assert "α-ReQ moves the other way in each" in found.in_words
+    assert "are found: RankMe changes by -75%, +450%, -65.9% up to step 300, up to step 800" in collapsed(found)
+    assert "α-ReQ moves the other way in each" in collapsed(found)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_a_fall_a_rise_and_a_fall_are_found_at_their_steps() -> None:
 )
 def test_other_curves_do_not_have_them(rank: list[float]) -> None:
     found = phases(curve(rank))
-    assert not found.found and "are not found over 13 checkpoints" in found.in_words
+    assert not found.found and "are not found over 13 checkpoints" in collapsed(found)
 
 
 def test_they_are_not_found_where_draws_differ_as_much_or_checkpoints_are_few() -> None:
@@ -68,7 +70,7 @@ def test_they_are_not_found_where_draws_differ_as_much_or_checkpoints_are_few() 
 
 def test_an_exponent_that_moves_along_is_said_not_to_agree() -> None:
     along = phases(curve(FALLS_RISES_FALLS, alpha=[0.1 * value for value in FALLS_RISES_FALLS]))
-    assert along.found and not along.alpha_agrees and "does not move the other way in each" in along.in_words
+    assert along.found and not along.alpha_agrees and "does not move the other way in each" in collapsed(along)
 
 
 def test_the_least_of_the_three_changes_is_as_large_as_it_can_be() -> None:

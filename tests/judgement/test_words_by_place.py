@@ -1,4 +1,4 @@
-"""What a figure of many places shows: its least and most, what changed, what differs, beside the strongest control."""
+"""What a figure of many places shows: its least and most, what changed, what differs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ties_are_not_extremes() -> None:
         "Entropy is least at the embedding and after attention 0 (1.44 nats) and most after MLP 0 (1.90 nats)."
     )
     assert by_place.extremes(measured([1.5, 1.4], "Rate", "nats", 0.2, hop=[1, 2])) == (
-        "Rate: 1.40 nats to 1.50 nats throughout, and no place is clearly above or below all others."
+        "Rate: 1.40 to 1.50 nats throughout, and no place is clearly above or below all others."
     )
     zeros = measured([0.0, 0.9, 0.0, 0.0], "Accuracy", "share", length=[22, 24, 26, 30])
     assert by_place.extremes(zeros) == ("Accuracy is least at length 22, 26 and 30 (0%) and most at length 24 (90%).")
@@ -60,7 +60,7 @@ def test_of_several_runs_the_least_of_each_is_told_lowest_first() -> None:
 
 def test_sequences_differ_most_where_their_range_is_widest() -> None:
     m = measured([[1.0, 1.5, NAN], [2.0, 4.0, 3.0]], layer=POINTS[:2], example=[0, 1, 2])
-    assert by_place.widest_spread(m) == "Sequences differ most after attention 0: 2.00 nats to 4.00 nats."
+    assert by_place.widest_spread(m) == "Sequences differ most after attention 0: 2.00 to 4.00 nats."
     assert by_place.widest_spread(measured([[NAN]], layer=[0], example=[0])) is None
 
 
@@ -97,16 +97,6 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
     assert single is not None and single.endswith("of single inputs there is no interval.")
     assert by_place.differs(measured(0.3, "B − A", "difference in nats", 0.1)) == "B differs from A by +0.30 nats."
-
-
-def test_the_control_beside_a_number_is_the_one_that_is_hardest_to_exceed() -> None:
-    own = measured(0.9, "Mass", "share", 0.02)
-    mild, strong = measured(0.3, "Mass", "share", 0.01), measured(0.25, "Mass", "share", 0.2)
-    told = by_place.beside_controls(own, {"mild": mild, "strong": strong})
-    assert told == "Mass: 90%; its strongest control (strong): 25%."
-    same = by_place.beside_controls(own, {"another": measured(0.9, "Mass", "share", 0.02)})
-    assert same == "Mass: 90%, no more than its strongest control (another): 90%."
-    assert by_place.beside_controls(own, {}) == "Mass: 90%."
 
 
 def test_mass_on_ancestors_is_of_queries_that_have_one() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workbench.judgement import claim as fields
 from workbench.judgement.claim import Edited, JudgedClaim, Judgement, Need, NeededSet, Often
 from workbench.judgement.rule import Against, Compared, Tally, compare
 from workbench.judgement.words import claims
+from workbench.measurement import Measurement
 
 NAN = float("nan")
 
@@ -73,8 +75,8 @@ def test_a_count_of_uninformed_models_is_their_own_and_no_limit() -> None:
     )
     text = claims.needing([judged(0.8, need=Need.NOT_COMPARED, test=causal(nulls=nulls))])
     assert "40 of 50 right answers change, 30 as claimed" in text and "elsewhere, 2 of 50 change" in text
-    assert "re-initialised models (3), 13 of 34 change" in text
-    assert "models of shuffled weights (4), no right answer to edit" in text
+    assert "re-initialised models, 13 of 34 change in 3 models" in text
+    assert "models of shuffled weights, none to count in 4 models" in text
     assert "at most" not in text and "up to" not in text
 
 
@@ -106,6 +108,8 @@ def test_of_seeds_the_numbers_are_seeds() -> None:
     together = judged(0.6, n=2, seeds=seeds, controls=()).model_copy(update={"often": Often.SOMETIMES})
     assert "over 2 seeds" in claims.holding([together]) and "in 1 of 2 seeds" in claims.holding([together])
     assert claims.needing([together]) == "the answers need it in 1 of 2 seeds"
+    absent = together.model_copy(update={"seeds": (seeds[0], judged(0.02))})
+    assert "beyond its controls in 1 of 2 seeds" in claims.holding([absent]), "where it is not found it is not beyond"
 
 
 def test_the_needed_set_is_told_at_the_hops_that_the_model_solves_and_its_absence_by_hop() -> None:
@@ -120,6 +124,19 @@ def test_the_needed_set_is_told_at_the_hops_that_the_model_solves_and_its_absenc
     assert none.startswith("no right answer could be edited")
 
 
+def test_the_control_beside_a_share_is_the_one_that_is_hardest_to_exceed_by_the_one_rule() -> None:
+    """It was one interval above another: of two re-initialised models too, which tell nothing of a third."""
+    own = Measurement("Mass", np.array(0.9), (), {}, "share", n=np.array(50), low=np.array(0.8), high=np.array(0.95))
+    of = {"models": True, "against": "untrained"}
+    clear, few = compare(Tally(45, 50), [Tally(15, 50)] * 4, **of), compare(Tally(45, 50), [Tally(15, 50)] * 2, **of)
+    other = compare(Tally(45, 50), [Tally(1, 50)], "mismatched", models=False)
+    assert claims.beside_controls(own, [other, clear]) == "Mass: 90%, beyond its controls (re-initialised models, 30%)."
+    assert claims.beside_controls(own, [few]) == (
+        "Mass: 90%, too few to compare with a control (re-initialised models, 30%)."
+    )
+    assert claims.beside_controls(own, []) == "Mass: 90%."
+
+
 def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -> None:
     needed, low = judged(1.0, need=Need.AS_CLAIMED), judged(0.2, controls=(control(1, 9, Against.NO_MORE),))
     assert claims.often_in_short(low, False) == "rarely: 20%" and claims.often_in_short(judged(1.0, n=2), False)
@@ -130,6 +147,8 @@ def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -
     assert claims.need_in_short([needed]) == "answers need it" and claims.need_in_short([low]) == ""
     lost = low.model_copy(update={"need": Need.LOST})
     assert claims.need_in_short([lost]) == "but answers need it, not as claimed"
+    on_input = {(1.0, NAN): "holds on this input", (0.0,): "does not hold on this input", (0.25, 1.0): "25 to 100%"}
+    assert all(words in claims.on_one_input(scores) for scores, words in on_input.items())
     assert claims.how_many([[needed], [low]]).startswith("1 of 2 claims ")
 
 

@@ -7,14 +7,17 @@ from math import nan
 import pytest
 
 from workbench.measurement.numbers import (
+    between,
     counted,
     decimals,
     difference,
     number,
+    p_alone,
     p_value,
     percent,
     percents,
     share_with_interval,
+    share_with_range,
     with_interval,
 )
 
@@ -32,6 +35,11 @@ def test_ranges_and_intervals_name_their_unit_once() -> None:
     assert percents([0.98, 0.98]) == "98%"
     assert percents([nan]) == "–"
     assert share_with_interval(2 / 3, 0.602, 0.729) == "66.7% [60.2, 72.9]"
+    assert share_with_range(0.142, 0.09, 0.211) == "14.2% (9 to 21.1%)"
+    assert (share_with_range(0.4, 0.4, 0.4), share_with_range(0.4, None, None)) == ("40% (all alike)", "40%")
+    assert between([1.48, nan, 1.39], "nats") == "1.39 to 1.48 nats" and between([0.98, 0.12], "share") == "12 to 98%"
+    assert between([1.4411, 1.4409], "nats") == "1.44 nats" and between([3, 12], "tokens") == "3 to 12 tokens"
+    assert between([1.05, 1.08], "exponent α") == "α = 1.05 to 1.08" and between([nan]) == "–"
     assert with_interval(1.434, 1.39, 1.48, "nats") == "1.43 nats [1.39, 1.48]"
     assert with_interval(1.434, None, None, "nats") == "1.43 nats"
 
@@ -65,4 +73,5 @@ def test_numbers_have_their_units() -> None:
 
 def test_p_values_end_at_the_least_one_written() -> None:
     assert p_value(0.0312) == "p = 0.0312" and p_value(0.050001) == "p = 0.05"
-    assert p_value(1e-9) == "p < 0.0001"
+    assert p_value(1e-9) == "p < 0.0001" and p_value(nan) == "p = –"
+    assert (p_alone(0.0312), p_alone(1e-9), p_alone(nan)) == ("0.0312", "<0.0001", "–")

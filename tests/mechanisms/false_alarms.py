@@ -65,7 +65,7 @@ Judge = Callable[[Inspected, str], bool]
 
 
 def holds(found: Inspected, claim: str) -> bool:
-    return any(one.found and one.beyond for one in judgements(found, claim))
+    return any(one.beyond for one in judgements(found, claim))
 
 
 def needed(found: Inspected, claim: str) -> bool:
@@ -74,7 +74,7 @@ def needed(found: Inspected, claim: str) -> bool:
 
 def both(found: Inspected, claim: str) -> bool:
     """At one place."""
-    return any(one.found and one.beyond and one.needed for one in judgements(found, claim))
+    return any(one.beyond and one.needed for one in judgements(found, claim))
 
 
 JUDGES: dict[str, Judge] = {"beyond its controls": holds, "needed": needed, "both, at one place": both}

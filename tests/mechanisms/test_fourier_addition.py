@@ -18,7 +18,6 @@ import workbench
 from workbench.capture import Subject, capture
 from workbench.inspection.progress_measures import CURVES, all_logits, losses, progress_measures, sum_waves
 from workbench.instruments.weights import fourier
-from workbench.judgement.grokking import first_step
 from workbench.mechanisms import fourier_addition
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
@@ -201,10 +200,3 @@ def test_every_checkpoint_of_a_run_is_measured_and_what_cannot_be_is_refused(tmp
     other = workbench.train("chain-standard", out=tmp_path / "other", progress=False, steps=0, eval_size=8)
     with pytest.raises(ValueError, match="task is pointer_chain"):
         progress_measures(other, frequencies=[1])
-
-
-def test_the_first_step_above_is_the_first_from_which_on_a_curve_stays_above() -> None:
-    steps = [0, 10, 20, 30]
-    assert first_step([0.0, 0.9, 0.2, 0.9], steps, 0.5) == 30
-    assert first_step([0.6, 0.9, 0.7, 0.9], steps, 0.5) == 0
-    assert first_step([0.6, 0.9, 0.7, 0.1], steps, 0.5) is None

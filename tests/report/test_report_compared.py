@@ -11,7 +11,7 @@ import pytest
 import workbench
 from workbench.measurement.compare_runs import ABOUT_P, COLUMNS
 from workbench.report import inspect
-from workbench.report.comparisons import comparison_heading, comparison_text, difference_rows, p_in_words, surest
+from workbench.report.comparisons import comparison_heading, comparison_text, difference_rows, surest
 
 
 def table(measures: dict[str, int], p: float) -> pd.DataFrame:
@@ -20,7 +20,7 @@ def table(measures: dict[str, int], p: float) -> pd.DataFrame:
     for i, (measure, n) in enumerate(measures.items()):
         for j in range(n):
             effect = 0.1 + 0.1 * i + 0.001 * j
-            rows.append((measure, f"place {j}", 0.1, 0.2, 0.1, 0.05, 0.15, 64, effect, p / 10, p))
+            rows.append((measure, f"place {j}", "share", 0.1, 0.2, 0.1, 0.05, 0.15, 64, effect, p / 10, p))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -31,25 +31,21 @@ def test_of_many_ties_each_measure_is_shown_and_their_number_is_said() -> None:
     assert shown.iloc[0]["measure"] == "overall" and shown.iloc[0]["effect"] == differences["effect"].max()
     assert shown[shown["measure"] == "spectrum"]["place"].iloc[0] == "place 99"
     heading = comparison_heading(differences)
-    assert "112 have p (Holm) below 0.0001" in heading and "15 shown" in heading and ABOUT_P in heading
+    assert "112 tie at p (Holm) <0.0001" in heading and "15 shown" in heading and ABOUT_P in heading
     assert comparison_text(differences, "a", "b").startswith(heading)
 
 
 def test_a_smaller_p_comes_before_a_larger_effect() -> None:
     both = pd.concat([table({"large": 20}, 0.04).assign(effect=0.9), table({"sure": 3}, 0.001)], ignore_index=True)
     assert surest(both)["measure"].tolist()[:3] == ["sure"] * 3
-    assert "20 have p (Holm) of 0.0400" in comparison_heading(both)
+    assert "20 tie at p (Holm) 0.04" in comparison_heading(both)
 
 
-def test_no_p_is_said_to_be_nothing_and_no_interval_has_no_width() -> None:
-    assert (p_in_words(0.0), p_in_words(1e-9), p_in_words(0.01234), p_in_words(np.nan)) == (
-        "<0.0001",
-        "<0.0001",
-        "0.0123",
-        "–",
-    )
+def test_a_difference_is_in_the_units_of_its_measure_and_no_interval_has_no_width() -> None:
     (row,) = difference_rows(table({"same": 1}, 1.0).assign(low=np.nan, high=np.nan))
-    assert row[3] == "+0.100"
+    assert row[1:4] == ["10%", "20%", "+10 percentage points"]
+    (row,) = difference_rows(table({"same": 1}, 1e-9))
+    assert row[3].endswith(" [5, 15]") and row[-2:] == ["<0.0001"] * 2
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +91,7 @@ def test_a_figure_of_several_seeds_has_a_dot_for_each(groups: Path, tmp_path: Pa
 
 def test_a_difference_has_as_many_digits_as_it_needs() -> None:
     """It was "3.028 vs 3.028, difference -0.000 [-0.000, -0.000]"."""
-    row = {"measure": "Entropy", "place": "", "first": 3.02811, "second": 3.02807, "difference": -4e-5}
+    row = {"measure": "Entropy", "place": "", "units": "nats", "first": 3.02811, "second": 3.02807, "difference": -4e-5}
     row |= {"low": -5e-5, "high": -3e-5, "n": 64, "p": 1e-6, "p_holm": 1e-6, "effect": 1.0}
     (shown,) = difference_rows(pd.DataFrame([row]))
-    assert shown[1:4] == ["3.02811", "3.02807", "-0.00004 [-0.00005, -0.00003]"]
+    assert shown[1:4] == ["3.02811 nats", "3.02807 nats", "-0.00004 nats [-0.00005, -0.00003]"]

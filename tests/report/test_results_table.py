@@ -87,12 +87,17 @@ def test_the_command_writes_each_form(folder: Path, capsys: pytest.CaptureFixtur
         assert main(["table", str(folder), "--by", ",".join(BY), *more]) == 0
         return capsys.readouterr().out
 
-    assert "55.0 [" in said() and "seeds" in said()
+    assert "55% [" in said() and "seeds" in said()
     frame = pd.read_csv(StringIO(said("--csv", "--against", "chacal, 1")))
     assert len(frame) == 3 and frame["p"].notna().sum() == 2
     assert said("--markdown", "--where", "model.n_layers=2").count("\n") == 3
     latex = said("--latex")
-    assert latex.startswith("\\begin{tabular}{lrlr}") and "accuracy (\\%)" in latex and "model.n\\_layers" in latex
+    assert (
+        latex.startswith("\\begin{tabular}{lrlr}")
+        and "accuracy {[}95 \\%{]}" in latex
+        and "55\\% {[}" in latex
+        and "model.n\\_layers" in latex
+    )
     assert main(["table", str(folder), "--by", "model.n_layers"]) == 2
     assert "add that to --by" in capsys.readouterr().err
     assert main(["runs", "--root", str(folder), "--csv"]) == 0

@@ -101,7 +101,10 @@ def say_finetuned(result: Finetuned) -> int:
     what = "text" if result.config.task is None else "sequences"
     say(f"trained {result.path}: perplexity of held-out {what} {figures}")
     if result.accuracy:
+        from workbench.measurement.numbers import percent
+
         right = {"answer tokens right": result.accuracy, "whole answers right": result.whole_answer}
-        say(", ".join(f"{name} {each['before']:.1%} before, {each['after']:.1%} after" for name, each in right.items()))
+        told = {name: [percent(each[when]) for when in ("before", "after")] for name, each in right.items()}
+        say(", ".join(f"{name} {before} before, {after} after" for name, (before, after) in told.items()))
     say(f"next: workbench inspect {result.path} --text FILE")
     return 0

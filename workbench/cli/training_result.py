@@ -38,14 +38,16 @@ def _stopped(run: Run, stack: Path | None) -> str:
 
 
 def _finished(run: Run) -> str:
+    from workbench.measurement.numbers import percent
+
     if not run.config.steps:
         return f"made {run.path}: a model as it was initialised"
     metrics = run.metrics()
     accuracy = metrics.filter(regex="^accuracy").dropna(how="all").iloc[-1].iloc[0]
     early = f" at step {run.step()} of {run.config.steps}" if run.step() < run.config.steps else ""
-    right = f"accuracy {accuracy:.1%}"
+    right = f"accuracy {percent(accuracy)}"
     if run.config.stop_on == "whole_answer" and metrics["whole_answer"].dropna().iloc[-1] != accuracy:
-        right += f", whole answers {metrics['whole_answer'].dropna().iloc[-1]:.1%}"
+        right += f", whole answers {percent(metrics['whole_answer'].dropna().iloc[-1])}"
     return f"trained {run.path}{early}: {right} on {_held_out(run)}"
 
 

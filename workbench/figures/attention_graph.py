@@ -19,6 +19,7 @@ from workbench.figures.seed_dots import dots
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent, share_with_interval
 
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 REST_COLOURS = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
@@ -90,7 +91,7 @@ def _add_whole_chain(figure: go.Figure, labels: Sequence[str], chain: Sequence[M
         y=labels,
         mode="text",
         cliponaxis=False,
-        text=[_with_interval(m) for m in chain],
+        text=[share_with_interval(float(m.values), *m.ends) for m in chain],
         textposition="middle right",
         showlegend=False,
         hoverinfo="skip",
@@ -143,11 +144,11 @@ def _by_head(m: Measurement) -> np.ndarray:
 
 def _role_words(m: Measurement, chance: Measurement | None) -> list[list[str]]:
     """What stands in each cell: the share, and in brackets what random attention has."""
-    words = [[_percent(value) for value in row] for row in _by_head(m)]
+    words = [[percent(value) for value in row] for row in _by_head(m)]
     if chance is None:
         return words
     return [
-        [f"{word}<br>({_percent(value)})" if word else "" for word, value in zip(*rows, strict=True)]
+        [f"{word}<br>({percent(value)})" for word, value in zip(*rows, strict=True)]
         for rows in zip(words, _by_head(chance), strict=True)
     ]
 
@@ -159,8 +160,8 @@ def _role_hover(m: Measurement, controls: Runs) -> list[list[str]]:
         [
             "<br>".join(
                 [
-                    f"{head}, {role}: {_percent(shares[i, j])}",
-                    *(f"{name}: {_percent(values[i, j])}" for name, values in baselines.items()),
+                    f"{head}, {role}: {percent(shares[i, j])}",
+                    *(f"{name}: {percent(values[i, j])}" for name, values in baselines.items()),
                 ]
             )
             for j, role in enumerate(m.coords["role"])
@@ -289,13 +290,6 @@ def _parts(measured: Sequence[Measurement]) -> dict[Any, str]:
     return dict(zip(hops, colours, strict=True)) | REST_COLOURS
 
 
-def _with_interval(m: Measurement) -> str:
-    """A share in percent, with its interval where it has one."""
-    if m.low is None or m.high is None or np.isnan(m.low).any():
-        return "" if np.isnan(m.values).any() else f"{float(m.values):.1%}"
-    return f"{float(m.values):.1%} ({100 * float(m.low):.1f} to {100 * float(m.high):.1f})"
-
-
 def _error(parts: Sequence[Measurement], colour: str = GREY) -> dict[str, Any] | None:
     """Error bars for several measurements in a row; None where one has no interval."""
     above, below = [], []
@@ -310,10 +304,6 @@ def _error(parts: Sequence[Measurement], colour: str = GREY) -> dict[str, Any] |
 
 def _heads(m: Measurement) -> list[str]:
     return [f"layer {layer}, head {head}" for layer in m.coords["layer"] for head in m.coords["head"]]
-
-
-def _percent(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.0%}"
 
 
 def _settings(m: Measurement) -> str:

@@ -14,6 +14,7 @@ from workbench.circuits.graph import INPUT, LOGITS, QKV
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREY, ORANGE, SOFT, VERMILLION, faint, framed
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import with_interval
 
 GUTTER, NODE, TALL, MARGIN = 64, 58, 30, 8  # pixels: names of layers, a node
 GAPS = (26, 62)  # between two columns: at least, and where there are few
@@ -38,8 +39,7 @@ class Score:
     high: float
 
     def in_words(self, units: str) -> str:
-        interval = f" (95 % interval {self.low:.3g} to {self.high:.3g})" if self.low == self.low else ""
-        return f"{self.value:.3g} {units}{interval}"
+        return with_interval(self.value, self.low, self.high, units)
 
 
 def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Drawing:

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.style import PALETTE, SEQUENCE, SYMBOLS, framed
 from workbench.instruments.residual.components import SHUFFLED, TRUE, Components
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 
 MOST_DRAWN = 2000  # rows, evenly spaced; the numbers are of all
@@ -53,11 +54,11 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
     said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; {_between(found)}"
     framed(figure, f"Principal components by {label}", said, height=520, legend=len(known) <= len(PALETTE))
     for update, axis in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
-        update(title=f"component {axis} ({found.explained.select(component=axis).values:.1%} of variance)")
+        update(title=f"component {axis} ({percent(float(found.explained.select(component=axis).values))} of variance)")
     return figure
 
 
 def _between(found: Components) -> str:
     """How much of all variance lies between the classes, and how much where labels are shuffled."""
     own, shuffled = (float(found.between.select(within="all", labels=labels).values) for labels in (TRUE, SHUFFLED))
-    return f"between classes {own:.1%} of variance, shuffled labels {shuffled:.1%}"
+    return f"between classes {percent(own)} of variance, shuffled labels {percent(shuffled)}"

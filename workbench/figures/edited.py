@@ -11,6 +11,7 @@ from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edited, MoveEdge
+from workbench.measurement.numbers import difference, percent
 from workbench.util.words import capitalised
 
 HEADROOM = 16  # pixels for what a page lays over the picture's corner
@@ -94,7 +95,8 @@ def _changes(page: TokenPage, log_right: np.ndarray, most: int | None) -> None:
         if np.isnan(change[i]):
             continue
         value = float(change[i])
-        tip = f"{page.at(i)}: log p of the right answer {value:+.3f} nats ({share[0, i]:.1%} to {share[1, i]:.1%})"
+        was, now = (percent(float(one)) for one in share[:, i])
+        tip = f"{page.at(i)}: log p of the right answer {difference(value, units='nats')} ({was} to {now})"
         cell = element(
             "rect",
             x=page.x(i) - page.column / 2 + 0.5,

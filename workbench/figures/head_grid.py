@@ -14,6 +14,7 @@ from workbench.figures.pixels import pixels
 from workbench.figures.style import GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 
 SIDES = {8: 68, 32: 42}  # heads, at most -> pixels of a pattern
 TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
@@ -85,11 +86,11 @@ def _head(
     score, tip, parts = None if scores is None else _score(scores, layer, head), f"layer {layer}, head {head}", []
     middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
     if scores is not None and score is not None:
-        tip += f": {score:.0%} {scores.name}"
+        tip += f": {percent(score)} {scores.name}"
         parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
     cost = None if fallen is None else _score(fallen, layer, head)
     if cost is not None:
-        tip += f"; without it {cost:.0%} of right answers change"
+        tip += f"; without it {percent(cost)} of right answers change"
         parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
     if box["width"] <= TINY:
         parts = []

@@ -14,6 +14,7 @@ from workbench.figures.style import ORANGE, PURPLE, in_order
 from workbench.figures.token_page import ARCS, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.attention import attention_graph, resolvent
 from workbench.instruments.residual import projection
+from workbench.measurement.numbers import percent
 
 CELL = 20  # height of a row of a hop, in pixels
 LEAST = 0.002  # weights below this are not sent to a page
@@ -184,7 +185,7 @@ def _cells(page: TokenPage, name: str, row: np.ndarray, colour: str, due: set[in
         box: dict[str, Any] = {"x": page.x(i) - page.column / 2 + 1, "y": y + 1, "width": page.column - 2}
         box |= {"height": CELL - 2, "rx": 3, "fill": colour, "fill_opacity": min(1.0, 0.04 + 0.66 * float(row[i]))}
         box |= {"stroke": ORANGE, "stroke_width": 2} if i in due else {}
-        tip = f"{name}: {row[i]:.1%} at {page.at(i)}" + (", a true ancestor" if i in due else "")
+        tip = f"{name}: {percent(float(row[i]))} at {page.at(i)}" + (", a true ancestor" if i in due else "")
         parts.append(element("rect", **box, data_tip=tip))
         if row[i] >= FAINT:
             parts.append(page.word(f"{100 * row[i]:.0f}", i, y + CELL / 2, size=10.5))

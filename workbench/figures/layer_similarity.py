@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.style import SHADES, framed
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 from workbench.measurement.places import point_name
 
 
@@ -33,7 +34,7 @@ def layer_similarity(m: Measurement, null: Measurement | None = None) -> go.Figu
     )
     said = f"{'debiased, ' if m.settings['debiased'] else ''}{m.settings['tokens']:,} tokens"
     if null is not None:
-        said += f"; of shuffled tokens at most {np.nanmax(null.values):.2f}"
+        said += f"; of shuffled tokens at most {number(float(np.nanmax(null.values)))}"
     framed(figure, "CKA of layers", said, height=250 + 34 * len(rows), legend=False)
     figure.update_xaxes(title=other, type="category", showgrid=False)
     return figure.update_yaxes(title=model, type="category", showgrid=False, autorange="reversed", automargin=True)

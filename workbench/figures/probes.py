@@ -25,6 +25,7 @@ from workbench.figures.style import (
     framed,
 )
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 from workbench.measurement.places import point_name
 
 BROWN = "#8C510A"  # beside the palette, which has one colour too few
@@ -210,7 +211,7 @@ def probe_learning(curve: Measurement, bits: Measurement | None = None) -> go.Fi
     """
     figure = go.Figure()
     names = [
-        name if bits is None else f"{name}: {float(bits.select(condition=name).values):.2f} bits a label"
+        name if bits is None else f"{name}: {number(float(bits.select(condition=name).values), bits.units)}"
         for name in curve.coords["condition"]
     ]
     _add_conditions(figure, curve, list(curve.coords["fitted"]), names)

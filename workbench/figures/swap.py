@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.style import PALE, framed
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 
 
@@ -43,7 +44,7 @@ def swap(m: Measurement) -> go.Figure:
     said = (
         f"{settings['model']}: the source says {settings['answer']} at {source}; the target, untouched, "
         f"{untouched.labels.flat[0]} at {read}; put in at {target}<br>probability of the source's answer: untouched "
-        f"{untouched.values.flat[0]:.2f}; by random sequences' residuals at most {random.values.max():.2f}"
+        f"{percent(untouched.values.flat[0])}; by random sequences' residuals at most {percent(random.values.max())}"
     )
     framed(figure, "The source's residual in the target", said, height=270 + 34 * len(points), legend=False)
     figure.update_layout(margin={"t": 120})

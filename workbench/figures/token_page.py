@@ -10,6 +10,7 @@ from workbench.capture import Capture
 from workbench.figures.drawing import element, text
 from workbench.figures.style import CHANGED, GREEN, GREY, SKY, VERMILLION
 from workbench.instruments.attention import attention_graph
+from workbench.measurement.numbers import percent
 from workbench.tasks import correct
 from workbench.util.ties import named
 
@@ -103,7 +104,7 @@ def _likeliest(seen: Capture, example: int) -> list[str]:
     task = seen.subject.task
     top = seen.logits[example].double().softmax(-1).topk(min(LIKELIEST, seen.logits.shape[-1]))
     return [
-        ", ".join(f"{word} {share:.1%}" for word, share in zip(task.words(ids), shares.tolist(), strict=True))
+        ", ".join(f"{word} {percent(share)}" for word, share in zip(task.words(ids), shares.tolist(), strict=True))
         for ids, shares in zip(top.indices, top.values, strict=True)
     ]
 

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREY, LINE, SHADES, VERMILLION, framed
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 
 WIDE, TALL, TOP, MARGIN = 440, 200, 10, 52  # pixels of the bars of an entry, and left of them
 MOST_NUMBERS = 16
@@ -28,8 +29,8 @@ def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
     assert m.labels is not None
     every, sigma = len(m.labels), m.settings["singular_values"][:most]
     columns: list[list[str]] = [[f"{value:.2f}" for value in sigma]]
-    for number in range(2):
-        columns.append(["  ".join(map(str, row)) for row in m.labels[:most, number]])
+    for side in range(2):
+        columns.append(["  ".join(map(str, row)) for row in m.labels[:most, side]])
     sides = ("query side", "key side") if m.settings["kind"] == "QK" else ("reads", "writes")
     table: Any = go.Table(
         columnwidth=[1, 5, 5],
@@ -67,7 +68,7 @@ def circuit_entry(m: Measurement) -> Drawing:
         parts.append(text(f"{value:.3g}", MARGIN - 6, zero - value * scale, 11, text_anchor="end", class_="quiet"))
     parts.append(element("line", x1=MARGIN, x2=WIDE, y1=zero, y2=zero, stroke=GREY))
     parts.append(text("singular direction, strongest first", (MARGIN + WIDE) / 2, TOP + TALL + 32))
-    said = f"{m.settings['from']} → {m.settings['to']}: {m.settings['entry']:.3f} {m.units}, the sum of the bars"
+    said = f"{m.settings['from']} → {m.settings['to']}: {number(m.settings['entry'], m.units)}, the sum of the bars"
     return Drawing(f"{m.name}, {_place(m)}", said, "".join(parts), WIDE + 4, TOP + TALL + 44)
 
 
@@ -92,7 +93,7 @@ def composition_scores(m: Measurement, kind: str) -> go.Figure:
             colorbar={"title": {"text": "score", "side": "right"}, "thickness": 12, "outlinewidth": 0},
         )
     )
-    said = f"{m.settings['model']}: in the weights alone; random ones have about {m.settings['random']:.2f}"
+    said = f"{m.settings['model']}: in the weights alone; random ones have about {number(m.settings['random'])}"
     framed(figure, f"{kind}-composition", said, height=280 + 22 * len(names), legend=False)
     figure.update_xaxes(title="head that reads (layer.head)", type="category", showgrid=False)
     return figure.update_yaxes(

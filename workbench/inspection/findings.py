@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workbench.inspection.judged import judged_claims
+from workbench.inspection.judged import beside_controls, judged_claims
 from workbench.inspection.result import Inspected
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.interventions import REMOVED, head_in_words
 from workbench.judgement import entropy
 from workbench.judgement.extremes import extreme
 from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
-from workbench.judgement.rule import Against, Compared, Tally, compare
+from workbench.judgement.rule import Against
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
@@ -81,8 +81,7 @@ def _spread(one: SeedGroup) -> entropy.Spread | None:
     if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
         return None
     result = one["entropy"]
-    fresh = result.controls.get(UNTRAINED)
-    return entropy.judge(result.mean, result.examples, None if fresh is None else fresh.draws)
+    return entropy.judge(result.mean, result.examples, result.control_draws.get(UNTRAINED))
 
 
 def _gold(one: SeedGroup) -> GoldMass | None:
@@ -91,14 +90,8 @@ def _gold(one: SeedGroup) -> GoldMass | None:
     if "gold_mass" not in one or None in heads:
         return None
     result = one["gold_mass"].at_head()
-    control = result.controls.get("mismatched")
-    beside = None if control is None else _mass_beside(result.mean, control.mean, "mismatched")
-    return GoldMass(heads=tuple(head for head in heads if head), mass=_share(result.mean), control=beside)
-
-
-def _mass_beside(own: Measurement, control: Measurement, name: str) -> Compared:
-    tallies = [Tally(float(m.values) * int(m.n or 0), int(m.n or 0)) for m in (own, control)]
-    return compare(tallies[0], tallies[1:], name, models=False)
+    control = next((one for one in beside_controls(result) if one.against == "mismatched"), None)
+    return GoldMass(heads=tuple(head for head in heads if head), mass=_share(result.mean), control=control)
 
 
 def focus(one: Inspected) -> Focus | None:
@@ -107,12 +100,8 @@ def focus(one: Inspected) -> Focus | None:
         return None
     no_more: tuple[str, ...] = ()
     if "gold_mass" in one:
-        result = one["gold_mass"].at_head()
-        no_more = tuple(
-            name
-            for name, control in result.controls.items()
-            if _mass_beside(result.mean, control.mean, name).result is not Against.BEYOND
-        )
+        beside = beside_controls(one["gold_mass"])
+        no_more = tuple(control.against for control in beside if control.result is not Against.BEYOND)
     removed: Sequence[tuple[tuple[int, int], Share]] = ()
     if one.fallen is not None and not np.isnan(one.fallen.values).all():
         removed = [

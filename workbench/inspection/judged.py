@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet, hardest
-from workbench.judgement.judge import judge, over_seeds
-from workbench.judgement.rule import FEWEST
+from workbench.judgement.judge import beside, judge, over_seeds
+from workbench.judgement.rule import FEWEST, Compared
 from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
@@ -43,16 +45,26 @@ def judgements(one: Column, name: str) -> list[Judgement]:
     result = result_of(one, name)
     if isinstance(one, SeedGroup) and not one.alone:
         return over_seeds(result.mean, [judgements(member, name) for member in one.members])
-    untrained, causal = result.controls.get(UNTRAINED), result.causal
+    causal = result.causal
     return judge(
         name,
         result.mean,
-        {control: of_control.mean for control, of_control in result.controls.items()},
-        {} if untrained is None or untrained.draws is None else {UNTRAINED: untrained.draws},
+        result.control_means,
+        result.control_draws,
         None if causal is None else causal.mean,
         {} if causal is None else causal.nulls,
         of_heads=one[name].of_every_head,
     )
+
+
+def beside_controls(result: Result, **place: Any) -> tuple[Compared, ...]:
+    """A share at one place held against its controls by the one rule, as claims are; of heads, at the head in focus."""
+
+    def at(measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
+        return {name: m.select(**place) for name, m in measured.items()}
+
+    result = result.at_head()
+    return beside(result.mean.select(**place), at(result.control_means), at(result.control_draws))
 
 
 def judged_claims(one: Column) -> list[JudgedClaim]:

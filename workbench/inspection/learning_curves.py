@@ -1,4 +1,4 @@
-"""A run's training log: its learning curves, its events, and where accuracy rose most."""
+"""A run's training log: its learning curves and its events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
 from workbench.runs.listing import RATES
@@ -16,27 +17,6 @@ from workbench.runs.listing import RATES
 NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
 LARGEST_LOSS = 700.0  # nats: its exponential still is a number
 UNITS = {"loss": "nats", "test_loss": "nats", NEXT_TOKEN: "nats", "edit_distance": "tokens", "seconds": "s"}
-LEAST = 0.05  # a smaller rise of accuracy is not called one: an evaluation has a few hundred sequences
-
-
-@dataclass(frozen=True)
-class Rise:
-    """Where a curve rose most.
-
-    Attributes:
-        start, end: the steps of the two successive evaluations that it lies between.
-        before, after: the values there.
-    """
-
-    start: int
-    end: int
-    before: float
-    after: float
-
-    @property
-    def words(self) -> str:
-        """The rise in words, for figures."""
-        return f"steepest rise: {self.before:.0%} to {self.after:.0%}"
 
 
 @dataclass(frozen=True)
@@ -149,27 +129,7 @@ def events(run: Run) -> list[tuple[int, str]]:
             continue  # anyone can have written it
         if row.get("event") == "checkpoint" and isinstance(passed, list):
             levels = [level for level in passed if isinstance(level, float | int)]
-            noted += [(step, f"accuracy ≥ {max(levels):.0%}")] if levels else []
+            noted += [(step, f"accuracy ≥ {percent(max(levels))}")] if levels else []
         elif row.get("event") == "target":
             noted.append((step, "target reached"))
     return list(dict.fromkeys(noted))
-
-
-def steepest_rise(curve: Measurement, *, least: float = LEAST) -> Rise | None:
-    """The two successive points of a curve between which it rises most per training step; the first of equals.
-
-    This is arithmetic, not a test: the steepest place of a curve that rises evenly is nothing special, what happened
-    between two evaluations is not known, and before the first none was made. On a logarithmic axis another place may
-    look steeper.
-
-    Args:
-        curve: the single dim `step`, such as the accuracy of `learning_curves`.
-        least: a smaller rise between two points is passed over, however steep.
-
-    Returns None if no two points rise by that much.
-    """
-    assert curve.dims == ("step",), f"a curve has the single dim step, not {curve.dims}"
-    steps, values = list(curve.coords["step"]), curve.values.tolist()
-    pairs = zip(steps, steps[1:], values, values[1:], strict=False)
-    rises = [Rise(*pair) for pair in pairs if pair[3] - pair[2] >= least]
-    return max(rises, key=lambda rise: (rise.after - rise.before) / (rise.end - rise.start), default=None)

@@ -82,6 +82,16 @@ class Result:
         """Whether there is a value for each head of each layer."""
         return "head" in self.mean.dims
 
+    @property
+    def control_means(self) -> dict[str, Measurement]:
+        """Control -> the mean of it."""
+        return {name: control.mean for name, control in self.controls.items()}
+
+    @property
+    def control_draws(self) -> dict[str, Measurement]:
+        """Control -> each of its models, of those that are several."""
+        return {name: control.draws for name, control in self.controls.items() if control.draws is not None}
+
     def at_head(self, head: Head | None = None) -> Result:
         """The result at one head, by default the head in focus; a measure without heads as it is.
 
@@ -228,8 +238,8 @@ class Inspected:
 
 def files_of(name: str, result: Result) -> dict[str, Measurement]:
     """The measurements of one result under the names of their files."""
-    files = {name: result.mean} | {f"{name}-{control}": one.mean for control, one in result.controls.items()}
-    files |= {f"{name}-{control}-each": one.draws for control, one in result.controls.items() if one.draws is not None}
+    files = {name: result.mean} | {f"{name}-{control}": mean for control, mean in result.control_means.items()}
+    files |= {f"{name}-{control}-each": draws for control, draws in result.control_draws.items()}
     if result.causal is None:
         return files
     files[f"{name}-causal"] = result.causal.mean

@@ -15,6 +15,7 @@ from workbench.capture import LOGITS, Capture
 from workbench.instruments.residual import projection
 from workbench.interventions.edit import Edit
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
 
@@ -111,7 +112,7 @@ class Edited:
             return f"of the set asked for at position {at}, {answers[0, at]} found before, {answers[1, at]} after"
         was, now = np.exp(self.answers.values[:, at])
         felt = abs(now - was) >= FELT
-        moves = f"{'falls' if now < was else 'rises'} from {was:.0%} to {now:.0%}"
+        moves = f"{'falls' if now < was else 'rises'} from {percent(was)} to {percent(now)}"
         if self.changed.any():
             instead = f"position {at} says “{answers[1, at]}” in place of “{answers[0, at]}”"
             return f"{instead}, and the right answer {moves}" if felt else instead

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from math import isnan
 
 from pydantic import Field
 
@@ -28,6 +29,14 @@ class Often(StrEnum):
     @staticmethod
     def of(rate: float) -> Often:
         return next((often for often, least in LEAST if rate >= least), Often.UNKNOWN)
+
+    @staticmethod
+    def on_one_input(scores: Sequence[float]) -> Often:
+        """Of a single input, from the scores at all places: one input shows no more than always, sometimes or never."""
+        known = [score for score in scores if not isnan(score)]
+        if not known:
+            return Often.UNKNOWN
+        return Often.ALWAYS if min(known) == 1 else Often.NOT_FOUND if max(known) == 0 else Often.SOMETIMES
 
 
 LEAST = (
@@ -163,13 +172,14 @@ class Judgement(Stored):
         return next(result for result in WORST_FIRST if result in every)
 
     @property
-    def beyond(self) -> bool:
-        return self.against is Against.BEYOND
-
-    @property
     def found(self) -> bool:
         """Whether it is there at all: it holds at least rarely."""
         return self.often not in (Often.NOT_FOUND, Often.UNKNOWN)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is there, and more often than under its controls."""
+        return self.found and self.against is Against.BEYOND
 
     @property
     def needed(self) -> bool:
@@ -186,7 +196,7 @@ class Judgement(Stored):
     @property
     def tells(self) -> bool:
         """Whether it says something of this model: it is there beyond its controls, or the answers need it."""
-        return (self.found and self.beyond) or self.needed
+        return self.beyond or self.needed
 
 
 class JudgedClaim(Stored):

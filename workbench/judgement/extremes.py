@@ -1,7 +1,8 @@
-"""Where a measure is least or most, and which other places cannot be told from there: ties are not extremes."""
+"""Where a measure is least or most, and which other places cannot be told from there; where a curve rises most."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from workbench.measurement.measurement import interval
 from workbench.measurement.units import difference_in
 
 Which = Literal["least", "most"]
+LEAST_RISE = 0.05  # a smaller one of accuracy is not called a rise: an evaluation has a few hundred sequences
 
 
 class Extreme(BaseModel):
@@ -95,3 +97,38 @@ def _by_place(m: Measurement, examples: Measurement) -> Float[np.ndarray, "*plac
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
+
+
+@dataclass(frozen=True)
+class Rise:
+    """Where a curve rose most.
+
+    Attributes:
+        start, end: the steps of the two successive evaluations that it lies between.
+        before, after: the values there.
+    """
+
+    start: int
+    end: int
+    before: float
+    after: float
+
+
+def steepest_rise(curve: Measurement, *, least: float = LEAST_RISE) -> Rise | None:
+    """The two successive points of a curve between which it rises most per training step; the first of equals.
+
+    This is arithmetic, not a test: the steepest place of a curve that rises evenly is nothing special, what happened
+    between two evaluations is not known, and before the first none was made. On a logarithmic axis another place may
+    look steeper.
+
+    Args:
+        curve: the single dim `step`, such as the accuracy of `learning_curves`.
+        least: a smaller rise between two points is passed over, however steep.
+
+    Returns None if no two points rise by that much.
+    """
+    assert curve.dims == ("step",), f"a curve has the single dim step, not {curve.dims}"
+    steps, values = list(curve.coords["step"]), curve.values.tolist()
+    pairs = zip(steps, steps[1:], values, values[1:], strict=False)
+    rises = [Rise(*pair) for pair in pairs if pair[3] - pair[2] >= least]
+    return max(rises, key=lambda rise: (rise.after - rise.before) / (rise.end - rise.start), default=None)

@@ -5,7 +5,6 @@ Read from `inspection.progress_measures.progress_measures` (Nanda and others 202
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +12,6 @@ import numpy as np
 from workbench.measurement import Measurement
 
 GROKKED = 0.9  # test accuracy
-
-
-def first_step(curve: Sequence[float], steps: Sequence[int], above: float) -> int | None:
-    """The first step at which a curve is above a value and stays so; None where it never is."""
-    below = [i for i, value in enumerate(curve) if not value > above]
-    start = below[-1] + 1 if below else 0
-    return None if start == len(steps) else int(steps[start])
 
 
 @dataclass(frozen=True)

@@ -64,19 +64,11 @@ def judge(
     judged = []
     for place in places:
         own = rate.select(**place)
-        beside = [
-            _beside(own, null, control, draws.get(null), place, len(places))
-            for null, m in controls.items()
-            if (control := _at(m, place)) is not None and not np.isnan(control.values)
-        ]
         test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
         need, numbers = _need(test, nulls or {}, place, 1 if told_at is not None else len(places))
-        judged.append(
-            Judgement(
-                **_often(own), claim=claim, title=rate.name, place=place, controls=tuple(beside), need=need,
-                test=numbers, of_heads=of_heads,
-            )
-        )  # fmt: skip
+        controls_there = beside(own, controls, draws, place, len(places))
+        about = {"claim": claim, "title": rate.name, "place": place, "of_heads": of_heads}
+        judged.append(Judgement(**_often(own), **about, controls=controls_there, need=need, test=numbers))
     return judged
 
 
@@ -107,13 +99,29 @@ def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> lis
     return together
 
 
-def _beside(
-    own: Measurement, null: str, control: Measurement, draws: Measurement | None, place: Mapping[str, Any], places: int
-) -> Compared:
-    """A claim's rate held against one control at a place."""
-    if draws is None:
-        return compare(_tally(own), [_tally(control)], null, models=False, places=places)
-    return _against_models(_tally(own), draws, null, place, places)
+def beside(
+    own: Measurement,
+    controls: Mapping[str, Measurement],
+    draws: Mapping[str, Measurement],
+    place: Mapping[str, Any] | None = None,
+    places: int = 1,
+) -> tuple[Compared, ...]:
+    """A rate, or the mean of shares such as attention mass, held against each control that has one there.
+
+    Args:
+        own: without dims.
+        controls, draws: as `judge` has them.
+        place: dim -> label, of where `own` is read.
+        places: at how many places the same is asked.
+    """
+    place = place or {}
+    return tuple(
+        _against_models(_tally(own), draws[null], null, place, places)
+        if null in draws
+        else compare(_tally(own), [_tally(control)], null, models=False, places=places)
+        for null, m in controls.items()
+        if (control := _at(m, place)) is not None and not np.isnan(control.values)
+    )
 
 
 def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[str, Any], places: int) -> Compared:

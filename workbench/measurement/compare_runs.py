@@ -14,8 +14,11 @@ from workbench.measurement.measurement import SEED, Measurement
 from workbench.measurement.places import place_in_words
 from workbench.measurement.units import difference_in, scale_of
 
-COLUMNS = ("measure", "place", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
-OVER_SEEDS = ("measure", "place", "first", "second", "difference", "low", "high", "n_first", "n_second", "p", "p_holm")
+COLUMNS = ("measure", "place", "units", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
+OVER_SEEDS = (
+    *("measure", "place", "units", "first", "second", "difference", "low", "high"),
+    *("n_first", "n_second", "p", "p_holm"),
+)
 ABOUT_P = (
     "p is about these two models on sequences like these, not about two methods: two seeds of one method can differ as "
     "clearly. To compare methods, train several seeds of each and compare over seeds."
@@ -130,9 +133,9 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
     Args:
         first, second: name -> the measure with its dim `example`, of each run.
 
-    Returns a table with the columns `COLUMNS`: the two means, the mean difference (second less first) and its 95 %
-    interval, the number of examples that both have a value for, and as `effect` the mean difference over the root of
-    the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
+    Returns a table with the columns `COLUMNS`: the units, the two means, the mean difference (second less first) and
+    its 95 % interval, the number of examples that both have a value for, and as `effect` the mean difference over the
+    root of the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
     """
     tables: list[pd.DataFrame] = []
     for name in first:
@@ -147,7 +150,7 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
         size = np.sqrt(intervals.mean(values**2)[0])
         effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
         columns = {"n": summary.n, "effect": effect, "p": p_values.sign_flip(values)}
-        table = _rows(name, summary, centres, columns)
+        table = _rows(name, first[name].units, summary, centres, columns)
         tables.append(_adjusted(table[table["n"] > 0]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
@@ -175,7 +178,7 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
         low, high = _apart_over_seeds(one, other, one.each, other.each)
         summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
         columns = {"n_first": one.n, "n_second": other.n, "p": p_values.relabelled(one.each, other.each)}
-        table = _rows(name, summary, [one.values, other.values], columns)
+        table = _rows(name, one.units, summary, [one.values, other.values], columns)
         tables.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(OVER_SEEDS))
 
@@ -190,7 +193,7 @@ def _apart_over_seeds(
 
 
 def _rows(
-    name: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
+    name: str, units: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
 ) -> pd.DataFrame:
     """A row for each value of a difference: its place, both means, its interval, and further columns."""
     places = (
@@ -200,7 +203,7 @@ def _rows(
     columns = {"first": centres[0], "second": centres[1], "difference": summary.values}
     columns |= {"low": summary.low, "high": summary.high, **more}  # type: ignore[dict-item]
     flat = {column: np.asarray(array).reshape(-1) for column, array in columns.items()}
-    return pd.DataFrame({"measure": name, "place": list(places), **flat})
+    return pd.DataFrame({"measure": name, "place": list(places), "units": units, **flat})
 
 
 def _adjusted(table: pd.DataFrame) -> pd.DataFrame:

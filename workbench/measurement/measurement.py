@@ -81,6 +81,11 @@ class Measurement:
             assert array.shape == self.values.shape, f"{self.name}: {name} has the shape {array.shape}"
 
     @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The ends of the interval of a single number; None where there is none."""
+        return None if self.low is None else float(self.low), None if self.high is None else float(self.high)
+
+    @property
     def _columns(self) -> dict[str, np.ndarray]:
         """The columns of the table: the arrays of the shape of `values` that are not None, nor NaN throughout."""
         columns = {"value": self.values, "low": self.low, "high": self.high, "n": self.n, "label": self.labels}

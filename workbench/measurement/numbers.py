@@ -48,6 +48,14 @@ def share_with_interval(share: float, low: float | None, high: float | None) -> 
     return f"{percent(share)} [{_tenths(low)}, {_tenths(high)}]"
 
 
+def share_with_range(share: float, low: float | None, high: float | None) -> str:
+    """The mean of several models with their range: `14.2% (9 to 21.1%)`; without it where it is not known."""
+    if low is None or high is None or isnan(low) or isnan(high):
+        return percent(share)
+    between = percents((low, high))
+    return f"{percent(share)} ({between if ' to ' in between else 'all alike'})"
+
+
 def counted(hits: float, n: int) -> str:
     """`13 of 34`; hits that are sums of shares are rounded, but never to all or none."""
     return f"{whole(hits, n):,} of {n:,}"
@@ -102,6 +110,21 @@ def with_interval(value: float, low: float | None, high: float | None, units: st
     return f"{number(value, units, places)} [{low:,.{places}f}, {high:,.{places}f}]"
 
 
+def between(values: Iterable[float], units: str = "") -> str:
+    """The range of some numbers: `1.39 to 1.48 nats`, `12 to 98%`; one number where they look alike, a dash of none."""
+    known = sorted(value for value in values if not isnan(value))
+    if units in SHARES or not known:
+        return percents(known)
+    low, high = known[0], known[-1]
+    places = DECIMALS if max(abs(low), abs(high)) >= 10**-DECIMALS else decimals([high])
+    if units in COUNTS and low == round(low) and high == round(high):
+        places = 0
+    if number(low, "", places) == number(high, "", places):
+        return number(low, units, places)
+    symbol = units.startswith("exponent ")  # it stands before the first
+    return f"{number(low, units * symbol, places)} to {number(high, units * (not symbol), places)}"
+
+
 def difference(value: float, low: float | None = None, high: float | None = None, units: str = "") -> str:
     """A signed difference: `+12.9 percentage points [-1.4, 27.2]`, `-0.014 nats`."""
     if isnan(value):
@@ -118,6 +141,9 @@ def difference(value: float, low: float | None = None, high: float | None = None
 
 def p_value(p: float) -> str:
     """`p = 0.03`, `p < 0.0001`."""
-    if isnan(p):
-        return f"p = {UNKNOWN}"
-    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.3g}"
+    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p_alone(p)}"
+
+
+def p_alone(p: float) -> str:
+    """The same under a heading that says p: `0.03`, `<0.0001`; a dash for NaN."""
+    return UNKNOWN if isnan(p) else f"<{LEAST_P:.4f}" if p < LEAST_P else f"{p:.3g}"

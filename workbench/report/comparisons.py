@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from rich.table import Table
 
@@ -15,11 +15,10 @@ from workbench.judgement.words.many import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.measurement.numbers import decimals
+from workbench.measurement.numbers import LEAST_P, decimals, difference, number, p_alone
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
-SMALLEST_P = 1e-4  # smaller ones are shown as less than this
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def clearest(differences: Sequence[OverSeeds]) -> Difference | None:
     one, row = min(rows, key=lambda pair: float(pair[1]["p_holm"]))
     what = ", ".join(filter(None, (str(row["measure"]), str(row["place"] or ""))))
     value, low, high, p = (float(row[name]) for name in ("difference", "low", "high", "p_holm"))
-    return Difference(one.first, one.second, what, value, low, high, p)
+    return Difference(one.first, one.second, what, row["units"], value, low, high, p)
 
 
 def _size(differences: pd.DataFrame) -> pd.Series:
@@ -101,7 +100,7 @@ def _size(differences: pd.DataFrame) -> pd.Series:
 
 def _as_shown(p: pd.Series) -> pd.Series:
     """Each p as it is shown: four places, none below the smallest."""
-    return p.clip(lower=SMALLEST_P).round(4)
+    return p.clip(lower=LEAST_P).round(4)
 
 
 def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
@@ -114,23 +113,18 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
             f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
             *_apart(row),
             str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
-            p_in_words(row["p"]),
-            p_in_words(row["p_holm"]),
+            p_alone(row["p"]),
+            p_alone(row["p_holm"]),
         ]
         for row in surest(differences).to_dict("records")
     ]
 
 
-def _apart(row: dict[str, float]) -> tuple[str, str, str]:
-    first, second, value, low, high = (row[name] for name in ("first", "second", "difference", "low", "high"))
-    places = decimals([first, second, value], 3)
-    end = "" if np.isnan(low) else f" [{low:+.{places}f}, {high:+.{places}f}]"
-    return f"{first:.{places}f}", f"{second:.{places}f}", f"{value:+.{places}f}{end}"
-
-
-def p_in_words(p: float) -> str:
-    """A p value with four decimal places, or `<0.0001`; a dash where it is NaN."""
-    return "–" if np.isnan(p) else f"<{SMALLEST_P:.4f}" if p < SMALLEST_P else f"{p:.4f}"
+def _apart(row: dict[str, Any]) -> tuple[str, str, str]:
+    first, second, value, units = (row[name] for name in ("first", "second", "difference", "units"))
+    places = decimals([first, second, value])
+    apart = difference(value, row["low"], row["high"], units)
+    return number(first, units, places), number(second, units, places), apart
 
 
 def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
@@ -181,8 +175,7 @@ def _left_out(differences: pd.DataFrame) -> str:
     if len(differences) <= SHOWN_DIFFERENCES:
         return ""
     at = _as_shown(differences["p_holm"])
-    last = at.loc[surest(differences).index[-1]]
-    ties = int((at == last).sum())
-    tied = f"p (Holm) {'below' if last <= SMALLEST_P else 'of'} {last:.4f}"
-    which = f"; {ties} have {tied}: of these each measure in turn, its clearest first" if ties > 1 else ""
+    last = surest(differences).index[-1]
+    ties, p = int((at == at.loc[last]).sum()), p_alone(differences.loc[last, "p_holm"])
+    which = f"; {ties} tie at p (Holm) {p}: of these each measure in turn, its clearest first" if ties > 1 else ""
     return f", {SHOWN_DIFFERENCES} shown, the smallest p first{which}"

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.inspection.learning_curves import single
+from workbench.inspection.learning_curves import single, units_of
 from workbench.measurement import Measurement, p_values
 from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
+from workbench.measurement.numbers import difference, p_alone, with_interval
 from workbench.runs import Run
 from workbench.runs.config import HOW_OFTEN
-from workbench.runs.listing import RATES, check_column, filtered, row_of
+from workbench.runs.listing import check_column, filtered, row_of
 from workbench.util.settings import as_text, flat_config
 
 ALIASES = {"model.attention": "variants"}
@@ -127,27 +128,18 @@ def _difference(first: Measurement, second: Measurement, metric: str) -> dict[st
 
 
 def shown(frame: pd.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]:
-    """A table of results as people read it: its headings, and its rows; rates in per cent."""
-    rate = metric.split("/")[0] in RATES
-    scale, digits = (100.0, "{:.1f}") if rate else (1.0, "{:.4g}")
-    what = f"{metric} (%)" if rate else metric
-
-    def number(value: float) -> str:
-        return "–" if np.isnan(value) else digits.format(scale * value)
-
-    def ends(low: float, high: float) -> str:
-        return "" if np.isnan(low) else f" [{number(low)}, {number(high)}]"
-
+    """A table of results as people read it: its headings, and its rows."""
+    units = units_of(metric)
     settings = [name for name in frame if name not in _NUMBERS]
     compared = "difference" in frame
-    headings = [*settings, f"{what} [95 %]", "seeds", *(["difference [95 %]", "p (Holm)"] if compared else [])]
+    headings = [*settings, f"{metric} [95 %]", "seeds", *(["difference [95 %]", "p (Holm)"] if compared else [])]
     rows = []
     for row in frame.to_dict("records"):
         cells = [as_text(row[name]) for name in settings]
-        cells += [number(row["mean"]) + ends(row["low"], row["high"]), str(row["n"])]
+        cells += [with_interval(row["mean"], row["low"], row["high"], units), str(row["n"])]
         if compared:
-            cells.append(number(row["difference"]) + ends(row["difference_low"], row["difference_high"]))
-            cells.append("–" if np.isnan(row["p"]) else "<0.001" if row["p"] < 0.001 else f"{row['p']:.3f}")
+            cells.append(difference(row["difference"], row["difference_low"], row["difference_high"], units))
+            cells.append(p_alone(row["p"]))
         rows.append(cells)
     return headings, rows
 

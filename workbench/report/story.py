@@ -69,7 +69,7 @@ LIMITS = {
     "reads": "Mass on true edges does not show what is read there, nor that the model needs it.",
     "holds": "A claim that holds shows how an answer could be made, not that the model makes it so.",
     "absent": "What is claimed was not read where it is looked for; it may be held elsewhere, or in another basis.",
-    "tells nothing": "These claims may still be true of this model; holding as often as this does not show it.",
+    "tells nothing": "These claims may still be true of this model; what was measured does not show it.",
     "spread": "Low entropy need not hurt: a model may have thrown away what its answers do not need.",
 }
 CLAIM_LIMITS = (

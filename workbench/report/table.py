@@ -20,7 +20,6 @@ from workbench.judgement.words import claims
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.words import in_words, short
-from workbench.measurement.numbers import counted
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
@@ -135,7 +134,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share_of_draws(_gold(one, UNTRAINED)))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
@@ -222,8 +221,7 @@ def _counted(one: Column, name: str, kind: str) -> str:
         return "–"
     done = null.select(edit="claimed", outcome="as claimed")
     assert done.n is not None
-    hits, n = float(np.nansum(done.values * done.n)), int(done.n.sum())
-    return f"{counted(hits, n)} in {len(done.n)} models" if n else "no right answer"
+    return claims.tried([(float(np.nansum(done.values * done.n)), int(done.n.sum()))], len(done.n))
 
 
 def _causal(one: Column, name: str) -> Measurement | None:
@@ -321,27 +319,17 @@ def share(m: Measurement | None) -> str:
     """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
         return numbers.UNKNOWN
-    if "draws" in m.settings:
-        return share_of_draws(m)
-    return numbers.share_with_interval(float(m.values), *_ends(m)) + _of(m)
+    return numbers.share_with_interval(float(m.values), *m.ends) + _of(m)
 
 
-def share_of_draws(m: Measurement) -> str:
+def share_of_draws(m: Measurement | None) -> str:
     """The mean share of re-initialised models, with the range of the draws."""
-    ends = [end for end in _ends(m) if end is not None]
-    mean, between = numbers.percent(float(m.values)), numbers.percents(ends)
-    if between == numbers.UNKNOWN:
-        return mean
-    return f"{mean} ({between})" if " to " in between else f"{mean} in all {m.settings.get('draws', 'models')}"
+    return numbers.UNKNOWN if m is None else numbers.share_with_range(float(m.values), *m.ends)
 
 
 def number(m: Measurement) -> str:
     """A number with its interval and its n."""
-    return numbers.with_interval(float(m.values), *_ends(m)) + _of(m)
-
-
-def _ends(m: Measurement) -> tuple[float | None, float | None]:
-    return (None, None) if m.low is None or m.high is None else (float(m.low), float(m.high))
+    return numbers.with_interval(float(m.values), *m.ends) + _of(m)
 
 
 def _of(m: Measurement) -> str:

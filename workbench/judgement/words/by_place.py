@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from workbench.instruments.attention import attention_graph
-from workbench.judgement.extremes import Extreme, extreme
+from workbench.judgement.extremes import extreme
 from workbench.judgement.words.extremes import at, at_label, at_places
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.numbers import number, percent
+from workbench.measurement.numbers import between, number, percent
 from workbench.measurement.places import at_point, point_name
 from workbench.util.words import capitalised
 
@@ -24,17 +23,12 @@ def extremes(m: Measurement) -> str | None:
     if least is None or most is None:
         return None
     if least.anywhere:
-        ends = dict.fromkeys(number(value, m.units) for value in (least.value, most.value))
         where = "" if m.dims == () else f" {at_places(least)}" if least.n == 1 else " throughout"
-        clear = ", and no place is clearly above or below all others" if len(ends) > 1 else ""
-        return f"{m.name}: {' to '.join(ends)}{where}{clear}."
-    said = [f"{one.which} {at_places(one)} ({_reached(one, m.units)})" for one in (least, most)]
+        apart = number(least.value, m.units) != number(most.value, m.units)
+        clear = ", and no place is clearly above or below all others" if apart else ""
+        return f"{m.name}: {between((least.value, most.value), m.units)}{where}{clear}."
+    said = [f"{one.which} {at_places(one)} ({between((one.value, one.reach), m.units)})" for one in (least, most)]
     return f"{m.name} is {' and '.join(said)}."
-
-
-def _reached(found: Extreme, units: str) -> str:
-    """The value of an extreme, or the range of the places that it may be at."""
-    return " to ".join(dict.fromkeys(number(value, units) for value in sorted((found.value, found.reach))))
 
 
 def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
@@ -55,8 +49,9 @@ def least_of_all(runs: Mapping[str, Measurement]) -> str | None:
     if len(found) == 1:
         (run,) = found
         return extremes(runs[run])
-    said = "; ".join(f"{run} {_reached(found[run], runs[run].units)} {at_places(found[run])}" for run in ordered)
-    return f"The least {name.lower()} of each, lowest first: {said}."
+    said = [f"{run} {between((found[run].value, found[run].reach), runs[run].units)}" for run in ordered]
+    told = "; ".join(f"{value} {at_places(found[run])}" for value, run in zip(said, ordered, strict=True))
+    return f"The least {name.lower()} of each, lowest first: {told}."
 
 
 def widest_spread(each: Measurement) -> str | None:
@@ -73,8 +68,7 @@ def widest_spread(each: Measurement) -> str | None:
     low, high = values.min(axis), np.where(np.isinf(values), -np.inf, values).max(axis)
     index = np.unravel_index(int((high - low).argmax()), high.shape)
     where = {dim: each.coords[dim][int(i)] for dim, i in zip(rest, index, strict=True)}
-    ends = " to ".join(number(float(one[index]), each.units) for one in (low, high))
-    return f"Sequences differ most {at(where)}: {ends}."
+    return f"Sequences differ most {at(where)}: {between((low[index], high[index]), each.units)}."
 
 
 def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str | None:
@@ -160,29 +154,6 @@ def _sizes(m: Measurement) -> Measurement:
     return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
 
 
-def beside_controls(own: Measurement, controls: Mapping[str, Measurement]) -> str | None:
-    """A single number beside the control that is hardest to exceed, by its interval.
-
-    Args:
-        own: without dims.
-        controls: name in words -> the same of a control.
-    """
-    if np.isnan(own.values):
-        return None
-    text = f"{own.name}: {number(float(own.values), own.units)}"
-    tops = {name: float(_top(m)) for name, m in controls.items() if not np.isnan(m.values)}
-    if not tops:
-        return f"{text}."
-    name = max(tops, key=lambda name: tops[name])
-    bottom = float(own.values if own.low is None or np.isnan(own.low) else own.low)
-    than = ";" if bottom > tops[name] else ", no more than"
-    return f"{text}{than} its strongest control ({name}): {number(float(controls[name].values), own.units)}."
-
-
-def _top(m: Measurement) -> Any:
-    return m.values if m.high is None or np.isnan(m.high) else m.high
-
-
 def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:
     """Several single numbers by name.
 
@@ -239,12 +210,9 @@ def last_values(curves: Mapping[str, Measurement]) -> str | None:
     Args:
         curves: run -> a curve over `step`.
     """
-    last = {name: float(curve.values[-1]) for name, curve in curves.items() if len(curve.values)}
-    if not last:
-        return None
-    ordered = sorted(last, key=lambda name: -last[name])
-    name = next(iter(curves.values())).name
-    return f"{name} at last: {'; '.join(f'{one} {number(last[one], curves[one].units)}' for one in ordered)}."
+    last = {name: curve.select(step=curve.coords["step"][-1]) for name, curve in curves.items() if len(curve.values)}
+    ordered = sorted(last.items(), key=lambda pair: -float(pair[1].values))
+    return each(f"{ordered[0][1].name} at last", dict(ordered)) if last else None
 
 
 def leads(path: Measurement) -> str | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test
+import numpy as np
+
+from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
 from workbench.judgement.rule import Against, Compared
+from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
@@ -76,6 +79,16 @@ def often_in_short(one: Judgement, several: bool) -> str:
     return f"{one.often}: {percent(one.rate)}{f' {place_in_words(one.place)}' if several else ''}"
 
 
+def on_one_input(scores: Sequence[float]) -> str:
+    """Whether a claim holds on one input, for a badge, from its scores at all places where it is read."""
+    said = {
+        Often.ALWAYS: "holds on this input",
+        Often.NOT_FOUND: "does not hold on this input",
+        Often.UNKNOWN: "cannot be told on this input",
+    }
+    return said.get(Often.on_one_input(scores), f"on this input: {percents(scores)}, by row")
+
+
 def against_in_short(group: Group) -> str:
     """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
     there = [one for one in group if one.found and one.against is not None]
@@ -97,12 +110,12 @@ def need_in_short(group: Group) -> str:
     if not needs:
         return ""
     words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
-    return words if any(one.found and one.beyond for one in group) else f"but {words}"
+    return words if any(one.beyond for one in group) else f"but {words}"
 
 
 def how_many(claims: Sequence[Group]) -> str:
     """How many of some claims are there beyond their controls somewhere, and which."""
-    beyond = [places[0].title for places in claims if any(one.found and one.beyond for one in places)]
+    beyond = [places[0].title for places in claims if any(one.beyond for one in places)]
     text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
     return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 
@@ -179,10 +192,30 @@ def _controls(group: Group, pick: Callable[[Judgement], Compared | None]) -> str
 
 def compared(control: Compared) -> str:
     """`re-initialised models, 7 of 512 in 8 models`."""
-    if not control.n:
-        return f"{in_words(control.against)}, none to count"
-    models = f" in {control.models} models" if control.models else ""
-    return f"{in_words(control.against)}, {counted(control.hits, control.n)}{models}"
+    return f"{in_words(control.against)}, {tried([(control.hits, control.n)], control.models)}"
+
+
+def tried(counts: Sequence[tuple[float, int]], models: int | None, outcome: str = "") -> str:
+    """Hits of tries of a control: `7 of 512 in 8 models`, at several places `0 to 1.1% of 52 to 64 in 8 models`."""
+    hits = f"{_of(counts)} {outcome}".rstrip() if any(n for _, n in counts) else "none to count"
+    return f"{hits} in {models} models" if models else hits
+
+
+def beside_controls(own: Measurement, controls: Iterable[Compared]) -> str | None:
+    """A single share and how it compares with the control that is hardest to exceed; None where it is not known.
+
+    Args:
+        own: without dims.
+        controls: it held against each of them.
+    """
+    if np.isnan(own.values):
+        return None
+    nearest = hardest(controls)
+    text = f"{own.name}: {percent(float(own.values))}"
+    if nearest is None:
+        return f"{text}."
+    against = AGAINST.get(nearest.result, "beyond its controls")
+    return f"{text}, {against} ({in_words(nearest.against)}, {percent(nearest.rate)})."
 
 
 def needing(group: Group) -> str:
@@ -251,8 +284,7 @@ def _uninformed(tests: Sequence[Test]) -> str:
     for kind in kinds:
         each = [(null.hits, null.n) for test in tests for null in test.nulls if null.against == kind]
         models = next(null.models for null in tests[0].nulls if null.against == kind)
-        answers = f"{_of(each)} {outcome}" if any(n for _, n in each) else "no right answer to edit"
-        said.append(f"{in_words(kind)} ({models}), {answers}")
+        said.append(f"{in_words(kind)}, {tried(each, models, outcome)}")
     return f"; {'; '.join(said)}"
 
 

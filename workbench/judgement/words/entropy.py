@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.judgement.entropy import Dominated, Spread
+from workbench.judgement.entropy import Spread
 from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.words.extremes import at_places
-from workbench.measurement.numbers import DECIMALS, counted, decimals, number, percents
+from workbench.measurement.numbers import between, counted, percents
 from workbench.measurement.places import at_point
 
 
@@ -37,13 +37,8 @@ def _dominated(spread: Spread) -> str:
         f"{counted(most.sequences, most.of)} sequences ({longest}at position {most.position} in {most.at_position:,})"
     )
     text = f"{where[0].upper()}{where[1:]} {who} {share} of the squared norm in {seen}"
-    own, others = _range(layers, "value", spread.units), _range(layers, "without", spread.units)
+    own, others = (between((getattr(one, of) for one in layers), spread.units) for of in ("value", "without"))
     return f"{text}: there {spread.name.lower()} is {own}, and {others} without."
-
-
-def _range(layers: Sequence[Dominated], name: str, units: str) -> str:
-    values = [getattr(one, name) for one in layers]
-    return _between(min(values), max(values), units)
 
 
 def _least(spread: Spread) -> str:
@@ -52,18 +47,12 @@ def _least(spread: Spread) -> str:
     least = spread.least
     if least.anywhere:
         clear = "" if least.n == 1 else f" over {least.n} layers, none of them clearly the least"
-        return f"{spread.name}{others} is {_between(spread.low, spread.high, spread.units)}{clear}."
-    value = _between(least.value, least.reach, spread.units)
+        return f"{spread.name}{others} is {between((spread.low, spread.high), spread.units)}{clear}."
+    value = between((least.value, least.reach), spread.units)
     beside = ""
     if spread.at_least is not None:
-        beside = f"; {spread.models} re-initialised models {_between(*spread.at_least, '')}"
+        beside = f"; {spread.models} re-initialised models {between(spread.at_least)}"
     return f"{spread.name}{others} is least {at_places(least)} ({value}{beside})."
-
-
-def _between(low: float, high: float, units: str) -> str:
-    places = DECIMALS if max(abs(low), abs(high)) >= 10**-DECIMALS else decimals([high])
-    ends = [number(end, "", places) for end in (low, high)]
-    return number(low, units, places) if ends[0] == ends[1] else f"{ends[0]} to {number(high, units, places)}"
 
 
 def _layers(layers: Sequence[str | int]) -> str:

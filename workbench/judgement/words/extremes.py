@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.judgement.extremes import Extreme
+from workbench.judgement.extremes import LEAST_RISE, Extreme, Rise
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import at_point
 from workbench.util.words import listed
 
@@ -43,3 +44,18 @@ def at_places(extreme: Extreme) -> str:
     if len(dims) == 1 and (begin := f"at {dims[0]} ") and all(at(one).startswith(begin) for one in extreme.places):
         return begin + listed([at(one).removeprefix(begin) for one in extreme.places])
     return listed([at(one) for one in extreme.places])
+
+
+def rise_in_short(rise: Rise) -> str:
+    """Where a learning curve rises most, for a figure."""
+    return f"steepest rise: {percent(rise.before)} to {percent(rise.after)}"
+
+
+def rise_in_words(rise: Rise | None) -> str:
+    """What a figure shades of a learning curve, and what that does not show."""
+    if rise is None:
+        return f"Accuracy never rises by {percent(LEAST_RISE)} or more between two evaluations, so nothing is shaded."
+    return (
+        f"Shaded: of all intervals between evaluations the one with the steepest rise, steps {rise.start:,} to "
+        f"{rise.end:,}. It shows neither when in it the change came nor whether it was sudden."
+    )

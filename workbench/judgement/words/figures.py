@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.instruments.attention.strongest_paths import Path
+from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
+from workbench.judgement.shuffled import classes_apart
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import at_point
-from workbench.tasks import COUNTED, Unit
+from workbench.tasks import COUNTED, Task, Unit
 
 LEVELS = (0.5, 0.95)  # of all answers
 
@@ -42,6 +45,17 @@ def _reached(what: str, curve: Measurement) -> str:
 def _first(curve: Measurement, level: float) -> str:
     at = np.flatnonzero(curve.values >= level)
     return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
+
+
+def right(accuracy: float, task: Task) -> str:
+    """How much of what a task counts was right at the last evaluation, for a card."""
+    return f"{percent(accuracy)} of {COUNTED[task.unit]} right, {task.drawn}"
+
+
+def strongest_path(path: Path) -> str:
+    """How long the strongest of some paths through attention is, and what it weighs."""
+    steps = len(path.positions) - 1
+    return f"The strongest of them takes {steps} step{'s' * (steps != 1)} and weighs {number(path.weight)}."
 
 
 def on_top(table: Measurement, right: Sequence[str]) -> str | None:
@@ -136,6 +150,20 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
     )
 
 
+def collapsed(found: Phases) -> str:
+    """Whether there are three phases of collapse, with steps and numbers."""
+    said = ", ".join(f"{'+' * (change > 0)}{percent(float(np.expm1(change)))}" for change in found.changes)
+    where = f"RankMe changes by {said} up to step {found.low:,}, up to step {found.high:,} and up to the end"
+    nulls = (
+        f"two draws of sequences differ by {percent(float(np.expm1(found.apart)))} at most, and "
+        f"{percent(found.random)} of random curves with the same changes have phases as strong"
+    )
+    if found.found:
+        alpha = "moves the other way in each" if found.alpha_agrees else "does not move the other way in each"
+        return f"Three phases of collapse are found: {where}; {nulls}. α-ReQ {alpha}."
+    return f"Three phases of collapse are not found over {found.steps} checkpoints: at best {where}; {nulls}."
+
+
 def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[str, Measurement]]) -> str | None:
     """How even rows are with few keys and with many, on average over a run's heads, beside its controls.
 
@@ -173,15 +201,15 @@ def told_apart(between: Measurement) -> str | None:
 
     Returns None where there is no variance.
     """
-    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
-    if np.isnan(own.values) or shuffled.high is None:
+    found = classes_apart(between)
+    if found is None:
         return None
-    label, most = between.settings["label"], float(shuffled.high)
-    text = f"{percent(float(own.values))} of the variance lies between classes of {label}"
-    if not own.values > most:
-        return f"{text}, no more than with shuffled labels (at most {percent(most)})."
+    text = f"{percent(found.value)} of the variance lies between classes of {between.settings['label']}"
+    if not found.beyond:
+        return f"{text}, no more than with shuffled labels (at most {percent(found.most)})."
     best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
     share = float(between.select(within=best, labels="true").values)
     return (
-        f"{text}, with shuffled labels at most {percent(most)}; most of all along component {best} ({percent(share)})."
+        f"{text}, with shuffled labels at most {percent(found.most)}; most of all along component {best} "
+        f"({percent(share)})."
     )

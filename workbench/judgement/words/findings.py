@@ -8,7 +8,7 @@ from typing import Literal
 
 from workbench.interventions import head_in_words
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
-from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
+from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Head, Sample, Share
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
 from workbench.judgement.words.extremes import MOST_NAMED, at_places
@@ -92,7 +92,7 @@ def _weight(one: Group) -> tuple[bool, bool, float]:
     """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
     first = one[1][0]
     rates = [place.rate for place in one[1] if place.rate == place.rate]
-    return first.need is not Need.AS_CLAIMED, not (first.beyond and first.found), -max(rates, default=0.0)
+    return first.need is not Need.AS_CLAIMED, not first.beyond, -max(rates, default=0.0)
 
 
 def _claim(one: Group) -> Statement:
@@ -198,6 +198,12 @@ def focus(found: Focus | None) -> str | None:
         f"of right answers change. {capitalised(where)} has {most}; without it {own} change. Removed, a head takes all "
         "that it writes with it; an edit of what a claim is about does not, and may need other heads."
     )
+
+
+def another_needed(most: Head, needed: Head) -> str:
+    """That answers need another head than the one with the most mass on the task's edges."""
+    here, there = (head_in_words(*head) for head in (most, needed))
+    return f"{capitalised(here)} has the most mass on the task's edges; answers need {there} more."
 
 
 def at_a_glance(found: Findings) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from workbench.judgement.learning_coefficient import Doubt, Drawn, LearningCoefficient
+from workbench.measurement.numbers import number
 
 ADVICE: dict[Doubt, str] = {
     Doubt.LEFT: "take a smaller step_size or a larger localisation",
@@ -21,14 +22,14 @@ def in_words(found: LearningCoefficient) -> str:
     own = f"{_value(found)} ({_drawn(found)})"
     others = "; ".join(f"{_value(one)} at {_otherwise(found, one)}" for one in found.repeated)
     if found.trusted:
-        chains = f"{len(found.chains)} chains with a spread of {found.spread:.2g}"
+        chains = f"{len(found.chains)} chains with a spread of {number(found.spread)}"
         return f"Learning coefficient {own}, {chains}; {others}."
     why = "; ".join(f"{doubt}: {ADVICE[doubt]}" for doubt in found.doubts)
     return f"Learning coefficient not trusted: {own}; {others}. {why[0].upper()}{why[1:]}."
 
 
 def _value(one: Drawn) -> str:
-    return f"{one.value:.3g}" if math.isfinite(one.value) else "left for infinity"
+    return number(one.value) if math.isfinite(one.value) else "left for infinity"
 
 
 def _drawn(one: Drawn) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from workbench.judgement.claim import JudgedClaim, Judgement
 from workbench.judgement.findings import Findings
 from workbench.judgement.words.findings import how_sure, share, statements
-from workbench.measurement.numbers import p_value, percents
+from workbench.measurement.numbers import difference, p_value, percents
 
 MOST = 7  # sentences
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
@@ -21,6 +21,7 @@ class Difference(NamedTuple):
     first: str
     second: str
     what: str
+    units: str
     value: float
     low: float
     high: float
@@ -81,7 +82,7 @@ def _by_seed(one: JudgedClaim) -> list[tuple[Judgement, ...]]:
 
 def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
     """`5 of 9 configs (3 at every place where it is read)`."""
-    there = [[one.found and one.beyond for one in places] for places in of_each]
+    there = [[one.beyond for one in places] for places in of_each]
     everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
     text = f"{somewhere} of {len(of_each)} {kind}"
     return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
@@ -92,5 +93,5 @@ def _clearest(one: Difference) -> str:
         return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(one.p)})."
     return (
         f"The clearest difference over seeds is in {one.what}: {one.second} minus {one.first} is "
-        f"{one.value:+.3g} [{one.low:.3g}, {one.high:.3g}], {p_value(one.p)} after Holm."
+        f"{difference(one.value, one.low, one.high, one.units)}, {p_value(one.p)} after Holm."
     )

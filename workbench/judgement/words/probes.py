@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from workbench.judgement.decodable import ADDED, FREQUENT, PAIRS, SHUFFLED, TOKEN, Decodable, Reached, Worth
+from workbench.judgement.decodable import ADDED, FREQUENT, PAIRS, SHUFFLED, TOKEN, TRAINED, Decodable, Reached, Worth
+from workbench.judgement.extremes import extreme
 from workbench.judgement.probed import Finding, Status
 from workbench.judgement.rule import Compared
 from workbench.judgement.used import CHANGED, FOLLOWED, FRESH, MOVED, SHUFFLED_WEIGHTS, Conclusion, Untested, Used
+from workbench.judgement.words.extremes import at_places
+from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.measurement.numbers import POINTS, number, percent, with_interval
+from workbench.measurement.numbers import POINTS, between, number, percent, with_interval
 from workbench.measurement.places import at_point, point_name
 
 BASELINE = {
@@ -105,6 +108,20 @@ def _reached(reached: Reached, judged: Decodable) -> str:
 
 def _value(value: float, judged: Decodable) -> str:
     return percent(value) if judged.units == "share" else f"R² {number(value)}"
+
+
+def gained(accuracy: Measurement, gains: Measurement) -> str | None:
+    """Where the trained model gains most over its baselines, and how much is decoded there; None of no probe.
+
+    Args:
+        accuracy, gains: of one label, `probe(…)` and `gain(accuracy)`.
+    """
+    most = extreme(gains, "most")
+    if most is None:
+        return None
+    own = [float(accuracy.select(condition=TRAINED, **place).values) for place in most.places]
+    reached, beside = (between(values, accuracy.units) for values in (own, [value - most.value for value in own]))
+    return f"Most is gained {at_places(most)}: {reached}, and {beside} from the best baseline or re-initialised model."
 
 
 def used(judged: Used) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.judgement.shuffled import one_step
 from workbench.measurement import Measurement
-from workbench.measurement.numbers import number
+from workbench.measurement.numbers import counted, number
 
-SHUFFLES, SEED = 400, 0
 FEWEST = 4  # tokens
 
 
@@ -21,21 +21,14 @@ def largest_of_rows(m: Measurement) -> str | None:
     """
     if min(m.values.shape) < FEWEST:
         return None
-    top = m.values.argmax(1)
-    step, n = _at_one_step(top)
-    rng = np.random.default_rng(SEED)
-    often = np.quantile([_at_one_step(rng.permutation(top))[1] for _ in range(SHUFFLES)], 0.95)
+    found, rows = one_step(m.values), len(m.values)
     row = int(np.abs(m.values).max(1).argmax())
     column = int(np.abs(m.values[row]).argmax())
     largest = number(float(m.values[row, column]), m.units)
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
-    if n <= often:
-        return f"The largest entries of the {len(top)} rows follow no one step through the vocabulary; {most}."
-    where = "the token itself" if step == 0 else f"the token {abs(step)} {'after' if step > 0 else 'before'} it"
-    return f"{n} of {len(top)} rows have their largest entry at {where} (rows mixed: at most {often:.0f}); {most}."
-
-
-def _at_one_step(top: np.ndarray) -> tuple[int, int]:
-    """The step from a row to its column that most rows share, and how many do."""
-    steps, counts = np.unique(top - np.arange(len(top)), return_counts=True)
-    return int(steps[counts.argmax()]), int(counts.max())
+    if not found.beyond:
+        return f"The largest entries of the {rows} rows follow no one step through the vocabulary; {most}."
+    after = f"{abs(found.step)} {'after' if found.step > 0 else 'before'} it"
+    where = f"the token {after if found.step else 'itself'}"
+    mixed = counted(found.most, rows)
+    return f"{counted(found.value, rows)} rows have their largest entry at {where} (mixed: at most {mixed}); {most}."

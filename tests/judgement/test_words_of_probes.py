@@ -1,0 +1,30 @@
+"""Where a probe gains most over its baselines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.judgement.decodable import TOKEN, TRAINED
+from workbench.judgement.words.probes import gained
+from workbench.measurement import Measurement
+from workbench.probes import gain
+
+POINTS = ("blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post")
+
+
+def accuracy(trained: list[float], token: list[float]) -> Measurement:
+    coords = {"condition": (TRAINED, TOKEN), "point": POINTS}
+    return Measurement("Accuracy", np.array([trained, token]), ("condition", "point"), coords, "share")
+
+
+def test_points_at_which_a_probe_gains_as_much_are_all_named() -> None:
+    """It was the first of equals alone."""
+    one = accuracy([0.5, 0.9, 0.8], [0.5, 0.25, 0.3])
+    other = "from the best baseline or re-initialised model."
+    assert gained(one, gain(one)) == f"Most is gained after attention 0: 90%, and 25% {other}"
+    two = accuracy([0.5, 0.9, 1.0], [0.5, 0.25, 0.35])
+    assert (
+        gained(two, gain(two)) == f"Most is gained after attention 0 and after MLP 0: 90 to 100%, and 25 to 35% {other}"
+    )
+    none = accuracy([np.nan] * 3, [0.5] * 3)
+    assert gained(none, gain(none)) is None
