@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -53,6 +53,11 @@ bars: .venv/installed
 bench: .venv/installed
 	$(BIN)/python tests/benchmarks/bars.py --write
 	$(BIN)/python tests/benchmarks/draw_growth.py
+
+# The tables of false alarms in docs/false-alarms.md and docs/probing.md: an hour and a half.
+false-alarms: .venv/installed
+	$(BIN)/python -m tests.mechanisms.false_alarms --write
+	$(BIN)/python -m tests.probes.false_alarms --write
 
 # The tables in docs/concepts/controls.md: how often each interval holds the truth, and the one rule errs. Four minutes.
 coverage: .venv/installed
