@@ -257,7 +257,7 @@ def test_what_is_wrong_with_the_hub_is_said_in_one_line(
         cause = error("no", response=httpx2.Response(403, request=request)) if error else ConnectionError("down")
         raise OSError("several\nlines") from cause
 
-    monkeypatch.setattr("workbench.models.pretrained.loading.AutoConfig.from_pretrained", refuse)
+    monkeypatch.setattr("workbench.models.pretrained.folder.hf_hub_download", refuse)
     with pytest.raises(ValueError, match=words) as raised:
         workbench.load_model("some/model")
     assert "\n" not in str(raised.value)

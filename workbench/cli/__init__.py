@@ -34,7 +34,8 @@ from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
 from workbench.cli.parser import Parser
 from workbench.util.distribution import mixed_up
-from workbench.util.plugins import PluginChanged, load_plugins
+from workbench.util.messages import Notice
+from workbench.util.plugins import load_plugins
 
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
@@ -82,10 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
-    """How a warning is shown: those of a changed plugin in one line, all others as usual."""
+    """How a warning is shown: one for who uses the command in one line, all others as usual."""
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, PluginChanged):
+        if issubclass(category, Notice):
             warn([message])
         else:
             usual(message, category, *where, **more)

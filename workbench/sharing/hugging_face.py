@@ -137,19 +137,17 @@ def _write_run(run: Run, folder: Path) -> None:
 
 def _write_model(source: Path, folder: Path) -> None:
     """The files of a model of Hugging Face, with the code that gives it its attention."""
-    from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     from workbench.models.pretrained.attention_functions import FIELD
-    from workbench.models.pretrained.loading import check_architecture, told
+    from workbench.models.pretrained.folder import listed_tensors
+    from workbench.models.pretrained.loading import read_config, told
 
-    with told(str(source), "its config"):
-        read = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    check_architecture(read, str(source))
+    read, revision = read_config(str(source), str(source))
     if getattr(read.get_text_config(decoder=True), FIELD, None) is None:
         raise ValueError(f"{source} has its own attention: it is an ordinary folder of Hugging Face as it is")
-    if not any(source.glob("*.safetensors")):
-        raise ValueError(f"{source} has no weights in safetensors files")
+    with told(str(source), "its weights"):
+        listed_tensors(str(source), revision)
     name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[read.model_type]
     config: dict[str, Any] = parse_json(read_text(source / CONFIG, LONGEST_CONFIG))
     config |= {"architectures": [name], "auto_map": {"AutoModelForCausalLM": f"{MODELLING}.{name}"}}

@@ -204,18 +204,18 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def check_contents(folder: Path) -> None:
-    """Raise ValueError unless a folder holds only files, folders, and links that lead to something inside it.
+def check_contents(folder: Path, *others: Path) -> None:
+    """Raise ValueError unless a folder holds only files, folders, and links that lead into it or one of the others.
 
     Reading and writing in a folder that a stranger made then never reaches anything outside it.
     """
-    root = os.path.realpath(folder)
+    roots = [os.path.realpath(root) for root in (folder, *others)]
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             with suppress(FileNotFoundError):  # a run that trains replaces its files
                 mode = path.lstat().st_mode
                 if stat.S_ISLNK(mode):
-                    if not Path(os.path.realpath(path)).is_relative_to(root):
+                    if not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
                         raise ValueError(f"{path} is a link that leads out of {folder}; put a copy of the file there")
                 elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ValueError(f"{path} is neither a file nor a folder")

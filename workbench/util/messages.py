@@ -12,6 +12,10 @@ from pydantic import ValidationError
 LONGEST = 800  # characters
 
 
+class Notice(UserWarning):
+    """A warning for who uses the library, in one line, which the command line prints as such."""
+
+
 def harmless(text: str) -> str:
     """The text with control and invisible characters spelt out, as `\\x1b`: printed, it moves no cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

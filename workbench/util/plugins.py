@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from workbench.util.messages import brief
+from workbench.util.messages import Notice, brief
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -166,7 +166,7 @@ def not_loaded(noted: Any) -> str:
     return f"; it needs the plugin {missing}, which is not loaded: {how}"
 
 
-class PluginChanged(UserWarning):
+class PluginChanged(Notice):
     """A run was made with another version of a plugin than the one that is loaded."""
 
 

@@ -6,21 +6,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
+from workbench.models.attention import ATTENTION
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
+from workbench.models.pretrained.folder import (
+    LONGEST,
+    check_config,
+    check_folder,
+    check_weights,
+    listed_tensors,
+)
 from workbench.models.pretrained.model import Pretrained
 from workbench.tasks.known_text import KnownText
 from workbench.util.messages import brief
@@ -86,33 +95,33 @@ def load_causal(
         attention_dropout: in place of what the model's config has, where it has such dropout; None leaves it.
     """
     name, folder = str(name_or_path), Path(name_or_path).expanduser()
-    check_folder(name, folder)
-    source = str(folder) if folder.is_dir() else name
-    with told(name, "its config"):
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    check_architecture(config, name)
+    source = str(folder) if folder.exists() else name
+    config, revision = read_config(source, name)
     for field in DROPOUT if attention_dropout is not None else ():
         if hasattr(config, field):
             setattr(config, field, attention_dropout)
-    with told(name, "its weights"), shown(progress):
-        model = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        )
+    with told(name, "its weights"):
+        kind, options = what_to_load(config, dtype)
+        with shown(False):
+            check_weights(kind, listed_tensors(source, revision), name, options)
+        with shown(progress):
+            model = kind.from_pretrained(
+                source, revision=revision, use_safetensors=True, trust_remote_code=False, **options
+            )
     attention = getattr(model.config.get_text_config(decoder=True), FIELD, None)
     if attention is not None:
         set_attention(model, attention)
-    return Loaded(model, load_tokenizer(source, name), folder.name if folder.is_dir() else name)
+    return Loaded(model, load_tokenizer(source, revision, name), folder.name if folder.is_dir() else name)
 
 
-def check_folder(name: str, folder: Path) -> None:
-    """Raise ValueError if this is a folder without a model, or looks like one that is not there."""
-    if name.strip() and folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"{name} holds no model of Hugging Face: there is no config.json in it")
-    elif folder.is_file():
-        raise ValueError(f"{name} is a file: give the folder that save_pretrained wrote")
-    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
-        raise ValueError(f"there is no folder {name!r}")
+def read_config(source: str, name: str) -> tuple[PreTrainedConfig, str]:
+    """The config of a causal language model, with its revision on the hub; errors as `load_model`."""
+    check_folder(name, Path(source))
+    with told(name, "its config"):
+        revision = check_config(source)
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    check_architecture(config, name)
+    return config, revision
 
 
 def check_architecture(config: Any, name: str) -> None:
@@ -125,25 +134,42 @@ def check_architecture(config: Any, name: str) -> None:
         )
 
 
-def load_tokenizer(source: str, name: str) -> PreTrainedTokenizerBase | None:
+def what_to_load(config: PreTrainedConfig, dtype: torch.dtype) -> tuple[type[PreTrainedModel], dict[str, Any]]:
+    """The class that a config is of, and the options of its `from_pretrained`.
+
+    A config may name an attention or experts that Transformers fetches as code from the hub: only variants of this
+    library are taken from it, and all else is computed as Transformers does by default.
+    """
+    kind = cast(type[PreTrainedModel], MODEL_FOR_CAUSAL_LM_MAPPING[type(config)])
+    text, own = config.get_text_config(decoder=True), config._attn_implementation
+    computed = {"attn_implementation": own if own in ATTENTION else None, "experts_implementation": None}
+    return kind, {"config": text if type(text) is kind.config_class else config, "dtype": dtype, **computed}
+
+
+def load_tokenizer(source: str, revision: str, name: str) -> PreTrainedTokenizerBase | None:
     """A model's own tokenizer; None for a folder without one."""
     folder = Path(source)
     if folder.is_dir() and not any((folder / file).is_file() for file in TOKENIZERS):
         return None
     with told(name, "its tokenizer"):
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        for file in TOKENIZERS if folder.is_dir() else ():
+            if (folder / file).is_file() and (folder / file).stat().st_size > LONGEST:
+                raise ValueError(f"{file} has more than {LONGEST:,} bytes")
+        return AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
 
 
 @contextmanager
 def shown(progress: bool) -> Iterator[None]:
-    """Transformers' progress bars within this context: as they are, or none."""
-    before = logging.is_progress_bar_enabled()
+    """Within this context Transformers prints no reports, and progress bars as before or none."""
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.set_verbosity_error()
     if not progress:
         logging.disable_progress_bar()
     try:
         yield
     finally:
-        if before:
+        logging.set_verbosity(level)
+        if bars:
             logging.enable_progress_bar()
 
 

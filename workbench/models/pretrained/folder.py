@@ -1,0 +1,191 @@
+"""The files of a Hugging Face model, which a stranger may have made: checked before memory is taken for them.
+
+Names come first, then the headers of the weights, then the model without memory, with which every tensor is compared.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from workbench.util.files import check_contents, parse_json, read_shapes, read_text
+from workbench.util.memory import check_memory
+from workbench.util.messages import Notice, brief
+
+CONFIG, ADAPTER = "config.json", "adapter_config.json"
+MERGE = "merge it into its model by peft's merge_and_unload, and give the folder that save_pretrained then writes"
+LONGEST = 2**27  # bytes of a config, an index or a tokenizer's file; the largest tokenizers have 2**25
+MOST_LAYERS, MOST_PARAMETERS = 100_000, 10_000  # the second of a model whose files have fewer tensors
+ELSEWHERE = {
+    "transformers_weights": "names other files of weights",
+    "fusion_config": "exchanges parts of the model",
+    "quantization_config": "says that its weights are quantized: they are not the numbers that it computes with",
+}
+"""Fields of a config by which weights are not read as they stand, and what a config with them does."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Raise ValueError unless a folder holds a model and nothing leads out of it, or this may be a name on the hub."""
+    if name.strip() and folder.is_dir():
+        if not (folder / CONFIG).is_file():
+            hint = f", but an adapter: {MERGE}" if (folder / ADAPTER).is_file() else ""
+            raise ValueError(f"{name} holds no model of Hugging Face: there is no {CONFIG} in it{hint}")
+        snapshots = folder.resolve().parent
+        blobs = snapshots.parent / "blobs"  # in the hub's cache, what the files of each snapshot are links to
+        cached = snapshots.name == "snapshots" and not blobs.is_symlink()
+        check_contents(folder, *([blobs] if cached else []))
+    elif folder.is_file():
+        raise ValueError(f"{name} is a file: give the folder that save_pretrained wrote")
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ValueError(f"there is no folder {name!r}")
+
+
+def fetch(source: str, file: str, revision: str = "main") -> Path | None:
+    """The path of one of a model's files, in its folder or fetched from the hub; None if it has none.
+
+    Raises:
+        OSError: if the config of a model on the hub cannot be fetched.
+    """
+    if Path(source).is_dir():
+        path = Path(source, file)
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(source, file, revision=revision))
+    except EntryNotFoundError:
+        if file == CONFIG:
+            raise
+        return None
+
+
+def check_config(source: str) -> str:
+    """Check what a model's config holds before Transformers makes anything of it; returns the model's revision.
+
+    Raises:
+        ValueError: if it is damaged, has more layers than any model, or does not read the weights as they stand.
+        OSError: if it cannot be fetched.
+    """
+    path = fetch(source, CONFIG)
+    assert path is not None  # `check_folder` comes first
+    fields = parse_json(read_text(path, LONGEST))
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path} holds no fields")
+    check_fields(fields)
+    return "main" if Path(source).is_dir() else path.parent.name  # a folder of the hub's cache has that name
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise ValueError as `check_config`, for what a config or a part of it holds."""
+    for field, value in fields.items():
+        if value and field in ELSEWHERE:
+            raise ValueError(
+                f"it {ELSEWHERE[field]} ({field}); load the model by Transformers, and save it without by "
+                "save_pretrained"
+            )
+        many = isinstance(value, int | float) and value > MOST_LAYERS
+        if many and ("layer" in field or field == "num_labels"):  # of which Transformers makes lists at once
+            raise ValueError(f"{field} is {value:,}, and no model has more than {MOST_LAYERS:,}")
+        if isinstance(value, Mapping):
+            check_fields(value)
+
+
+def listed_tensors(source: str, revision: str) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor in a model's weight files, from their headers alone.
+
+    Raises:
+        ValueError: if an adapter lies beside the weights, they are not in safetensors files beside the config, a file
+            is missing or damaged, or two have the same tensor.
+    """
+    if fetch(source, ADAPTER, revision) is not None:
+        raise ValueError(f"an adapter lies beside them ({ADAPTER}), which is not applied here; {MERGE}")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(source, revision):
+        path = fetch(source, file, revision)
+        if path is None:
+            raise ValueError(f"there is no {file}, which is a part of them; get the model anew")
+        listed = {tensor: shape for tensor, (_, shape) in read_shapes(path).items()}
+        if twice := sorted(listed.keys() & shapes.keys()):
+            raise ValueError(f"{twice[0]} is in {file} and in another file too; get the model anew")
+        shapes |= listed
+    return shapes
+
+
+def weight_files(source: str, revision: str) -> list[str]:
+    """The names of a model's weight files. Raises ValueError as `listed_tensors`."""
+    if fetch(source, SAFE_WEIGHTS_NAME, revision) is not None:
+        return [SAFE_WEIGHTS_NAME]
+    index = fetch(source, SAFE_WEIGHTS_INDEX_NAME, revision)
+    if index is None:
+        raise ValueError(
+            f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model by "
+            "Transformers, and save it by save_pretrained"
+        )
+    listed = parse_json(read_text(index, LONGEST))
+    parts = listed.get("weight_map") if isinstance(listed, dict) else None
+    if not isinstance(parts, dict) or not isinstance(listed.get("metadata"), dict):
+        raise ValueError(f"{index} is damaged: it has no weight_map and metadata; get the model anew")
+    files = sorted(set(map(str, parts.values())))
+    for file in files:
+        if Path(file).name != file or not file.endswith(".safetensors"):
+            raise ValueError(f"{index} names {file!r}, and only files *.safetensors beside it are read")
+    return files
+
+
+def check_weights(kind: type[PreTrainedModel], shapes: Shapes, name: str, options: dict[str, Any]) -> None:
+    """Compare a model without memory with the tensors of its files; warn of those that it has no place for.
+
+    Args:
+        kind: the class of the model.
+        shapes: of the tensors in its files.
+        name: what to call it.
+        options: of `from_pretrained`; its config and dtype among them.
+
+    Raises:
+        ValueError: if a tensor is missing or has another shape, or the model needs more memory than there is.
+    """
+    tensors = {tensor: torch.empty(shape, device="meta") for tensor, shape in shapes.items()}
+    from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
+    compared = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True}
+    with at_most(max(MOST_PARAMETERS, 4 * len(shapes))):
+        model, found = from_pretrained(None, state_dict=tensors, **compared, **options)
+    for tensor, got, want in sorted(found["mismatched_keys"]):
+        raise ValueError(f"by its config {tensor} should be {list(want)}, and it is {list(got)}")
+    if missing := sorted(found["missing_keys"]):
+        raise ValueError(
+            f"{len(missing)} of them, such as {missing[0]}, are in none of its files, and would be random numbers; get "
+            "the model anew, or save it by save_pretrained"
+        )
+    check_memory(sum(x.numel() * x.element_size() for x in (*model.parameters(), *model.buffers())), "the model")
+    if unexpected := sorted(found["unexpected_keys"]):
+        words = f"{len(unexpected)} of its tensors, such as {unexpected[0]}, are no part of {kind.__name__}"
+        warnings.warn(brief(f"{name}: {words} and are left out"), Notice, stacklevel=2)
+
+
+@contextmanager
+def at_most(n: int) -> Iterator[None]:
+    """Within this context, stop this thread by a ValueError once it has made more than `n` parameters."""
+    made, thread = 0, get_ident()
+
+    def count(*_: Any) -> None:
+        nonlocal made
+        made += get_ident() == thread
+        if made > n:
+            raise ValueError(f"by its config it has more than {n:,} tensors, and its files do not")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
