@@ -116,6 +116,10 @@ def test_texts_of_different_lengths_are_read_as_each_alone(kind: str, side: str)
         place = slice(len(row) - len(own), None) if side == "left" else slice(len(own))
         assert torch.equal(row[place], own)
         torch.testing.assert_close(logits[place], model(own[None])[0], atol=1e-5, rtol=1e-4)
+    long = [text for text in texts if len(model.tokens(text)) > 1]
+    counts = torch.tensor([len(model.tokens(text)) - 1.0 for text in long])
+    alone = torch.stack([hooked(text, return_type="loss") for text in long])
+    torch.testing.assert_close(hooked(long, return_type="loss"), (alone * counts).sum() / counts.sum())
 
 
 @every_kind
@@ -128,6 +132,8 @@ def test_prompts_go_on_as_each_alone(kind: str, cached: bool) -> None:
     for text, row in zip(texts, together, strict=True):
         (alone,) = model.generate([model.prompt(text)], 4)
         assert row[len(row) - len(alone) :].tolist() == alone.tolist()
+    *_, streamed = hooked.generate_stream(texts, use_past_kv_cache=cached, return_type="tokens", **given)
+    assert streamed.tolist() in (together.tolist(), together[:, -streamed.shape[1] :].tolist())
     assert isinstance(hooked.generate(texts, use_past_kv_cache=cached, **given)[0], str)
     assert isinstance(hooked.generate("The cat", use_past_kv_cache=cached, **given), str)
 

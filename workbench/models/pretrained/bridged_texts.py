@@ -43,26 +43,36 @@ class BridgedTexts(TransformerBridge):
         return tokens.to(self.cfg.device) if move_to_device else tokens
 
     def forward(self, input: Any, *given: Any, **named: Any) -> Any:
-        """As TransformerLens's, with a mask of the padding on the left of several texts."""
+        """As TransformerLens's; of several texts no padding is read, and none counts in the loss."""
         if _several(input) and named.get("attention_mask") is None:
             rows = self._rows(input, named.pop("prepend_bos", None))
             input, real = self._padded([row[: self.cfg.n_ctx] for row in rows], named.pop("padding_side", None))
-            input = input.to(self.cfg.device)
+            input, real = input.to(self.cfg.device), real.to(self.cfg.device)
             if not bool(real[:, 0].all()):
-                named["attention_mask"] = real.long().to(self.cfg.device)
+                named["attention_mask"] = real.long()
+            if not bool(real.all()) and (given[0] if given else named.get("return_type")) in ("loss", "both"):
+                named.setdefault("labels", input.masked_fill(~real, -100))
         return super().forward(input, *given, **named)
 
     def generate(self, input: Any = "", *given: Any, **named: Any) -> Any:
         """As TransformerLens's: prompts go on behind their own last token, whatever a tokenizer puts after a text."""
-        words = isinstance(input, str) or _several(input)
-        if words and self.tokenizer is not None and getattr(self.adapter, "supports_batched_generation", True):
-            texts = [input] if isinstance(input, str) else input
-            input, real = self._padded(self._rows(texts, named.pop("prepend_bos", None), goes_on=True), "left")
-            if not bool(real.all()):
-                named["attention_mask"] = real.long()
-            if named.get("return_type", "input") == "input":
-                named["return_type"] = "str"
-        return super().generate(input, *given, **named)
+        return super().generate(self._prompts(input, named), *given, **named)
+
+    def generate_stream(self, input: Any = "", *given: Any, **named: Any) -> Any:
+        """As TransformerLens's, of the prompts that `generate` goes on from."""
+        return super().generate_stream(self._prompts(input, named), *given, **named)
+
+    def _prompts(self, given: Any, named: dict[str, Any]) -> Any:
+        """Prompts as tokens, padded on the left, with a mask of it among what else is given; tokens as they are."""
+        texts = [given] if isinstance(given, str) else given
+        if not _several(texts) or (len(texts) > 1 and not getattr(self.adapter, "supports_batched_generation", True)):
+            return given
+        tokens, real = self._padded(self._rows(texts, named.pop("prepend_bos", None), goes_on=True), "left")
+        if not bool(real.all()):
+            named["attention_mask"] = real.long()
+        if named.get("return_type", "input") == "input":
+            named["return_type"] = "str"
+        return tokens
 
     def _rows(self, texts: Sequence[str], prepend_bos: bool | None, goes_on: bool = False) -> list[list[int]]:
         """The token ids of each text (see `to_tokens`)."""
