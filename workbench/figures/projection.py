@@ -57,7 +57,7 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         marker={"size": 16, "color": "rgba(0,0,0,0)"},
         customdata=[[points[row], column] for row, column in cells],
         text=[
-            f"{points[row]} at {positions[column]}: {words[row][column]} ({best.values[row, column]:.3g})"
+            f"{points[row]} at {positions[column]}: {words[row, column]} ({best.values[row, column]:.3g})"
             for row, column in cells
         ],
         hovertemplate="%{text}<extra></extra>",

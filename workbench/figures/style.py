@@ -111,7 +111,9 @@ def framed(
 
 def literal(words: Any) -> Any:
     """A word, or words in lists or arrays, for Plotly, which would take a token such as `<s>` for markup."""
-    return words.replace("&", "&amp;").replace("<", "&lt;") if isinstance(words, str) else [*map(literal, words)]
+    if isinstance(words, str):
+        return words.replace("&", "&amp;").replace("<", "&lt;")
+    return np.array(literal(words.tolist())) if isinstance(words, np.ndarray) else [*map(literal, words)]
 
 
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
