@@ -9,7 +9,8 @@ has no meaning. Every task has `token` (the token itself) and `position`. Beside
     boxes              contents_A, …                   the set of objects in box A: at the end of a clause after it,
                                                        and where box A is asked for, after the last
     sequences          next_token, previous_token      the tokens beside it
-                       first_letter                    the first letter or sign of its own word
+                       first_letter                    the first letter or sign of its own text; none of a space, a
+                                                       special token, or a token that begins within a character
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from workbench.tasks import Task, Truth
 from workbench.util.seeds import generator
 
 TOKEN, POSITION = "token", "position"  # labels that every task has
-SPACES = " \u0120\u2581"  # how tokenizers write a space before a word
+SPACES = "\u0120\u2581"  # how tokenizers write a space before a word, which words of one's own may have
 CONTENTS = "contents_"  # + the letter of a box
 Labels = dict[str, Int[Tensor, "batch pos *class"]]
 
@@ -105,8 +106,9 @@ def _of_text(task: Task, tokens: Tensor, truth: Truth) -> Labels:
     """What a running text says of itself."""
     real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
     here = torch.where(real, tokens, -1)
-    first = [word.lstrip(SPACES)[:1].lower() for word in task.vocabulary.words]
-    signs = {sign: i for i, sign in enumerate(sorted({*first} - {""}))}
+    texts = task.vocabulary.texts or tuple(word.lstrip(SPACES) for word in task.vocabulary.words)
+    first = [text.lstrip()[:1].lower() for text in texts]
+    signs = {sign: i for i, sign in enumerate(sorted(sign for sign in {*first} if sign.isprintable() and sign))}
     letter = torch.tensor([signs.get(sign, -1) for sign in first])
     return {
         "next_token": pad(here[:, 1:], (0, 1), value=-1),

@@ -19,7 +19,7 @@ from workbench import figures
 from workbench.capture import LOGITS, Capture
 from workbench.figures.canvas import kinds_of_edges
 from workbench.figures.drawing import Drawing
-from workbench.figures.token_page import WIDEST, answer_rows, confidence_row, label_rows
+from workbench.figures.token_page import WIDEST, TokenPage, answer_rows, confidence_row, label_rows
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
@@ -343,3 +343,13 @@ def test_where_rows_do_not_sum_to_one_a_weight_is_called_a_weight(chased: Captur
         assert figures.attention_difference(matrices, matrices).data[0].colorbar.title.text == colour
     powers = attention_graph.matrices(halved, 0, 0, 0)
     assert figures.attention_matrix(powers, "A²").data[0].colorbar.title.text == "share of the row"
+
+
+def test_wide_words_fit_their_column() -> None:
+    """A character of Chinese, and an emoji, take the room of two letters."""
+    page = TokenPage(["the", "中文字符", "😀😀😀"], range(3))
+    for i, word in enumerate(page.words):
+        drawn = page.word(word, i, 0.0)
+        size = float(re.search(r'font-size="([\d.]+)"', drawn)[1])
+        letters = re.search(r">([^<]*)<", drawn)[1]
+        assert size * (1.0 if i else 0.62) * len(letters) <= page.column

@@ -92,8 +92,9 @@ def test_a_folder_is_loaded_with_its_tokenizer(folder: Path) -> None:
     assert model.tokens("w5 w7 w39").tolist() == [5, 7, 39]
     hooked = model.hooked()
     assert hooked.to_tokens("w5 w7", prepend_bos=False).tolist() == [[5, 7]]
-    assert hooked.to_tokens("w5 w7").tolist() == [[1, 5, 7]]  # TransformerLens's custom
-    assert hooked.to_str_tokens("w5 w7") == ["<s>", "w5", "w7"]
+    assert hooked.to_tokens("w5 w7").tolist() == [[5, 7]]  # nothing before it, as the tokenizer has it
+    assert hooked.to_tokens("w5 w7", prepend_bos=True).tolist() == [[1, 5, 7]]
+    assert hooked.to_str_tokens("w5 w7", prepend_bos=True) == ["<s>", "w5", "w7"]
     with torch.no_grad():
         assert (model(tokens()) - tiny("llama")(tokens()).logits).abs().max() < 1e-5
 

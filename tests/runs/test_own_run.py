@@ -19,7 +19,7 @@ from workbench.models import MODELS, ModuleKind, OwnModel
 from workbench.models.own_model import logits_of
 from workbench.runs import save_model
 from workbench.runs.folder import CONFIG
-from workbench.tasks import SEQUENCES, own_sequences
+from workbench.tasks import SEQUENCES, Vocabulary, own_sequences
 from workbench.util.seeds import generator
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +144,14 @@ def test_words_and_ids_can_be_typed(tmp_path: Path) -> None:
     assert task.words(torch.tensor([3, 4])) == ["w3", "w4"]
     with pytest.raises(ValueError, match="'w99' is neither a word of the vocabulary nor an id below 50"):
         task.parse("w3 w99")
+
+
+def test_the_texts_of_tokens_are_kept_with_their_words(tmp_path: Path) -> None:
+    known = Vocabulary(tuple(f"␣w{i}" for i in range(VOCABULARY)), tuple(f" w{i}" for i in range(VOCABULARY)))
+    run = save_model(tmp_path / "run", Language(), "fused", own_sequences(tokens(), VOCABULARY, words=known))
+    assert run.task().vocabulary == known
+    with pytest.raises(ValueError, match="there are 1 words for 50 tokens"):
+        own_sequences(tokens(), VOCABULARY, words=Vocabulary(known.words, ("w",)))
 
 
 PLUGIN = """

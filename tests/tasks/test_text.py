@@ -9,6 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from tests.models.tiny_tokenizers import byte_level
 from workbench import tasks
 from workbench.util.seeds import generator
 
@@ -53,6 +54,14 @@ def test_a_tokenizer_makes_the_tokens_and_its_words_are_shown(file: Path, tokeni
     parsed = task.parse("The lazy fox")
     assert task.words(parsed.tokens[0]) == ["The", "lazy", "fox"]
     assert len(task.vocabulary) == len(set(PROSE.split())) + 2 and task.vocabulary.words[-1] == "PAD"
+
+
+def test_the_words_of_a_byte_level_tokenizer_are_decoded(tmp_path: Path) -> None:
+    (tmp_path / "prose.txt").write_text("The café là. " * 20, encoding="utf-8")
+    byte_level().backend_tokenizer.save(str(tmp_path / "own.json"))
+    task = tasks.make("text", path=str(tmp_path / "prose.txt"), block=8, tokenizer=str(tmp_path / "own.json"))
+    assert task.words(task.parse("The là\nù").tokens[0]) == ["The", "␣là", "⏎", "<0xC3>", "<0xB9>"]
+    assert task.vocabulary.words[task.pad] == "PAD" and len(task.vocabulary) == len(byte_level()) + 1
 
 
 def test_a_saved_data_set_is_read_row_by_row(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def parsed(line: str, where: str) -> object:
 
 def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
     """The tokens of both texts. Raises ValueError if they are no pair."""
-    clean, corrupted = (model.tokens(row[name]) for name in ("clean", "corrupted"))
+    clean, corrupted = (model.prompt(row[name]) for name in ("clean", "corrupted"))
     if len(clean) != len(corrupted):
         raise ValueError(
             f"{where}: clean has {len(clean)} tokens, and corrupted {len(corrupted)}; a pair's texts have equally many"
@@ -103,11 +103,11 @@ def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
 def one_token(model: Pretrained, answer: str, where: str) -> int:
     """The token of an answer. Raises ValueError if it is not one that the tokenizer knows."""
     tokenizer = model.tokenizer
-    assert tokenizer is not None  # `tokens` has raised
+    assert tokenizer is not None  # `texts` has raised
     ids = tokenizer.encode(answer, add_special_tokens=False)
     unknown = tokenizer.unk_token_id
     if len(ids) != 1:
-        parts = " ".join(repr(word) for word in tokenizer.convert_ids_to_tokens(ids)) or "none"
+        parts = " ".join(repr(model.words[i]) for i in ids) or "none"
         raise ValueError(
             f"{where} {answer!r} is not one token but {len(ids)} ({brief(parts, 100)}); a word after a space may need "
             "the space before it"

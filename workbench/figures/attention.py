@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, thinned
+from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, literal, thinned
 from workbench.instruments.attention.attention_graph import Edge, rows_are_shares
 from workbench.measurement import Measurement
 
@@ -56,7 +56,7 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
         ValueError: if there is no such matrix.
     """
     part = matrices.select(matrix=which)
-    names = list(part.coords["query"])
+    names = literal(part.coords["query"])
     figure = go.Figure()
     figure.add_heatmap(
         z=part.values,
@@ -120,7 +120,7 @@ def attention_arcs(
         ValueError: if there is no such matrix.
     """
     part = matrices.select(matrix=which)
-    names = list(part.coords["query"])
+    names = literal(part.coords["query"])
     weight = part.values if query is None else np.where(np.arange(len(names))[:, None] == query, part.values, 0.0)
     truth = {(q, k) for _, q, k in gold if query in (None, q)}
     least = threshold_in_words(part.values, threshold)

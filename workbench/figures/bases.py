@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval
-from workbench.figures.style import DIVERGING, PALETTE, framed, thinned
+from workbench.figures.style import DIVERGING, PALETTE, framed, literal, thinned
 from workbench.measurement import Measurement
 
 # Vermillion, nothing, blue: zero takes the page's own colour, light or dark.
@@ -27,7 +27,7 @@ def basis_cosines(cosines: Measurement) -> go.Figure:
     """
     titles = list(PANELS.values())
     figure = make_subplots(rows=1, cols=3, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
-    words = list(cosines.coords["first"])
+    words = literal(cosines.coords["first"])
     for column, pair in enumerate(PANELS, start=1):
         figure.add_heatmap(
             z=cosines.select(pair=pair).values,

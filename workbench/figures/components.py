@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import PALETTE, SEQUENCE, SYMBOLS, framed
+from workbench.figures.style import PALETTE, SEQUENCE, SYMBOLS, framed, literal
 from workbench.instruments.residual.components import SHUFFLED, TRUE, Components
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
@@ -26,21 +26,22 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
     m, classes = found.scores, np.array(found.scores.settings["class"])
     assert m.labels is not None, "every row has a class"
     drawn = np.linspace(0, len(classes) - 1, min(len(classes), MOST_DRAWN)).round().astype(int)
-    across, up, words = m.select(component=x).values[drawn], m.select(component=y).values[drawn], m.labels[0][drawn]
+    classed = literal(m.labels[0])
+    across, up, words = m.select(component=x).values[drawn], m.select(component=y).values[drawn], classed[drawn]
     label, figure = str(m.settings["label"]), go.Figure()
     each: dict[str, Any] = {"mode": "markers", "hovertemplate": f"{label} %{{text}}<extra></extra>"}
     known = np.unique(classes)
     if len(known) <= len(PALETTE):
         for number, one in enumerate(known):
             of_class = classes[drawn] == one
-            name = str(m.labels[0][int((classes == one).argmax())])
+            name = str(classed[int((classes == one).argmax())])
             marker = {"color": PALETTE[number], "symbol": SYMBOLS[number], "size": 6, "opacity": 0.7}
             figure.add_scatter(
                 x=across[of_class], y=up[of_class], text=words[of_class], name=f"{label} {name}", marker=marker, **each
             )
     else:
         ticks = known[np.linspace(0, len(known) - 1, min(len(known), MOST_TICKS)).round().astype(int)]
-        names = [str(m.labels[0][int((classes == one).argmax())]) for one in ticks]
+        names = [str(classed[int((classes == one).argmax())]) for one in ticks]
         bar = {
             "tickvals": ticks,
             "ticktext": names,

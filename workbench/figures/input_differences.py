@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.capture import Capture
 from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
-from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed, thinned
+from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed, literal, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
@@ -50,7 +50,7 @@ def attention_difference(
         raise ValueError("the two heads did not read the same tokens, so their attention has no difference")
     places = window(len(words), start)
     drawn = slice(places.start, places.stop)
-    shown = words[drawn]
+    shown = literal(words[drawn])
     what = weight_in_words(np.stack([part.values for part in parts]))
     figure = _difference_map(parts[0].values[drawn, drawn], parts[1].values[drawn, drawn], shown, what)
     about = _colours_in_words(parts, names)

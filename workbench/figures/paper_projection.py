@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.projection import normed
-from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, framed, thinned
+from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, framed, literal, thinned
 from workbench.measurement import Measurement
 
 COLUMNS = (
@@ -49,7 +49,7 @@ def paper_projection(every: Measurement) -> go.Figure:
     after = ("hook_resid_mid", "hook_resid_post")
     layers = sorted({int(point.split(".")[1]) for point in every.coords["point"] if point.endswith(after)})
     figure = _panels(every, layers)
-    where, words = every.settings["position"], list(every.settings["input"])
+    where, words = every.settings["position"], literal(every.settings["input"])
     title = f"Token {words[where]} at position {where} on both bases"
     subtitle = (
         f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {_around(words, where)}"
@@ -57,7 +57,7 @@ def paper_projection(every: Measurement) -> go.Figure:
     framed(figure, title, subtitle, height=190 + 170 * len(layers))
     figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay")
     figure.update_annotations(font={"size": 13})
-    tokens = list(every.coords["token"])
+    tokens = literal(every.coords["token"])
     margin = 1 + 0.1 * len(tokens)  # names stand beside the outermost peaks
     figure.update_xaxes(showgrid=False, tickangle=0, range=[-margin, len(tokens) - 1 + margin], **thinned(tokens, 8))
     figure.update_xaxes(title="token", row=len(layers))
@@ -100,8 +100,8 @@ def _around(words: list[str], where: int) -> str:
 
 def _panel(part: Measurement, shown: set[str]) -> list[Any]:
     """A bar for every token, the peaks in the colour of what they are, with a head and a name; each legend once."""
-    tokens = list(part.coords["token"])
-    kinds = {index: _kind(tokens[index], part.settings["roles"]) for index in peaks(part.values)}
+    tokens = literal(part.coords["token"])
+    kinds = {index: _kind(part.coords["token"][index], part.settings["roles"]) for index in peaks(part.values)}
     colours = [KINDS[kinds[i]][1] if i in kinds else GREY for i in range(len(tokens))]
     hover = "%{customdata}: %{y:.3g}<extra></extra>"
     marker = {"color": colours, "line": {"width": 0}}

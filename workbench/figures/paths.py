@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.attention import ARC
-from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, thinned
+from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, literal, thinned
 from workbench.figures.token_page import part_drawn, window
 from workbench.instruments.attention.attention_graph import Edge, hop_of
 from workbench.instruments.attention.strongest_paths import Path
@@ -53,7 +53,7 @@ def side_by_side(
     """
     if not parts:
         raise ValueError("there is no matrix to draw")
-    names = list(next(iter(parts.values())).coords["query"])
+    names = literal(next(iter(parts.values())).coords["query"])
     places = window(len(names), start)
     columns = min(columns or len(parts), len(parts))
     rows = -(-len(parts) // columns)
@@ -89,7 +89,7 @@ def _add_matrix(
         size: of the outlines in pixels, before limits.
         cell: `row` and `col` of the grid.
     """
-    names, drawn = list(part.coords["query"]), slice(places.start, places.stop)
+    names, drawn = literal(part.coords["query"]), slice(places.start, places.stop)
     figure.add_heatmap(
         z=part.values[drawn, drawn],
         x=names[drawn],
@@ -197,7 +197,7 @@ def path_arcs(paths: Sequence[Path], names: Sequence[str], title: str, subtitle:
         ValueError: if there is no path.
     """
     _check(paths)
-    figure = go.Figure()
+    figure, names = go.Figure(), literal(names)
     for rank, path in reversed(list(enumerate(paths))):
         hops = list(pairwise(path.positions))
         x = [v for q, k in hops for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]
@@ -230,7 +230,7 @@ def path_layers(paths: Sequence[Path], names: Sequence[str], title: str, subtitl
         ValueError: if there is no path.
     """
     _check(paths)
-    figure, n_layers = go.Figure(), len(paths[0].layers)
+    figure, names, n_layers = go.Figure(), literal(names), len(paths[0].layers)
     for level in range(n_layers + 1):
         figure.add_scatter(
             x=list(range(len(names))),

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, thinned
+from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, literal, thinned
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -36,11 +36,11 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         title, subtitle: of the figure.
     """
     assert best.labels is not None
-    points, positions = list(best.coords["point"]), list(best.coords["position"])
+    points, positions, words = list(best.coords["point"]), literal(best.coords["position"]), literal(best.labels)
     figure = go.Figure()
     figure.add_heatmap(
         z=best.values,
-        text=best.labels,
+        text=words,
         texttemplate="%{text}" if len(positions) <= 72 else None,
         textfont={"size": 13 if len(positions) <= 32 else 10},
         colorscale=PALE,
@@ -57,7 +57,7 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         marker={"size": 16, "color": "rgba(0,0,0,0)"},
         customdata=[[points[row], column] for row, column in cells],
         text=[
-            f"{points[row]} at {positions[column]}: {best.labels[row, column]} ({best.values[row, column]:.3g})"
+            f"{points[row]} at {positions[column]}: {words[row, column]} ({best.values[row, column]:.3g})"
             for row, column in cells
         ],
         hovertemplate="%{text}<extra></extra>",

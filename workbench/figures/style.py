@@ -109,6 +109,13 @@ def framed(
     return figure.update_xaxes(**AXES).update_yaxes(**AXES)
 
 
+def literal(words: Any) -> Any:
+    """A word, or words in lists or arrays, for Plotly, which would take a token such as `<s>` for markup."""
+    if isinstance(words, str):
+        return words.replace("&", "&amp;").replace("<", "&lt;")
+    return np.array(literal(words.tolist())) if isinstance(words, np.ndarray) else [*map(literal, words)]
+
+
 def ordered_union(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """Every entry once, numbers in order of size, names in the order of the longest list that has them."""
     entries = list(dict.fromkeys(entry for entries in sorted(lists, key=len, reverse=True) for entry in entries))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from workbench.figures.style import PALE, framed
+from workbench.figures.style import PALE, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
@@ -24,7 +24,7 @@ def swap(m: Measurement) -> go.Figure:
         z=own.values,
         x=points,
         y=points,
-        text=own.labels,
+        text=literal(own.labels),
         customdata=random.values,
         texttemplate="%{text}" if len(points) <= 16 else None,
         colorscale=PALE,
@@ -39,12 +39,14 @@ def swap(m: Measurement) -> go.Figure:
     )
     settings = m.settings
     source, target, read = (
-        f"{settings[f'{place}_position']}:{settings[f'{place}_token']}" for place in ("source", "target", "read")
+        f"{settings[f'{place}_position']}:{literal(settings[f'{place}_token'])}"
+        for place in ("source", "target", "read")
     )
     said = (
-        f"{settings['model']}: the source says {settings['answer']} at {source}; the target, untouched, "
-        f"{untouched.labels.flat[0]} at {read}; put in at {target}<br>probability of the source's answer: untouched "
-        f"{percent(untouched.values.flat[0])}; by random sequences' residuals at most {percent(random.values.max())}"
+        f"{settings['model']}: the source says {literal(settings['answer'])} at {source}; the target, untouched, "
+        f"{literal(untouched.labels.flat[0])} at {read}; put in at {target}<br>probability of the source's answer: "
+        f"untouched {percent(untouched.values.flat[0])}; by random sequences' residuals at most "
+        f"{percent(random.values.max())}"
     )
     framed(figure, "The source's residual in the target", said, height=270 + 34 * len(points), legend=False)
     figure.update_layout(margin={"t": 120})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
 from workbench.capture import Capture
 from workbench.figures.drawing import element, text
@@ -19,7 +20,7 @@ ARCS = 92  # pixels for the arcs on either side of the tokens
 LINE = 17  # height of a row of labels, in pixels
 LIKELIEST = 5  # tokens that hovering over an answer names
 WIDEST = 128  # positions drawn at once
-WIDE = "#%@MWmw⊥÷×+=<>"  # letters that need more than the usual share of their height
+WIDE = "#%@MWmw⊥÷×+=<>␣⏎⇥"  # letters that need more than the usual share of their height
 
 
 def window(n_pos: int, start: int) -> range:
@@ -246,7 +247,8 @@ class TokenPage:
 
     def word(self, word: str, i: int, y: float, size: float = 12.5, weight: int | None = None, **style: Any) -> str:
         """A word that fits its column: smaller, then cut."""
-        em = sum(0.88 if letter in WIDE else 0.62 for letter in word) * (1.0 if weight is None else 1.1) or 1.0
+        widths = (1.0 if east_asian_width(a) in "WF" else 0.88 if a in WIDE else 0.62 for a in word)
+        em = sum(widths) * (1.0 if weight is None else 1.1) or 1.0
         smaller = max(7.0, min(size, self.column / em))
         room = max(2, int(len(word) * self.column / (em * smaller)))
         shown = word if len(word) <= room else word[: room - 1] + "…"

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.projection import normed
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -27,7 +27,7 @@ def token_trajectory(measurement: Measurement) -> go.Figure:
             figure.add_scatter(
                 x=[point_name(point) for point in m.coords["point"]],
                 y=line.values,
-                name=f"{token} ({', '.join(roles)})" if roles else str(token),
+                name=f"{literal(token)} ({', '.join(roles)})" if roles else literal(token),
                 legendgroup=str(i),
                 showlegend=column == 1,
                 mode="lines+markers",
@@ -42,7 +42,7 @@ def token_trajectory(measurement: Measurement) -> go.Figure:
             )
     where, words = m.settings["position"], m.settings["input"]
     subtitle = f"{m.settings['model']}, position {where} of {len(words)}{normed(m)}"
-    framed(figure, f"{m.name}: {words[where]} at position {where}", subtitle, height=440)
+    framed(figure, f"{m.name}: {literal(words[where])} at position {where}", subtitle, height=440)
     figure.update_layout(margin={"t": 112})
     figure.update_xaxes(title="point of the residual", type="category")
     figure.update_yaxes(title=m.units, col=1)

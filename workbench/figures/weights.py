@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREY, LINE, SHADES, VERMILLION, framed
+from workbench.figures.style import BLUE, GREY, LINE, SHADES, VERMILLION, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
 
@@ -30,7 +30,7 @@ def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
     every, sigma = len(m.labels), m.settings["singular_values"][:most]
     columns: list[list[str]] = [[f"{value:.2f}" for value in sigma]]
     for side in range(2):
-        columns.append(["  ".join(map(str, row)) for row in m.labels[:most, side]])
+        columns.append(["  ".join(literal(row)) for row in m.labels[:most, side]])
     sides = ("query side", "key side") if m.settings["kind"] == "QK" else ("reads", "writes")
     table: Any = go.Table(
         columnwidth=[1, 5, 5],

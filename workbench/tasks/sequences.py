@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from workbench.tasks.base import Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.split import Split
 from workbench.tasks.vocabulary import Vocabulary
@@ -79,7 +79,7 @@ class Sequences(Task):
     def vocabulary(self) -> Vocabulary:
         said = self._given[1]
         words = json.loads(said["words"]) if "words" in said else map(str, range(int(said["d_vocab"])))
-        return Vocabulary(tuple(words))
+        return Vocabulary(tuple(words), tuple(json.loads(said["texts"])) if "texts" in said else None)
 
     @property
     def n_ctx(self) -> int:
@@ -163,6 +163,8 @@ class Sequences(Task):
         wrong = next((word for word, i in zip(text.split(), ids, strict=True) if not 0 <= i < len(self.vocabulary)), "")
         if wrong:
             raise ValueError(f"{wrong!r} is neither a word of the vocabulary nor an id below {len(self.vocabulary)}")
+        if ids[-1] == self.pad:
+            raise ValueError(f"a sequence here does not end with {text.split()[-1]!r}, which fills up shorter ones")
         return Batch.next_token(torch.tensor([ids]), 0, len(ids) - 1)
 
 
@@ -171,7 +173,7 @@ def own_sequences(
     d_vocab: int,
     *,
     training: Tensor | Sequence[Tensor] | None = None,
-    words: Sequence[str] | None = None,
+    words: Sequence[str] | Vocabulary | None = None,
     pad: int | None = None,
     known: KnownText | None = None,
 ) -> Sequences:
@@ -181,22 +183,27 @@ def own_sequences(
         tokens: `[n, pos]`, or a list of sequences `[pos]` of different lengths: what is measured on.
         d_vocab: how many tokens the model knows.
         training: others, of the same kind, for what has to be trained first, such as a tuned lens or a probe.
-        words: the word of each token, for people; by default its id.
-        pad: the token that fills up shorter sequences on the right; needed where lengths differ.
+        words: the word of each token, for people, or a vocabulary; by default its id.
+        pad: the token that fills up shorter sequences on the right; needed where lengths differ. From a tensor it is
+            taken off; sequences of a list are as long as they are, and where one ends with it, a token with which none
+            ends takes its place.
         known: what is known of the text that the model was trained on; by default nothing.
 
     Raises:
-        ValueError: if there are no sequences, they hold other tokens, or lengths differ and there is no `pad`.
+        ValueError: if there are no sequences, they hold other tokens, or lengths differ and there is no `pad`, or no
+            token with which none of them ends.
     """
-    tensors = _padded("tokens", tokens, pad)
-    if training is not None:
-        tensors |= _padded("training", training, pad)
+    given = {"tokens": tokens} if training is None else {"tokens": tokens, "training": training}
+    kept = {name: _rows(name, some, pad) for name, some in given.items()}
+    pad = _fill([row for rows in kept.values() for row in rows], d_vocab, pad)
+    tensors = {key: tensor for name, rows in kept.items() for key, tensor in _padded(name, rows, pad).items()}
     if known is not None:
-        rows = [row[:end] for row, end in zip(tensors["tokens"], tensors["lengths"].tolist(), strict=True)]
-        tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(rows)])
+        tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(kept["tokens"])])
     said = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
+    if isinstance(words, Vocabulary) and words.texts is not None:
+        said["texts"] = json.dumps(words.texts)
     if words is not None:
-        said["words"] = json.dumps(list(words))
+        said["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
     check(tensors, said, "the sequences")
     digest = sha256(json.dumps(said, sort_keys=True).encode())
     for name in sorted(tensors):
@@ -206,21 +213,42 @@ def own_sequences(
     return Sequences(path=place)
 
 
-def _padded(name: str, given: Tensor | Sequence[Tensor], pad: int | None) -> dict[str, Tensor]:
-    """Sequences as one tensor, and their lengths. Raises ValueError if they cannot be."""
+def _rows(name: str, given: Tensor | Sequence[Tensor], pad: int | None) -> list[Tensor]:
+    """Sequences without padding. Raises ValueError if they are none."""
     rows = [torch.as_tensor(row).cpu().long() for row in given]
     if not rows or any(row.ndim != 1 or len(row) < 2 for row in rows):
         raise ValueError(f"{name} are sequences [n, pos] of token ids, at least one, each of two tokens or more")
+    if pad is None or not isinstance(given, Tensor):
+        return rows
+    lengths = before_padding(torch.stack(rows), pad).sum(1).tolist()
+    if min(lengths) < 2:
+        raise ValueError(f"a sequence of {name} has fewer than two tokens before its padding")
+    return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+
+def _fill(rows: list[Tensor], d_vocab: int, pad: int | None) -> int | None:
+    """The token that fills up shorter sequences: `pad`, or another with which none ends, so that none loses its end."""
+    ends = {int(row[-1]) for row in rows}
+    if pad not in ends:
+        return pad
+    if len({len(row) for row in rows}) == 1:
+        return None
+    free = next((token for token in reversed(range(d_vocab)) if token not in ends), None)
+    if free is None:
+        raise ValueError(
+            f"the sequences differ in length and end with each of the model's {d_vocab} tokens, so that none can fill "
+            "up the shorter ones: give sequences of one length"
+        )
+    return free
+
+
+def _padded(name: str, rows: list[Tensor], pad: int | None) -> dict[str, Tensor]:
+    """Sequences as one tensor, and their lengths. Raises ValueError if these differ and nothing fills them up."""
     lengths = torch.tensor([len(row) for row in rows])
     if pad is None and len(set(lengths.tolist())) > 1:
         raise ValueError("sequences of different lengths need pad: the token that fills up the shorter ones")
-    if pad is not None:
-        whole = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
-        real = (whole != pad).flip(1).cumsum(1).flip(1) > 0
-        if (real.sum(1) < 2).any():
-            raise ValueError(f"a sequence of {name} has fewer than two tokens before its padding")
-        return {name: whole, f"{_lengths(name)}": real.sum(1)}
-    return {name: torch.stack(rows), f"{_lengths(name)}": lengths}
+    whole = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1 if pad is None else pad)
+    return {name: whole, _lengths(name): lengths}
 
 
 def _lengths(name: str) -> str:
@@ -231,15 +259,16 @@ def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
     """Raise ValueError unless these are sequences, as a stranger's file may not be."""
     try:
         d_vocab, pad = int(said["d_vocab"]), int(said["pad"])
-        words = json.loads(said["words"]) if "words" in said else None
+        words = [json.loads(said[name]) for name in ("words", "texts") if name in said]
         pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
         fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
     except (KeyError, ValueError, TypeError):
         raise ValueError(f"{where}: this is no file of sequences") from None
-    if words is not None and (not isinstance(words, list) or not all(isinstance(word, str) for word in words)):
-        raise ValueError(f"{where}: words are a list of texts")
-    if words is not None and len(words) != d_vocab:
-        raise ValueError(f"{where}: there are {len(words)} words for {d_vocab} tokens")
+    for some in words:
+        if not isinstance(some, list) or not all(isinstance(word, str) for word in some):
+            raise ValueError(f"{where}: words are a list of texts")
+        if len(some) != d_vocab:
+            raise ValueError(f"{where}: there are {len(some)} words for {d_vocab} tokens")
     for tokens, lengths in pairs:
         fits = fits and tokens.dtype == torch.int64 and tokens.ndim == 2 and lengths.shape == tokens.shape[:1]
         fits = fits and len(tokens) > 0 and bool((lengths >= 2).all() and (lengths <= tokens.shape[1]).all())

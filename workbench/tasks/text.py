@@ -18,6 +18,7 @@ from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
 from workbench.tasks.known_text import KnownText
+from workbench.tasks.token_words import vocabulary_of
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
@@ -109,11 +110,8 @@ class Text(Task):
     def vocabulary(self) -> Vocabulary:
         if self.tokenizer is None:
             return Vocabulary((*(chr(b) if 33 <= b < 127 else f"<0x{b:02X}>" for b in range(256)), "PAD"))
-        words = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
-        names = [""] * (words[-1][1] + 1)
-        for word, i in words:
-            names[i] = word
-        return Vocabulary((*names, "PAD"))
+        own = vocabulary_of(wrapped(self._tokenizer, None, self.n_ctx), max(self._tokenizer.get_vocab().values()) + 1)
+        return Vocabulary((*own.words, "PAD"))
 
     @property
     def n_ctx(self) -> int:

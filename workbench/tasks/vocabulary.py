@@ -11,9 +11,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Token ids and the words people read for them; id i is `words[i]`."""
+    """Token ids and the words people read for them; id i is `words[i]`.
+
+    Attributes:
+        words: a word for each id, none of them twice where people type them.
+        texts: what each token adds to a text: nothing for a special token or a part of a character. None where that is
+            its word.
+    """
 
     words: tuple[str, ...]
+    texts: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.words)

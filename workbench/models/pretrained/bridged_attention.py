@@ -17,9 +17,10 @@ from transformer_lens.hook_points import HookPoint
 from transformer_lens.model_bridge import TransformerBridge
 
 from workbench.models.attention import Attention
+from workbench.models.pretrained.bridged_texts import BridgedTexts
 
 
-class HookedPretrained(TransformerBridge):
+class HookedPretrained(BridgedTexts):
     """A bridge of a Hugging Face model, some of whose layers may have a variant of this library."""
 
     variants: tuple[Attention, ...] = ()

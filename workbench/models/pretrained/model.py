@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from jaxtyping import Int
@@ -19,7 +19,10 @@ from workbench.models.attention import Attention
 from workbench.models.own_model import BridgedModel, SeenPattern
 from workbench.models.pretrained.attention_functions import attention_of
 from workbench.models.pretrained.bridged_attention import HookedPretrained, put_variants
-from workbench.tasks import Batch, Sequences, own_sequences
+from workbench.models.pretrained.bridged_texts import around
+from workbench.models.pretrained.text_file import needed
+from workbench.tasks import Batch, Sequences, Vocabulary, own_sequences
+from workbench.tasks.token_words import vocabulary_of
 
 
 class Pretrained(BridgedModel):
@@ -71,13 +74,36 @@ class Pretrained(BridgedModel):
             raise ValueError(f"{self.config.module} has no tokenizer: give token ids")
         return torch.tensor(self.tokenizer(text)["input_ids"], dtype=torch.long)
 
+    def prompt(self, text: str) -> Int[Tensor, " pos"]:
+        """The tokens of a text that goes on: without those that the tokenizer puts after it; errors as of `tokens`."""
+        ids = self.tokens(text)
+        return ids[: len(ids) - len(around(needed(self.tokenizer, self.config.module))[1])]
+
+    def text(self, tokens: Int[Tensor, " pos"]) -> str:
+        """The text that these are the tokens of, special tokens in it too, without those that the tokenizer adds.
+
+        Raises:
+            ValueError: if the model has no tokenizer.
+        """
+        tokenizer, ids = needed(self.tokenizer, self.config.module), tokens.tolist()
+        before, after = around(tokenizer)
+        if ids[: len(before)] == before:
+            ids = ids[len(before) :]
+        if after and ids[-len(after) :] == after:
+            ids = ids[: -len(after)]
+        return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
     @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The word of each token id as people read it (`tasks.token_words`); without a tokenizer `<id 5>`."""
+        if self.tokenizer is None:
+            return Vocabulary(tuple(f"<id {i}>" for i in range(self.config.d_vocab)))
+        return vocabulary_of(self.tokenizer, self.config.d_vocab)
+
+    @property
     def words(self) -> tuple[str, ...]:
-        """The word of each token id as the tokenizer writes it; ids that it does not know are `<id 5>`."""
-        d_vocab = self.config.d_vocab
-        ids = list(range(d_vocab))
-        known: Any = ids if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(ids)
-        return tuple(word if isinstance(word, str) else f"<id {i}>" for i, word in enumerate(known))
+        """The words of its vocabulary."""
+        return self.vocabulary.words
 
     def sequences(
         self, texts: Sequence[str], length: int | None = None, training: Sequence[str] | None = None
@@ -103,7 +129,7 @@ class Pretrained(BridgedModel):
         ]
         assert cut[0] is not None
         return own_sequences(
-            cut[0], self.config.d_vocab, training=cut[1], words=self.words, pad=self.pad, known=self.known_text
+            cut[0], self.config.d_vocab, training=cut[1], words=self.vocabulary, pad=self.pad, known=self.known_text
         )
 
     def _pieces(self, text: str, size: int) -> list[Tensor]:
@@ -147,15 +173,15 @@ def speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreT
 
     TransformerLens itself would add an end of text to a tokenizer without one, under an id that the model does not
     know, and put it before every text. Here nothing is added. What pads is the tokenizer's own padding, else its end of
-    text, its unknown token or its beginning of text. Before a text is what the tokenizer puts there or, by
-    TransformerLens's custom, its own beginning of text.
+    text, its unknown token or its beginning of text. Before and after a text is what the tokenizer puts there, as in
+    `Pretrained.tokens` (see `bridged_texts`).
     """
     tokenizer = copy.deepcopy(tokenizer)
     others = (tokenizer.eos_token, tokenizer.unk_token, tokenizer.bos_token)
     tokenizer.pad_token = tokenizer.pad_token or next((token for token in others if token is not None), None)
     bridge.tokenizer = tokenizer
     bridge.cfg.tokenizer_prepends_bos, bridge.cfg.tokenizer_appends_eos = detect_tokenizer_bos_eos(tokenizer)
-    bridge.cfg.default_prepend_bos = tokenizer.bos_token is not None
+    bridge.cfg.default_prepend_bos = bridge.cfg.tokenizer_prepends_bos
     return tokenizer
 
 

@@ -85,7 +85,9 @@ def file_sequences(
         total = sum(len(part) for part in text_tokens(tokenizer, path))
         raise ValueError(too_short(path, total, length))
     others = pieces[n:] or None
-    return own_sequences(pieces[:n], model.config.d_vocab, training=others, words=model.words, known=model.known_text)
+    return own_sequences(
+        pieces[:n], model.config.d_vocab, training=others, words=model.vocabulary, known=model.known_text
+    )
 
 
 def too_short(path: Path, total: int, length: int) -> str:

@@ -73,9 +73,7 @@ class TypedText(Sequences):
         return _models[self.path].batch(text)
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
-        length = int(self.lengths(tokens[None])[0])
-        tokenizer = needed(_models[self.path].tokenizer, "")
-        return str(tokenizer.decode(tokens[:length], skip_special_tokens=True)).strip()
+        return _models[self.path].text(tokens[: int(self.lengths(tokens[None])[0])])
 
 
 def _of_sentences(model: Pretrained) -> Sequences:
@@ -85,4 +83,4 @@ def _of_sentences(model: Pretrained) -> Sequences:
     if length < 2:
         raise ValueError(f"the tokenizer of {model.config.module} makes fewer than 2 tokens of a sentence; give --text")
     cut = [[ids[:length] for ids in some] for some in (shown, others)]
-    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.words, known=model.known_text)
+    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.vocabulary, known=model.known_text)
