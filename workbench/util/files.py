@@ -96,6 +96,60 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
+    """A temporary folder to fill; its files then take the place of those that the call before wrote into a folder.
+
+    Other files of the folder stay. If anything fails before that, all is as it was.
+
+    Args:
+        folder: made if it is not there.
+        listed: path within it of the list of what was written, which is written too.
+
+    Raises:
+        ValueError: as `files_listed`.
+    """
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=".", dir=folder))
+    try:
+        yield place
+        files = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
+        write_atomically(place / listed, json.dumps({"files": files}, indent=1).encode())
+        for path in (folder / name for name in files_listed(folder, listed)):
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it holds other files too
+                path.parent.rmdir()
+        for name in (*files, listed):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(place / name, folder / name)
+    except OSError as error:
+        if error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(place):
+            error.filename = str(folder)  # a full disk names no file, or one that nobody knows
+        raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # it was filled
+                folder.rmdir()
+
+
+def files_listed(folder: Path, listed: str) -> list[str]:
+    """The files that `files_replaced` wrote into a folder, of those that lie in it; none where nothing was written.
+
+    Raises:
+        ValueError: in one line, if the list is damaged.
+    """
+    if not (folder / listed).exists():
+        return []
+    try:
+        names = parse_json(read_text(folder / listed, 2**24))["files"]
+        root = os.path.realpath(folder)  # a list that a stranger wrote reaches nothing outside it
+        return [name for name in names if Path(os.path.realpath(folder / name)).is_relative_to(root)]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder / listed} is no list of files; move {folder} away, or give another folder") from None
+
+
 def check_free(path: Path, *, file: bool = False) -> None:
     """Raise ValueError in one line unless something new can be made at a path: nothing is ever overwritten.
 
