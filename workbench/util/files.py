@@ -8,11 +8,12 @@ import os
 import shutil
 import stat
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -52,7 +53,9 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+        digest.update(
+            tensor.contiguous().flatten()[:, None].view(torch.uint8).numpy().data
+        )  # one number may have stride 0
     return digest.hexdigest()
 
 
@@ -218,16 +221,41 @@ def _readable(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is truncated or corrupted: {error}") from None
 
 
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """A text file opened to read: in UTF-8, without the mark (BOM) that it may begin with, lines ending in `\\n`.
+
+    Raises:
+        ValueError: in one line, if it is found to be in another encoding; UTF-16 is recognised at once.
+    """
+    with path.open("rb") as file:
+        if b"\0" in file.read(4096):
+            raise ValueError(f"{path} is not text in UTF-8: it has bytes 0, as UTF-16 has; save it as text in UTF-8")
+    try:
+        with path.open(encoding="utf-8-sig") as text:
+            yield text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(f"{path} is not text in UTF-8: it has a byte {byte:#x}; save it as text in UTF-8") from None
+
+
 def read_text(path: Path, longest: int) -> str:
-    """The text of a file. Raises ValueError unless it is a file of UTF-8 of at most `longest` bytes."""
+    """The text of a file. Raises ValueError as `open_text`, and unless it is a file of at most `longest` bytes."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
     if path.stat().st_size > longest:
         raise ValueError(f"{path} is corrupted: it has {path.stat().st_size:,} bytes, and at most {longest:,} are read")
+    with open_text(path) as file:
+        return file.read()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file. Raises ValueError in one line if it is none, or as `read_text`."""
+    text = read_text(path, 2**24)
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is corrupted: it is not text") from None
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
 
 
 def parse_json(text: str) -> Any:
