@@ -68,7 +68,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("elsewhere")
     torch.manual_seed(0)
     words = Text(path="shakespeare", block=64)
-    shape = {"n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": None, "eos_token_id": None}
+    shape: dict[str, Any] = {
+        "n_positions": 64,
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
     GPT2LMHeadModel(GPT2Config(vocab_size=len(words.vocabulary), **shape)).save_pretrained(place / "gpt2")
     words.fast_tokenizer().save_pretrained(place / "gpt2")
     (place / "plain.txt").write_bytes(TEXT.encode())
@@ -150,7 +157,7 @@ def test_pairs_are_the_same_however_they_were_saved(form: str, written: str, pla
     ending, content = FORMS_OF_PAIRS[form]
     path = tmp_path / f"pairs{ending}"
     path.write_bytes({"plain": str.encode, **WRITTEN}[written](content()))
-    model = open_model(str(place / "gpt2")).held
+    model = workbench.load_model(place / "gpt2", progress=False)
     one, other = (read_pairs(file, model) for file in (place / "plain.jsonl", path))
     for side in ("clean", "corrupted"):
         assert torch.equal(getattr(one, side).tokens, getattr(other, side).tokens), side

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from workbench.cli import main
 from workbench.report import FILES, Report, inspect
 
 
-def quick(*runs: Path, out: Path, only: tuple[str, ...] = ("overall",), **more: object) -> Report:
+def quick(*runs: Path, out: Path, only: tuple[str, ...] = ("overall",), **more: Any) -> Report:
     return inspect(list(runs), out=out, n=4, only=only, **more)
 
 
