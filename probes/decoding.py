@@ -48,7 +48,9 @@ class Split:
         """
         names = example.unique()
         if len(names) < 2:
-            raise ValueError(f"a probe is tested on other sequences than it is fitted on: it needs 2, not {len(names)}")
+            raise ValueError(
+                f"a probe is tested on other sequences than it is fitted on: it needs 2 that differ, not {len(names)}"
+            )
         n_test = max(1, round(TEST_SHARE * len(names)))
         chosen = names[torch.randperm(len(names), generator=generator)[:n_test]]
         return cls.of(example, torch.isin(example, chosen))

@@ -124,7 +124,7 @@ WRONG = {
     "there is no text file": ["llama", "--text", "nowhere.txt"],
     "empty.txt is empty: there is no text in it": ["llama", "--text", "empty.txt"],
     "short.txt has 5 tokens, and an interval needs two .*--length": ["llama", "--text", "short.txt"],
-    "bytes.txt is not text: it is not in UTF-8": ["llama", "--text", "bytes.txt"],
+    "bytes.txt is not text in UTF-8": ["llama", "--text", "bytes.txt"],
     "no-tokenizer has no tokenizer, which cuts a text into tokens": ["no-tokenizer", "--text", "text.txt"],
     "there is no layer 7; the layers of llama are 0 to 1": ["llama", "--text", "text.txt", "--layers", "7"],
     "2 to 32 tokens, its context, not 40": ["llama", "--text", "text.txt", "--length", "40"],

@@ -27,6 +27,13 @@ def test_mean_leaves_nan_out_and_counts_the_rest() -> None:
     assert found.values[0] == 0.5 and np.isnan(found.values[1])
 
 
+@pytest.mark.parametrize("units", ["share", "nats", "inner product"])
+def test_the_mean_of_no_example_is_not_known(units: str) -> None:
+    found = shares([[], []], units).mean()
+    assert found.n is not None and found.n.tolist() == [0, 0]
+    assert all(np.isnan(one).all() for one in (found.values, found.low, found.high))
+
+
 def test_interval_of_a_mean_is_a_bootstraps() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, size=80)
     found = shares([values.tolist()], units="nats").mean()

@@ -1,7 +1,8 @@
 """Minimal pairs written by hand, for models of Hugging Face: a small file of texts and answers.
 
-JSON lines, or CSV with a first line of names, have in each row `clean`, `corrupted` (the same text with one thing
-changed, of as many tokens), `answer` (the token after the clean text) and `wrong` (the one after the corrupted text):
+JSON lines, or CSV with a first line of names (commas, semicolons or tabs between them), have in each row `clean`,
+`corrupted` (the same text with one thing changed, of as many tokens), `answer` (the token after the clean text) and
+`wrong` (the one after the corrupted text):
 
     {"clean": "Mary and John met; John saw", "corrupted": "Mary and John met; Mary saw",
      "answer": " Mary", "wrong": " John"}          (in one line)
@@ -10,7 +11,6 @@ changed, of as many tokens), `answer` (the token after the clean text) and `wron
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,19 +63,41 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Each row with what errors call it. Raises ValueError if one is no pair."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} of pairs")
-    text = read_text(path, LONGEST)
+    lines = read_text(path, LONGEST).split("\n")  # a text may hold other ends of a line, such as U+2028
     if path.suffix.lower() == ".csv":
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        numbered: Iterator[tuple[int, object]] = ((reader.line_num, row) for row in reader)
+        numbered = table(path, lines)
     else:
-        lines = ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
-        numbered = ((number, parsed(line, f"{path}, line {number}")) for number, line in lines)
+        numbered = ((i, parsed(line, f"{path}, line {i}")) for i, line in enumerate(lines, 1) if line.strip())
     for number, row in numbered:
         where = f"{path}, line {number}"
         missing = [name for name in FIELDS if not isinstance(row, dict) or not isinstance(row.get(name), str)]
         if missing or not isinstance(row, dict):
             raise ValueError(f"{where} has no text {missing[0]!r}; a pair has {', '.join(FIELDS)}")
         yield where, {name: row[name] for name in FIELDS}
+
+
+def table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
+    """The rows of a CSV file with their lines; commas, semicolons or tabs are between fields, by its first line.
+
+    Raises:
+        ValueError: if a quote is not closed, or a row has more fields than the first line.
+    """
+    csv.field_size_limit(LONGEST)
+    separator = max(",;\t", key=lines[0].count)
+    reader = csv.DictReader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
+    line = 0  # where the last row ended
+    try:
+        for row in reader:
+            line = reader.line_num
+            if None in row:
+                raise ValueError(
+                    f"{path}, line {line} has more fields than the first line: put a text that holds {separator!r} in "
+                    "double quotes"
+                )
+            if any(row.values()):  # spreadsheets write empty rows
+                yield line, row
+    except csv.Error as error:
+        raise ValueError(f"{path}, after line {line}: its quotes are not those of CSV ({error})") from None
 
 
 def parsed(line: str, where: str) -> object:

@@ -12,13 +12,14 @@ from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Me
 from workbench.inspection.result import CausalResult, ControlResult, Result
 from workbench.interventions import Head
 from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls import CONTROLS, UNTRAINED
 from workbench.measurement.controls.words import in_words
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms.heads import NeededHeads
 
 OF_WEIGHTS = "It looks at the weights alone, so that there is no interval over sequences."
 VOID = "nothing changes: every example has the same, so that this is no control here."
+EMPTY = "no example is left: each needs another of equal length, so that there is no such control here."
 
 
 def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
@@ -35,10 +36,11 @@ def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts:
         name: ControlResult(of_control := joined(parts), averaged(of_control), one.control_conditions[name])
         for name, parts in one.control_batches.items()
     }
-    void = [name for name, control in controls.items() if _is_the_same(control.examples, examples)]
-    for name in void:
-        del controls[name]
-        examples = replace(examples, caption=f"{examples.caption} {in_words(name).capitalize()} {VOID}".strip())
+    without = {name: EMPTY for name in one.controls if CONTROLS[name].of_capture and name not in controls}
+    without |= {name: VOID for name, control in controls.items() if _is_the_same(control.examples, examples)}
+    for name, why in without.items():
+        controls.pop(name, None)
+        examples = replace(examples, caption=f"{examples.caption} {in_words(name).capitalize()} {why}".strip())
     if one.fresh_batches:
         controls[UNTRAINED] = _untrained(one)
     return Result(examples, averaged(examples), controls, _causal(one, needed), head)

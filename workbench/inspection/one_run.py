@@ -218,7 +218,7 @@ class Plan:
             controlled = [one for one in measures if name in one.controls]
             if control.of_capture is not None and controlled:
                 changed = control.of_capture(seen, self.control_draws)
-                for one in controlled:
+                for one in controlled if len(changed.batch) else ():
                     one.keep(name, one.measure(changed), condition)
                 del changed
 

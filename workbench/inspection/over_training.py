@@ -152,8 +152,9 @@ def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeli
         name: what to call the run; by default its folder's name.
     """
     last, steps = moments[-1], [one.step for one in moments]
+    at_all = [key for key in last.controls if all(key in one.controls for one in moments)]
     measured, controls = (
-        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in at_end}
-        for which, at_end in (("measured", last.measured), ("controls", last.controls))
+        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in keys}
+        for which, keys in (("measured", last.measured), ("controls", at_all))
     )
     return Timeline(run, name or run.name, steps, measured, controls, last.head, events(run))

@@ -139,9 +139,8 @@ def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Resu
     def mean(parts: Sequence[Measurement]) -> Measurement:
         return over_seeds(parts, seeds)
 
-    controls = {
-        control: _control_over_seeds([one.controls[control] for one in results], mean) for control in first.controls
-    }
+    of_all = [control for control in first.controls if all(control in one.controls for one in results)]
+    controls = {control: _control_over_seeds([one.controls[control] for one in results], mean) for control in of_all}
     causal = None
     if first.causal is not None:
         tests = [one.causal for one in results if one.causal is not None]

@@ -30,11 +30,12 @@ from workbench.report.page import page
 from workbench.report.sections import sections
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs.config import check_condition, condition_in_words
-from workbench.util.files import check_can_make, write_atomically
+from workbench.util.files import check_can_make, files_listed, files_replaced, write_atomically
 from workbench.util.lookup import check_told_apart, lookup, tell_apart
 
 __all__ = ["FORMATS", "Report", "inspect", "write"]
 
+PAGE, FILES = "report.html", "report_files.json"  # the page; the list of all files, which the next report replaces
 COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
 
 
@@ -124,7 +125,7 @@ def inspect(
         for condition in conditions or ():
             check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
-    check_can_make(folder / "data")
+    check_folder(folder)
     options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "conditions": conditions}
     options["progress"] = progress
     inspected = _measure(opened, options)
@@ -150,8 +151,18 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
     if not any(one.results for one in inspected):
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
-    check_can_make(folder / "data")
+    check_folder(folder)
     return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ValueError unless a report can be written into a folder, where it takes the place of one that is there."""
+    check_can_make(folder / "data")
+    if not files_listed(folder, FILES) and (folder / PAGE).exists() and (folder / "data").exists():
+        raise ValueError(
+            f"{folder} has a report without a list of its files ({FILES}), which the new one cannot replace; move it "
+            "away, or give another folder"
+        )
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -188,19 +199,12 @@ def write_report(
     export: tuple[Sequence[str], str | None],
     how_made: str,
 ) -> Report:
-    """Numbers, page and figures written to a folder; the summary for the terminal."""
+    """Numbers, page and figures in a folder, in place of a report's before; the summary for the terminal."""
     drawn = [*sections(inspected), *map(circuit_section, asked.circuits), *map(timeline_section, asked.timelines)]
     drawn += [geometry_section(asked.geometries)] if asked.geometries else []
     differences, groups = in_pairs(inspected), over_seeds(inspected)
-    folders = _write_numbers(folder / "data", inspected, asked.timelines)
-    for one in asked.circuits:
-        one.save(folder / "data" / folders[one.name] / "circuit")
-    for name, of_run in asked.geometries.items():
-        of_run.save(folder / "data" / folders[name] / "geometry")
-    _write_comparisons(folder / "data", differences, groups)
     columns = all_columns(inspected)
     table = rows(columns)
-    html = folder / "report.html"
     names = [column.name for column in columns]
     measured = [findings(one) for one in seed_groups(inspected) if one.results]
     found = many.sentences(measured, clearest(groups))
@@ -213,10 +217,18 @@ def write_report(
         (differences, groups),
         f"{how_made}; n counts distinct ones",
     )
-    write_atomically(html, text.encode())
-    files = write_figures(folder / "figures", drawn, *export)
+    with files_replaced(folder, FILES) as place:
+        folders = _write_numbers(place / "data", inspected, asked.timelines)
+        for one in asked.circuits:
+            one.save(place / "data" / folders[one.name] / "circuit")
+        for name, of_run in asked.geometries.items():
+            of_run.save(place / "data" / folders[name] / "geometry")
+        _write_comparisons(place / "data", differences, groups)
+        write_atomically(place / PAGE, text.encode())
+        files = write_figures(place / "figures", drawn, *export)
+    files = [folder / path.relative_to(place) for path in files]
     summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
-    return Report(inspected, summary, html, *asked, differences, groups, files)
+    return Report(inspected, summary, folder / PAGE, *asked, differences, groups, files)
 
 
 def _summary(

@@ -8,10 +8,10 @@ from typing import Any
 
 from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
-from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
+from workbench.report import NOTHING_ASKED, Report, check, check_folder, check_measured, write_report
 from workbench.runs import CONFIG
 from workbench.tasks.text_file import read_parts
-from workbench.util.files import check_can_make, parse_json, read_text
+from workbench.util.files import parse_json, read_text
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
@@ -50,7 +50,7 @@ def inspect_text(
     check_models(sources)
     next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
-    check_can_make(folder / "data")
+    check_folder(folder)
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
     inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
     check_measured(inspected)

@@ -177,7 +177,7 @@ def _by_condition(name: str, lines: Sequence[SeedGroup]) -> list[go.Figure]:
         if conditions_as_groups(first.sample.conditions) is None or first[name].examples.dims != ("example",):
             return []
         runs[one.name] = _grouped(one, name)
-        controls[one.name] = {control: _grouped(one, name, control) for control in first[name].controls}
+        controls[one.name] = {control: _grouped(one, name, control) for control in one[name].controls}
     return figures.mechanism_rates(runs, controls)
 
 

@@ -204,7 +204,7 @@ class Run:
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a log as they were written; none if there is no file. Raises ValueError as `Run.log`."""
-    lines = read_text(path, most_memory() // 16).splitlines() if path.exists() else []
+    lines = read_text(path, most_memory() // 16).removesuffix("\n").split("\n") if path.exists() else []
     rows = []
     for number, line in enumerate(lines, 1):
         try:

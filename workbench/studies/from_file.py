@@ -19,7 +19,6 @@ A Python file has the same as `STUDY = Study(…)`. It is run as the program tha
 from __future__ import annotations
 
 import runpy
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -32,6 +31,7 @@ from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.figures import by_its_dims
 from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
+from workbench.util.files import read_toml
 from workbench.util.messages import brief, first_problem
 
 SEEDS = 5  # of each group, where the file does not say how many
@@ -109,10 +109,9 @@ def study_from_file(path: str | Path) -> Study:
 
 
 def _toml(path: Path) -> Study:
+    data = read_toml(path)
     try:
-        return _study(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
+        return _study(data)
     except ValidationError as error:
         raise ValueError(brief(f"{path}: {first_problem(error, StudyFile)}")) from None
     except (ValueError, TypeError) as error:

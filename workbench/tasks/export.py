@@ -16,7 +16,7 @@ from workbench import tasks
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
 from workbench.tasks.stream import in_order
-from workbench.util.files import check_free, new_file
+from workbench.util.files import check_free, new_file, open_text
 from workbench.util.seeds import generator
 
 SHARD = 1024  # sequences
@@ -171,13 +171,13 @@ def _read_parquet(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, A
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
-    with path.open(encoding="utf-8") as file:
+    with open_text(path) as file:
         header = json.loads(file.readline())["workbench"]
     return header, _parts(path)
 
 
 def _parts(path: Path) -> Iterator[list[dict[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
+    with open_text(path) as file:
         next(file)
         part = []
         for number, line in enumerate(file, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from codecs import BOM_UTF8
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,6 +20,7 @@ from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.token_words import vocabulary_of
+from workbench.tasks.text_file import read_parts
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
@@ -175,14 +177,17 @@ class _File:
     """The blocks of `size` bytes of a file, each read from disk when it is drawn."""
 
     def __init__(self, path: Path, size: int) -> None:
+        next(read_parts(path), None)  # a file in another encoding is refused
+        with path.open("rb") as file:
+            self.start = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
         self.path, self.size = path, size
-        length = path.stat().st_size
+        length = path.stat().st_size - self.start
         # A last block of one byte would have nothing to predict.
         self.n_blocks = length // size + (length % size >= 2)
 
     def read(self, block: int) -> bytes:
         with self.path.open("rb") as file:
-            file.seek(block * self.size)
+            file.seek(self.start + block * self.size)
             return file.read(self.size)
 
 

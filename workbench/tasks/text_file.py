@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from workbench.util.files import open_text
+
 LETTERS = 2**16  # of a text, tokenised at a time, and then to the end of the line
 
 
@@ -14,13 +16,10 @@ def read_parts(path: Path) -> Iterator[str]:
     A line longer than that is cut. No more than one part is in memory.
 
     Raises:
-        ValueError: in one line, if there is no such file, or it is not text in UTF-8.
+        ValueError: in one line, if there is no such file, or as `open_text`.
     """
     if not path.is_file():
         raise ValueError(f"there is no text file {path}")
-    try:
-        with path.open(encoding="utf-8") as file:
-            while part := file.read(LETTERS):
-                yield part + file.readline(LETTERS)
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text: it is not in UTF-8") from None
+    with open_text(path) as file:
+        while part := file.read(LETTERS):
+            yield part + file.readline(LETTERS)

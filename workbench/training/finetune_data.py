@@ -80,7 +80,7 @@ class TextData:
 
     Attributes:
         training: `[n, length]`, the first ones.
-        held_out: `[m, length]`, the last ones, which are not trained on.
+        held_out: `[m, length]`, those of the last ones that are not trained on.
         length, digest, pad: as of `Data`.
     """
 
@@ -107,7 +107,15 @@ class TextData:
             )
         whole = torch.stack(pieces)
         n = max(1, min(config.eval_size, len(whole) // HELD_OUT))
-        return cls(whole[:-n], whole[-n:], length, hashlib.sha256(whole.numpy().tobytes()).hexdigest())
+        rows = [row.tobytes() for row in whole[-n:].numpy()]
+        trained = {*rows} & {row.tobytes() for row in whole[:-n].numpy()}
+        new = [row not in trained for row in rows]
+        if not any(new):
+            raise ValueError(
+                f"{path} repeats itself: the sequences to hold out are all trained on too, and would say nothing; take "
+                "another text, or sequences of another length (--length)"
+            )
+        return cls(whole[:-n], whole[-n:][new], length, hashlib.sha256(whole.numpy().tobytes()).hexdigest())
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """Sequences drawn with replacement."""

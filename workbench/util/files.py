@@ -8,11 +8,12 @@ import os
 import shutil
 import stat
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -52,7 +53,9 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+        digest.update(
+            tensor.contiguous().flatten()[:, None].view(torch.uint8).numpy().data
+        )  # one number may have stride 0
     return digest.hexdigest()
 
 
@@ -94,6 +97,60 @@ def new_folder(path: Path) -> Iterator[Path]:
         folder.rename(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
+    """A temporary folder to fill; its files then take the place of those that the call before wrote into a folder.
+
+    Other files of the folder stay. If anything fails before that, all is as it was.
+
+    Args:
+        folder: made if it is not there.
+        listed: path within it of the list of what was written, which is written too.
+
+    Raises:
+        ValueError: as `files_listed`.
+    """
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=".", dir=folder))
+    try:
+        yield place
+        files = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
+        write_atomically(place / listed, json.dumps({"files": files}, indent=1).encode())
+        for path in (folder / name for name in files_listed(folder, listed)):
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it holds other files too
+                path.parent.rmdir()
+        for name in (*files, listed):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(place / name, folder / name)
+    except OSError as error:
+        if error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(place):
+            error.filename = str(folder)  # a full disk names no file, or one that nobody knows
+        raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # it was filled
+                folder.rmdir()
+
+
+def files_listed(folder: Path, listed: str) -> list[str]:
+    """The files that `files_replaced` wrote into a folder, of those that lie in it; none where nothing was written.
+
+    Raises:
+        ValueError: in one line, if the list is damaged.
+    """
+    if not (folder / listed).exists():
+        return []
+    try:
+        names = parse_json(read_text(folder / listed, 2**24))["files"]
+        root = os.path.realpath(folder)  # a list that a stranger wrote reaches nothing outside it
+        return [name for name in names if Path(os.path.realpath(folder / name)).is_relative_to(root)]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder / listed} is no list of files; move {folder} away, or give another folder") from None
 
 
 def check_free(path: Path, *, file: bool = False) -> None:
@@ -164,16 +221,41 @@ def _readable(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is truncated or corrupted: {error}") from None
 
 
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """A text file opened to read: in UTF-8, without the mark (BOM) that it may begin with, lines ending in `\\n`.
+
+    Raises:
+        ValueError: in one line, if it is found to be in another encoding; UTF-16 is recognised at once.
+    """
+    with path.open("rb") as file:
+        if b"\0" in file.read(4096):
+            raise ValueError(f"{path} is not text in UTF-8: it has bytes 0, as UTF-16 has; save it as text in UTF-8")
+    try:
+        with path.open(encoding="utf-8-sig") as text:
+            yield text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(f"{path} is not text in UTF-8: it has a byte {byte:#x}; save it as text in UTF-8") from None
+
+
 def read_text(path: Path, longest: int) -> str:
-    """The text of a file. Raises ValueError unless it is a file of UTF-8 of at most `longest` bytes."""
+    """The text of a file. Raises ValueError as `open_text`, and unless it is a file of at most `longest` bytes."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
     if path.stat().st_size > longest:
         raise ValueError(f"{path} is corrupted: it has {path.stat().st_size:,} bytes, and at most {longest:,} are read")
+    with open_text(path) as file:
+        return file.read()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file. Raises ValueError in one line if it is none, or as `read_text`."""
+    text = read_text(path, 2**24)
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is corrupted: it is not text") from None
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
 
 
 def parse_json(text: str) -> Any:

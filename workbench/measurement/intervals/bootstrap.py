@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +22,7 @@ def bootstrap(values: np.ndarray) -> Interval:
     next to no spread: no end lies further from the mean than thrice Student's. NaN is left out. The same values give
     the same interval. Where all values are equal, their spread is unknown and so is the interval: NaN.
     """
-    rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=float)
+    rows = np.ascontiguousarray(values.reshape(math.prod(values.shape[:-1]), values.shape[-1]), dtype=float)
     present = ~np.isnan(rows)
     n = present.sum(-1)
     low, high = (end.copy() for end in student(rows))

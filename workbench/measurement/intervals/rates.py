@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -56,7 +57,7 @@ def bounded(values: np.ndarray, least: float, most: float) -> Interval:
         values: the values, NaN where one is missing; with fewer than `FEWEST` of them, the interval is NaN.
         least, most: the bounds.
     """
-    rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=float)
+    rows = np.ascontiguousarray(values.reshape(math.prod(values.shape[:-1]), values.shape[-1]), dtype=float)
     present = ~np.isnan(rows)
     scaled = np.where(present, np.clip((rows - least) / (most - least), 0, 1), 0.0).astype(np.float32)
     low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)

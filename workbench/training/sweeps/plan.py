@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config, task_config
+from workbench.util.files import read_toml
 from workbench.util.messages import first_problem
 from workbench.util.settings import as_text, flat, place
 
@@ -93,10 +93,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
     path = Path(source)
     if not path.is_file():
         raise ValueError(f"there is no sweep file {path}")
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
+    data = read_toml(path)
     try:
         return _plan(data)
     except ValueError as error:
