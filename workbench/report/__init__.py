@@ -268,7 +268,7 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
 
 
 def _inside(name: str) -> str:
-    """A name as a path within the folder that it is put into: models of one name are told apart by their whole paths."""
+    """A name as a path within a folder: models of one name are told apart by their whole paths."""
     path = Path(name)
     return Path(*(part for part in path.parts if part not in (path.anchor, ".."))).as_posix()
 
