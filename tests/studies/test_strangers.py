@@ -134,6 +134,24 @@ def test_a_file_whose_stem_is_two_dots_is_no_study_and_no_sweep(
     assert [path.name for path in place.iterdir()] == [file]
 
 
+@pytest.mark.parametrize(
+    ("code", "said_of_it"),
+    [
+        ("import sys\nsys.exit(0)", "line 2: SystemExit: 0"),
+        ("class Panic(BaseException): pass\n\nraise Panic('over')", "line 3: Panic: over"),
+        ("1 / 0", "line 1: ZeroDivisionError"),
+        ("def broken(:", "SyntaxError"),
+    ],
+)
+def test_a_python_file_that_fails_or_ends_the_program_is_one_line(
+    place: Path, code: str, said_of_it: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "own.py").write_text(code, encoding="utf-8")
+    for action in ("run", "show", "report"):
+        exit_code, text = said(capsys, action, "own.py")
+        assert exit_code == 2 and "the study fails in own.py" in text and said_of_it in text
+
+
 def test_two_files_of_one_name_do_not_share_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder, question in (("a", "Is it parted?"), ("b", "Is it whole?")):
         (place / folder).mkdir()

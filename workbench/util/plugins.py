@@ -302,7 +302,7 @@ def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
 
 def _check(kind: str, name: str, part: Any, plugin: Plugin) -> None:
     """Raise ValueError if a part is not of its kind, its name is none of a file, or it calls itself by another one."""
-    check_name(name, f"a {KINDS[kind].words}, as of the plugin {plugin.name}")
+    check_name(name, f"the {KINDS[kind].words}, as of the plugin {plugin.name}")
     base = KINDS[kind].base
     if base is not None:
         module, _, attribute = base.rpartition(".")
