@@ -233,6 +233,19 @@ def test_a_folder_without_runs_shows_those_that_came_along(
     assert names(empty) == ["mine"] and not empty.info
 
 
+def test_what_is_no_exception_is_an_error_of_the_page(empty: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tokenizer's panic, or a plugin's `sys.exit`, ended the page's thread, and the page waited for ever."""
+    for error in (SystemExit(0), type("PanicException", (BaseException,), {})("index out of bounds")):
+
+        def fails(error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(state, "scan", fails)
+        empty.run()
+        (shown,) = empty.exception
+        assert shown.value == f"{type(error).__name__}: {error}"
+
+
 def test_the_form_offers_quick_presets_with_what_they_take(empty: AppTest) -> None:
     page(empty, "")
     shown = empty.selectbox(key="demo_preset").options

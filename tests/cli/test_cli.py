@@ -10,6 +10,7 @@ import pytest
 
 import workbench
 from workbench.cli import main, parse_fields
+from workbench.inspection import inspect_run
 from workbench.runs import run_folders
 from workbench.training.data import held_out
 
@@ -242,6 +243,39 @@ def test_bad_input_is_one_line_and_exit_code_2(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
     assert not out.exists()
+
+
+WRONG_VALUES = {
+    "--entropy.alpha": ["chacal", "true", "[2]", "null"],
+    "--entropy.kernel": ["3"],
+    "--entropy.positions": ["3", '["a", 3]'],
+    "--entropy.centre": ["maybe"],
+    "--entropy.points": ["3"],
+    "--spectrum.top": ["2.5"],
+    "--path_mass.n_hops": ["two"],
+    "--rollout.heads": ["{}"],
+    "--tuned_lens.lens": ["x"],
+    "--graph_measures.threshold": ["nothing"],
+}
+
+
+def test_a_setting_of_another_type_is_one_line_and_a_word_for_no_is_no(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workbench.train("chain-chacal", out=tmp_path / "run", progress=False, steps=0, task={"n": 8, "k": 2})
+    for name, values in WRONG_VALUES.items():
+        for value in values:
+            given = ["--only", name.strip("-").split(".")[0], name, value]
+            assert main(["inspect", str(tmp_path / "run"), "--n", "4", "--quiet", *given]) == 2, given
+            said = capsys.readouterr()
+            assert said.err.startswith(f"workbench: {name.strip('-')}") and "nput should be" in said.err, said.err
+            assert not said.out and said.err.count("\n") == 1
+    run = workbench.load_run(tmp_path / "run")
+    yes, no, word = (
+        inspect_run(run, n=4, seed=0, only=["entropy"], settings={"entropy": {"centre": value}})["entropy"].mean
+        for value in (True, False, "no")
+    )
+    assert (no.values == word.values).all() and not (no.values == yes.values).all()
 
 
 def test_failure_while_running_is_one_line_and_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

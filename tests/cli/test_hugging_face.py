@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -58,6 +59,26 @@ def test_the_numbers_are_those_of_the_model_measured_in_python(
     found = workbench.inspect_model(model, pieces, n=20, only=["entropy"], causal=False)
     written = pd.read_csv(numbers / "entropy.csv")["value"]
     assert abs(written - found["entropy"].mean.values).max() < 1e-9
+
+
+def test_models_of_one_name_have_a_folder_of_numbers_each_in_the_report(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told apart by their whole paths, which were folders to write to: a model's own, or one above."""
+    here = tmp_path / "a" / "here"
+    here.mkdir(parents=True)
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        shutil.copytree(place / "llama", folder / "llama")
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    monkeypatch.chdir(here)
+    how = ["--text", str(place / "text.txt"), "--length", "12", "--n", "4", "--only", "entropy", "--quiet"]
+    for out, sources in (
+        ("near", ["../llama", "../../b/llama"]),
+        ("far", [str(tmp_path / "a" / "llama"), "../../b/llama"]),
+    ):
+        assert main(["inspect", *sources, *how, "--out", out]) == 0
+        assert len(list((here / out / "data").rglob("entropy.csv"))) == 2
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and here not in path.parents) == before
 
 
 def test_chosen_layers_alone_are_measured_with_the_numbers_of_all(place: Path, tmp_path: Path) -> None:

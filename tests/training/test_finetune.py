@@ -19,6 +19,7 @@ from workbench.cli import main
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.report.hugging_face import inspect_text
 from workbench.sharing.hugging_face import export_hugging_face
+from workbench.tasks import TEXTS
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
 from workbench.training.finetune import FineTuning, finetune, resume_finetune
@@ -139,7 +140,57 @@ def test_gamma_rises_from_0(place: Path) -> None:
     assert workbench.load_model(place / "rises", progress=False)._attention[0].gamma == 0.9
 
 
-def test_a_text_that_changed_and_a_loss_that_is_not_finite_are_said(place: Path, tmp_path: Path) -> None:
+def test_a_strangers_fine_tuning_reads_texts_beside_it_alone_and_writes_nothing_elsewhere(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = FineTuning._step
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "_step", lambda tuning: None if tuning.learner.step == 2 else usual(tuning))
+        with pytest.raises(TrainingError):
+            tune(place, "given", steps=3)
+    (tmp_path / "home").mkdir()
+    secret = tmp_path / "home" / "secret.txt"
+    secret.write_text("nobody but me may read this, and it is long enough to train on\n" * 40, encoding="utf-8")
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "link.txt").symlink_to(secret)
+    (runs / "beside.txt").write_bytes((place / "text.txt").read_bytes())
+    written = json.loads((place / "given" / "finetune.json").read_text(encoding="utf-8"))
+
+    def opened(name: str, **changed: Any) -> Path:
+        path = runs / name
+        shutil.copytree(place / "given", path)
+        (path / "finetune.json").write_text(json.dumps({**written, **changed}), encoding="utf-8")
+        return path
+
+    monkeypatch.chdir(runs)
+    texts = [str(secret), "../home/secret.txt", str(runs / "link.txt"), "/etc/passwd", "/dev/zero"]
+    wrong: list[dict[str, Any]] = [{"text": text, "digest": ""} for text in texts]
+    wrong += [
+        {"text": None, "digest": "", "length": None, "task": {"name": "text", "path": "shakespeare", **task}}
+        for task in ({"path": str(secret)}, {"tokenizer": str(secret)})
+    ]
+    for number, changed in enumerate(wrong):
+        path = opened(str(number), **changed)
+        assert main(["resume", str(path), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert re.match(r"workbench: text reads .* which is not in .*; allow its folder with WORKBENCH_TEXTS=…\n", said)
+    path = opened("linked")
+    (path / "metrics.jsonl").unlink()
+    (path / "metrics.jsonl").symlink_to(secret)
+    before = secret.read_bytes()
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is a link that leads out of"):
+        resume_finetune(path, progress=False)
+    assert secret.read_bytes() == before
+    assert resume_finetune(opened("honest", text=str(runs / "beside.txt")), progress=False).finished
+    monkeypatch.setenv(TEXTS, str(place))
+    assert resume_finetune(opened("allowed"), progress=False).finished
+
+
+def test_a_text_that_changed_and_a_loss_that_is_not_finite_are_said(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TEXTS, str(tmp_path))
     text = tmp_path / "text.txt"
     text.write_text((place / "text.txt").read_text())
     with pytest.raises(TrainingError, match=r"not finite at step .* try a lower learning rate"):

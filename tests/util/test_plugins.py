@@ -166,6 +166,12 @@ def test_a_changed_file_replaces_its_parts_and_one_that_fails_leaves_them(file: 
         ("x = 1 / 0", "line 1: ZeroDivisionError"),
         ("def broken(:", "SyntaxError"),
         ("raise SystemExit(3)", "SystemExit"),
+        ("x = 1\nclass Panic(BaseException): pass\nraise Panic('no\\nmore')", "line 3: Panic: no more"),
+        (
+            FILE.replace('INSTRUMENTS = {"right"', 'INSTRUMENTS = {"../../right"'),
+            "cannot be the name of the instrument",
+        ),
+        (FILE.replace('PRESETS = {\n    "backwards"', 'PRESETS = {\n    ".."'), "cannot be the name of the preset"),
         ("TASKS = 3", "TASKS of the plugin"),
         ("x = 3", "has no parts"),
         ("TASKS = {'mine': 3}", "TASKS['mine'] of the plugin own.py must be a Task, not 3"),
@@ -201,6 +207,49 @@ def test_a_file_that_is_not_there_or_has_anothers_name(
     assert "two plugins are named own.py" in capsys.readouterr().err
 
 
+def test_a_plugin_that_is_no_file_or_has_a_path_that_no_list_can_hold_is_said_at_once(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe was waited for, a device read for ever, and processes that were started looked for half a path."""
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "a:b" / "own.py").write_text(FILE, encoding="utf-8")
+    wrong = {"pipe.py": "is not a file", "zero.py": "is not a file", ".": "is not a file", "a:b/own.py": "has a ':' in"}
+    for name, message in wrong.items():
+        assert main(["list", "tasks", "--plugin", str(tmp_path / name)]) == 2
+        said = capsys.readouterr()
+        assert not said.out and said.err.count("\n") == 1 and message in said.err
+        assert "backwards" not in TASKS and PLUGINS not in os.environ
+
+
+def test_ctrl_c_within_a_plugin_is_no_fault_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    assert main(["list", "tasks", "--plugin", str(tmp_path / "own.py")]) == 130
+    assert capsys.readouterr().err == "workbench: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("sys.exit(0)", "a plugin or study ended the command (SystemExit: 0), which is not done"),
+        ("raise Panic('index out of bounds')", "Panic: index out of bounds"),
+    ],
+)
+def test_a_part_that_ends_the_program_or_panics_is_one_line_and_no_success(
+    does: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tokenizers in Rust raise a panic that is no `Exception`."""
+    part = "def sample(self, *_, **__):\n        "
+    text = FILE.replace(
+        '    name: ClassVar[str] = "backwards"\n', f'    name: ClassVar[str] = "backwards"\n    {part}{does}\n'
+    )
+    (tmp_path / "own.py").write_text(f"import sys\nclass Panic(BaseException): pass\n{text}", encoding="utf-8")
+    command = ["train", "backwards", "--plugin", str(tmp_path / "own.py"), "--out", str(tmp_path / "run"), "--quiet"]
+    assert main(command) == 1
+    assert capsys.readouterr().err == f"workbench: {said}\n"
+
+
 def test_an_installed_package_names_its_parts_in_entry_points(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(file.parent))
     points = [
@@ -213,6 +262,10 @@ def test_an_installed_package_names_its_parts_in_entry_points(file: Path, monkey
     assert TASKS["backwards"].__module__ == "own"
     points.append(EntryPoint("gone", "nowhere:Nothing", "workbench.attention"))
     with pytest.raises(ValueError, match="is installed but cannot be loaded"):
+        load_plugins()
+    (file.parent / "ends.py").write_text("raise SystemExit", encoding="utf-8")
+    points[-1] = EntryPoint("ends", "ends:Nothing", "workbench.attention")
+    with pytest.raises(ValueError, match=r"is installed but cannot be loaded \(SystemExit"):
         load_plugins()
 
 

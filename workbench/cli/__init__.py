@@ -116,7 +116,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         if fields and not options.takes_fields:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         load_plugins(options.plugin)
-        code = options.command(options, fields) or 0
+        try:
+            code = options.command(options, fields) or 0
+        except SystemExit as error:  # of a part of the user's own: the parser's has come before
+            raise RuntimeError(
+                f"a plugin or study ended the command (SystemExit: {error}), which is not done"
+            ) from None
         sys.stdout.flush()  # so that a reader who has gone is noticed here
         return code
     except ValueError as error:
@@ -128,5 +133,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             return UNREAD
         bad_path = error.errno in PATH_ERRORS
         return complain(path_error(error) if bad_path else error, BAD_INPUT if bad_path else FAILED)
-    except Exception as error:
+    except SystemExit:  # of `--help`
+        raise
+    except BaseException as error:  # a library in Rust that panics, or a plugin, may raise what is no `Exception`
         return complain(error if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}", FAILED)

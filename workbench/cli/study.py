@@ -63,10 +63,9 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from workbench.studies import find_study
+    from workbench.studies import find_studies
 
-    for given in _names(options):
-        name, study = find_study(given)
+    for name, study in find_studies(_names(options)).values():
         say("\n".join(_described(name, study)))
 
 
@@ -91,17 +90,18 @@ def _described(name: str, study: Study) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int | None:
-    from workbench.studies import find_study, run_study
+    from workbench.studies import run_study
 
     given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
-    names = _to_run(options, given)
+    studies = _to_run(options, given)
     failed = []
-    for name in names:
+    for name, (folder, study) in studies.items():
         if not options.quiet:
-            warn(_before_it_is_asked(name, find_study(name)[1], options))
+            warn(_before_it_is_asked(name, study, options))
         try:
             result = run_study(
-                name,
+                study,
+                name=folder,
                 root=options.root,
                 scale=options.scale,
                 seeds=options.seeds,
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int | None:
                 given=given,
             )
         except (ValueError, RuntimeError) as error:
-            if len(names) == 1:
+            if len(studies) == 1:
                 raise
             warn([f"{name}: {error}; the other studies go on"])
             failed.append(name)
@@ -138,28 +138,28 @@ def _before_it_is_asked(name: str, study: Study, options: argparse.Namespace) ->
     ]
 
 
-def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> list[str]:
-    """The studies to run; what is wrong with one is said before anything is trained."""
-    from workbench.studies import STUDIES, find_study
+def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, tuple[str, Study]]:
+    """The studies to run, as `find_studies`; what is wrong with one is said before anything is trained."""
+    from workbench.studies import STUDIES, find_studies
 
     if options.all and options.names:
         raise ValueError(f"give the names of studies or --all, not both: --all runs more than {options.names[0]}")
-    names = list(STUDIES) if options.all else _names(options)
+    studies = find_studies(STUDIES if options.all else _names(options))
     missing: dict[str, list[str]] = {}
-    for name in names:
-        if why := find_study(name)[1].missing(options.scale, given, options.ray):
+    for name, (_, study) in studies.items():
+        if why := study.missing(options.scale, given, options.ray):
             missing.setdefault(why, []).append(name)
     left_out = [name for each in missing.values() for name in each]
-    if left_out and not (options.all and set(names) - set(left_out)):
+    if left_out and not (options.all and set(studies) - set(left_out)):
         raise ValueError(f"{left_out[0]}: {next(iter(missing))}")
     warn(f"left out {', '.join(each)}: {why}" for why, each in missing.items())
-    names = [name for name in names if name not in left_out]
-    for name in names:
+    studies = {name: found for name, found in studies.items() if name not in left_out}
+    for name, (_, study) in studies.items():
         try:
-            find_study(name)[1].check(options.scale)
+            study.check(options.scale)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    return names
+    return studies
 
 
 def _told(result: Result) -> list[str]:
@@ -171,10 +171,10 @@ def _told(result: Result) -> list[str]:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from workbench.studies import STUDIES, collect, find_study, keep_earlier, read_ledger, write_pages
+    from workbench.studies import STUDIES, collect, find_studies, keep_earlier, read_ledger, write_pages
     from workbench.studies.ledger import LEDGER
 
-    studies = dict(STUDIES) | dict(find_study(name) for name in options.names)
+    studies = dict(STUDIES) | dict(find_studies(options.names).values())
     new = collect(options.root, studies)
     out = options.out or options.root / "report"
     earlier = read_ledger(out / LEDGER)  # which alone is judged anew

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import ConfigDict, ValidationError, create_model
 
 from workbench.capture import Capture, Subject
 from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS, Instrument, WeightInstrument
@@ -18,7 +20,9 @@ from workbench.models import AnyModel
 from workbench.models.watched_only import EditReachesNothingError
 from workbench.tasks import Batch
 from workbench.util.lookup import lookup
+from workbench.util.messages import first_problem
 from workbench.util.seeds import generator
+from workbench.util.strict_settings import Checked
 
 if TYPE_CHECKING:
     from workbench.inspection.baseline_models import Model
@@ -129,7 +133,7 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
     """The measures to take of this model, and name -> reason of those that do not apply.
 
     Raises:
-        ValueError: if there is no such instrument or mechanism, or it has no such setting.
+        ValueError: if there is no such instrument or mechanism, it has no such setting, or a setting no such value.
     """
     everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
     for name in (*only, *settings):
@@ -146,11 +150,8 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
             left_out[name] = reason
             continue
         function = thing.score if name in MECHANISMS else thing.measure  # type: ignore[union-attr]
-        chosen = dict(settings.get(name, {}))
         known = settings_of(function)
-        wrong = next((key for key in chosen if key not in known), None)
-        if wrong is not None:
-            raise ValueError(f"{name} has no setting {wrong!r}; there is: {', '.join(known) or 'none'}")
+        chosen = checked(name, function, settings.get(name, {}))
         if "n_hops" in known:
             chosen = {"n_hops": n_hops, **chosen}
         measures.append(Measure(name, thing, partial(function, **chosen), list(thing.CONTROLS)))
@@ -165,6 +166,32 @@ def hops_measured(subject: Subject) -> int:
         if n_hops >= MOST_HOPS:
             return MOST_HOPS
     return n_hops
+
+
+class _Values(Checked):
+    model_config = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=True)
+
+
+def checked(name: str, function: Callable[..., Measurement], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings given for a measure, each of the type that its function declares.
+
+    Raises:
+        ValueError: in one line, if there is no such setting, or its value is of another type.
+    """
+    known = settings_of(function)
+    wrong = next((key for key in given if key not in known), None)
+    if wrong is not None:
+        raise ValueError(f"{name} has no setting {wrong!r}; there is: {', '.join(known) or 'none'}")
+    if not given:
+        return {}
+    hints = get_type_hints(function)
+    fields: dict[str, Any] = {key: (hints.get(key, Any), ...) for key in given}
+    kind = create_model(name, __base__=_Values, **fields)
+    try:
+        made = kind.model_validate(dict(given))
+    except ValidationError as error:
+        raise ValueError(f"{name}.{first_problem(error, kind)}") from None
+    return {key: getattr(made, key) for key in given}
 
 
 def settings_of(function: Callable[..., Measurement]) -> list[str]:

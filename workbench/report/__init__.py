@@ -257,7 +257,7 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
     groups = [group for group in seed_groups(inspected) if not group.alone]
     names = [*(one.name for one in inspected), *(group.name for group in groups)]
     taken = [f"{name}.{suffix}" for name in COMPARISONS for suffix in ("parquet", "csv")]
-    folders = dict(zip(names, tell_apart(names, taken), strict=True))
+    folders = dict(zip(names, tell_apart([_inside(name) for name in names], taken), strict=True))
     numbers: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
     for group in groups:
         files = {stem: m for name, result in group.results.items() for stem, m in files_of(name, result).items()}
@@ -277,6 +277,12 @@ def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequ
         for stem, measurement in each.items():
             measurement.save_parquet(folder / name, stem)
     return folders
+
+
+def _inside(name: str) -> str:
+    """A name as a path within a folder: models of one name are told apart by their whole paths."""
+    path = Path(name)
+    return Path(*(part for part in path.parts if part not in (path.anchor, ".."))).as_posix()
 
 
 def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:

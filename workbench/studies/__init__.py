@@ -6,7 +6,7 @@ A study of the papers is one file here and one entry in `STUDIES`; one of your o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from workbench.judgement.contrast import Outcome, Verdict
@@ -43,13 +43,14 @@ from workbench.studies import (
     text_perplexity,
 )
 from workbench.studies.contrasts import Contrast, Higher, Near, Reaches, StaysBelow
-from workbench.studies.engine import Engine
+from workbench.studies.engine import RESULT, Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
-from workbench.studies.result import Result
+from workbench.studies.result import Result, check_question
+from workbench.studies.stored import read_json
 from workbench.studies.study import GPU, PAPER, SMALL, Published, Source, Study
 from workbench.training.sweeps.local import at_a_time
-from workbench.util.lookup import lookup
+from workbench.util.lookup import check_name, lookup
 
 __all__ = [
     "GPU",
@@ -69,6 +70,7 @@ __all__ = [
     "Study",
     "Verdict",
     "collect",
+    "find_studies",
     "find_study",
     "keep_earlier",
     "read_ledger",
@@ -119,10 +121,26 @@ def find_study(name: str) -> tuple[str, Study]:
         ValueError: if there is neither.
     """
     if name not in STUDIES and (Path(name).suffix in (".toml", ".py") or Path(name).is_file()):
-        if Path(name).stem in STUDIES:
+        stem = Path(name).stem
+        check_name(stem, "a study")
+        if stem.casefold() in map(str.casefold, STUDIES):
             raise ValueError(f"{name} has the name of a study of the papers, whose folder it would share: rename it")
-        return Path(name).stem, study_from_file(name)
+        return stem, study_from_file(name)
     return name, lookup(STUDIES, name, "study")
+
+
+def find_studies(names: Iterable[str]) -> dict[str, tuple[str, Study]]:
+    """What is given -> the name of its folder, and the study, as `find_study`, of several that go together.
+
+    Raises:
+        ValueError: if there is none such, or two would share a folder.
+    """
+    found = {given: find_study(given) for given in names}
+    of_folder: dict[str, str] = {}
+    for given, (folder, _) in found.items():
+        if (first := of_folder.setdefault(folder.casefold(), given)) != given:
+            raise ValueError(f"{first} and {given} would share the folder of the study {folder}: rename one of them")
+    return found
 
 
 def run_study(
@@ -162,6 +180,7 @@ def run_study(
     else:
         found, study = find_study(study)
         name = name or found
+    check_name(name, "a study")
     if missing := study.missing(scale, given or {}, ray):
         raise ValueError(f"{name}: {missing}")
     count = study.seeds.get(scale, 1) if seeds is None else seeds
@@ -170,4 +189,6 @@ def run_study(
     if ray is None:
         at_a_time(workers)  # a wrong number is said before anything is made
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
+    if name not in STUDIES and isinstance(earlier := read_json(own / RESULT), dict):
+        check_question(own / RESULT, earlier.get("question"), study)  # another study's is not written over
     return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from workbench.studies.code_of import described
 from workbench.studies.result import Result
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
-from workbench.studies.stored import pack, read_json, unpack, write_json
+from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
 from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
 from workbench.studies.tuning import Choices
 from workbench.training.sweeps import sweep
@@ -183,7 +184,8 @@ class Engine:
         path = self.out / MEASURED / folder / f"{run.name}.json"
         mark, kept = self._mark(run), read_json(path)
         if isinstance(kept, dict) and kept.get("of") == mark:
-            return {name: unpack(data) for name, data in kept["quantities"].items()}
+            with suppress(ValueError):  # what is damaged is measured again
+                return unpack_each(kept.get("quantities"))
         quantities = self.study.measure(run)
         write_json(path, {"of": mark, "quantities": {name: pack(one) for name, one in quantities.items()}})
         return {name: unpack(pack(one)) for name, one in quantities.items()}

@@ -33,6 +33,7 @@ from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
 from workbench.util.files import read_toml
 from workbench.util.messages import brief, first_problem
+from workbench.util.plugins import running
 
 SEEDS = 5  # of each group, where the file does not say how many
 
@@ -100,7 +101,8 @@ def study_from_file(path: str | Path) -> Study:
     if not path.is_file():
         raise ValueError(f"there is no study file {path}")
     if path.suffix == ".py":
-        study = runpy.run_path(str(path)).get("STUDY")
+        with running(path, "study"):
+            study = runpy.run_path(str(path)).get("STUDY")
         if not isinstance(study, Study):
             raise ValueError(f"{path} has no STUDY = Study(…); `workbench.studies.Study` says what one is")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,10 +21,11 @@ from workbench.measurement.numbers import number, with_interval
 from workbench.measurement.places import place_in_words, point_name
 from workbench.studies.anew import judged_anew
 from workbench.studies.engine import RESULT
-from workbench.studies.result import Result
+from workbench.studies.result import Result, read_result
 from workbench.studies.stored import read_json, write_json
 from workbench.studies.study import SMALL, Study
 from workbench.util.files import write_atomically
+from workbench.util.lookup import check_told_apart
 
 LEDGER = "ledger.json"
 WIDTH, PIXELS = 900, 2
@@ -41,21 +43,21 @@ def read_ledger(path: Path) -> list[Result]:
     data = read_json(path)
     try:
         return [Result.from_dict(one) for one in data["results"]]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError) as error:
+        why = f": {error}" if isinstance(error, ValueError) else ""
         raise ValueError(
-            f"{path} is not a ledger of studies; delete it, and `workbench study report` writes it"
+            f"{path} is not a ledger of studies{why}; delete it, and `workbench study report` writes it"
         ) from None
 
 
 def collect(root: Path, studies: Mapping[str, Study]) -> list[Result]:
-    """The results under a folder of studies, in the order of the studies, and of each in the order of its scales."""
-    results = []
-    for name, study in studies.items():
-        for scale in study.scales:
-            data = read_json(root / name / scale / RESULT)
-            if data is not None:
-                results.append(Result.from_dict(data))
-    return results
+    """The results under a folder of studies, in the order of the studies, and of each in the order of its scales.
+
+    Raises:
+        ValueError: if a file is damaged, or is the result of another study.
+    """
+    places = ((root / name / scale / RESULT, study) for name, study in studies.items() for scale in study.scales)
+    return [read_result(path, study) for path, study in places if os.path.lexists(path)]
 
 
 def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: Mapping[str, Study]) -> list[Result]:
@@ -90,9 +92,11 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     """The ledger, a page for every study, each with its figures as pictures, and a page over all of them.
 
     Raises:
-        ValueError: if there is no browser to draw the pictures with; or if a result cannot be drawn, once all pages are
-            written, that one's without a picture.
+        ValueError: if two files would have one name, or there is no browser to draw the pictures with; or if a result
+            cannot be drawn, once all pages are written, that one's without a picture.
     """
+    names = list(dict.fromkeys(one.name for one in results))
+    files = ["index.md", *(f"{name}.md" for name in names)]
     pictures: dict[str, list[str]] = {}
     figures: dict[str, go.Figure] = {}
     undrawn: list[str] = []
@@ -105,8 +109,10 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
             undrawn.append(f"{one.name}, {one.scale}, cannot be drawn: {error}")
         pictures[stem] = [f"{stem}{'' if number == 1 else f'-{number}'}.png" for number in range(1, len(drawn) + 1)]
         figures |= dict(zip(pictures[stem], drawn, strict=True))
+        files += pictures[stem]
+    check_told_apart(files, "pages or pictures of studies")
     pages = {"index.md": index_page(results, studies)}
-    for name in dict.fromkeys(one.name for one in results):
+    for name in names:
         pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures, studies[name])
     out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():

@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.judgement.contrast import Outcome, Verdict, together
 from workbench.judgement.tuning import Tried, Tuning
 from workbench.measurement import Measurement
 from workbench.runs import RunConfig
 from workbench.runs.config import HOW_OFTEN
-from workbench.studies.stored import DIGITS, pack, unpack
-from workbench.studies.study import PAPER, Groups, Published, Quantities, Scale, Study
+from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
+from workbench.studies.study import PAPER, Groups, Published, Scale, Source, Study
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.distribution import version
+from workbench.util.files import parse_json, read_text
+from workbench.util.lookup import check_name
+from workbench.util.messages import brief, first_problem
 from workbench.util.settings import as_text, flat_config
 
 
@@ -32,6 +36,41 @@ class Differs:
     ours: str
     papers: str
     why: str
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Made(_Strict):
+    """`Result.made`."""
+
+    date: str = "on an unknown day"
+    commit: str = ""
+    workbench: str = "of an unknown version"
+    minutes: float | None = None
+    cores: int | None = None
+    device: str | None = None
+    step_times: dict[str, float] | None = None
+
+
+class _Kept(_Strict):
+    """A result as JSON has it."""
+
+    study: str
+    scale: str
+    question: str
+    source: Source | None
+    verdict: str
+    seeds: int
+    contrasts: list[Outcome]
+    published: list[Published]
+    groups: dict[str, Any]
+    differs: list[Differs]
+    tried: list[Tried]
+    tuning: Tuning | None = None
+    note: str = ""
+    made: _Made
 
 
 @dataclass(frozen=True)
@@ -66,6 +105,11 @@ class Result:
     tuning: Tuning | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if its name, or its scale, is none of a file."""
+        check_name(self.name, "a study")
+        check_name(self.scale, "a study's scale")
 
     @property
     def verdict(self) -> Verdict:
@@ -136,26 +180,26 @@ class Result:
         }
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Result:
-        """The result that `to_dict` was of."""
-        groups: dict[str, Quantities] = {
-            group: {name: unpack(one) for name, one in own.items()} for group, own in data["groups"].items()
-        }
-        tuning = data.get("tuning")
+    def from_dict(data: Any) -> Result:
+        """The result that `to_dict` was of. Raises ValueError in one line if the data, from whomever, is none."""
+        try:
+            kept = _Kept.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(first_problem(error, _Kept)) from None
         return Result(
-            data["study"],
-            data["scale"],
-            data["question"],
-            data["source"],
-            data["seeds"],
-            groups,
-            [Outcome.model_validate(one) for one in data["contrasts"]],
-            [Published(**one) for one in data["published"]],
-            [Differs(**one) for one in data["differs"]],
-            [Tried.model_validate(one) for one in data["tried"]],
-            None if tuning is None else Tuning(tuning),
-            data["made"],
-            data.get("note", ""),
+            kept.study,
+            kept.scale,
+            kept.question,
+            None if kept.source is None else asdict(kept.source),
+            kept.seeds,
+            {group: unpack_each(own) for group, own in kept.groups.items()},
+            kept.contrasts,
+            kept.published,
+            kept.differs,
+            kept.tried,
+            kept.tuning,
+            kept.made.model_dump(exclude_none=True),
+            kept.note,
         )
 
     def number(self, published: Published) -> Measurement | None:
@@ -165,6 +209,36 @@ class Result:
             return None
         number = own.select(**published.at)
         return None if number.dims else number
+
+
+def read_result(path: Path, study: Study) -> Result:
+    """The result in a study's folder of one scale.
+
+    Raises:
+        ValueError: if the file is missing or damaged, or is the result of another study, whose file has the same name.
+    """
+    try:
+        result = Result.from_dict(parse_json(read_text(path, LONGEST)))
+        if (result.name, result.scale) != (path.parent.parent.name, path.parent.name):
+            raise ValueError(f"it is of {result.name}, {result.scale}, and not of the folder that it is in")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            brief(f"{path} is not the result of a study: {error}; delete it, and `workbench study run` writes it anew")
+        ) from None
+    if study.file:  # those of the papers have names of their own, and their words may change
+        check_question(path, result.question, study)
+    return result
+
+
+def check_question(path: Path, question: Any, study: Study) -> None:
+    """Raise ValueError unless the result in a file answers a study's question: another's has the same name."""
+    if question != study.question:
+        raise ValueError(
+            brief(
+                f"{path} answers another question: {question}; give this study another name, or another --root; if it "
+                "is the same study with new words, delete that file, and `workbench study run` writes it anew"
+            )
+        )
 
 
 def _rounded(data: Any) -> Any:

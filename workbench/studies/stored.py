@@ -10,6 +10,7 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.util.files import parse_json, read_text, write_atomically
+from workbench.util.messages import brief
 
 ARRAYS = ("values", "low", "high", "n", "each")
 LONGEST = 2**28  # bytes
@@ -24,13 +25,28 @@ def pack(measured: Measurement) -> dict[str, Any]:
     return {**about, "settings": dict(measured.settings), "caption": measured.caption, **arrays}
 
 
-def unpack(data: dict[str, Any]) -> Measurement:
-    """The measurement that `pack` was given."""
-    arrays: dict[str, Any] = {
-        name: np.array(data[name], dtype=int if name == "n" else float) for name in ARRAYS if name in data
-    }
-    about: dict[str, Any] = {name: data[name] for name in ("name", "units", "coords", "settings", "caption")}
-    return Measurement(**about, **arrays, dims=tuple(data["dims"]))
+def unpack(data: Any) -> Measurement:
+    """The measurement that `pack` was given. Raises ValueError if the data is damaged."""
+    try:
+        arrays: dict[str, Any] = {
+            name: np.array(data[name], dtype=int if name == "n" else float) for name in ARRAYS if name in data
+        }
+        words = {name: data[name] for name in ("name", "units", "caption")}
+        coords = {dim: list(data["coords"][dim]) for dim in data["dims"]}
+        kinds = {type(label) for labels in coords.values() for label in labels}
+        shapes = {(array[..., 0] if name == "each" else array).shape for name, array in arrays.items()}
+        if len(shapes) != 1 or {*map(type, words.values())} != {str} or kinds & {list, dict}:
+            raise TypeError
+        return Measurement(**words, **arrays, dims=tuple(coords), coords=coords, settings=dict(data["settings"]))
+    except (AssertionError, AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise ValueError("it holds something that is no measurement") from None
+
+
+def unpack_each(data: Any) -> dict[str, Measurement]:
+    """Quantity -> the measurement that was packed. Raises ValueError if the data is damaged."""
+    if not isinstance(data, dict):
+        raise ValueError(f"it holds {brief(data, 40)!r} in place of measurements")
+    return {name: unpack(packed) for name, packed in data.items()}
 
 
 def _plain(label: Any) -> Any:

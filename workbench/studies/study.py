@@ -14,7 +14,7 @@ from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
 from workbench.studies.reasons import AT_GPU_SCALE, AT_SMALL_SCALE
 from workbench.training.sweeps.plan import Planned, read_plan
-from workbench.util.lookup import lookup
+from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
 from workbench.util.settings import as_text
 
@@ -146,6 +146,12 @@ class Study:
             raise ValueError("a study measures its runs (`runs` and `measure`), or has `compute`, or has `tunes`")
         if bool(self.runs) != (self.measure is not None):
             raise ValueError("a study with runs says what to `measure` of each; one without has none to measure")
+        for scale in self.scales:
+            check_name(scale, "a study's scale")
+        for group in () if self.tunes is None else {name for each in self.tunes.groups.values() for name in each}:
+            check_name(group, "a group that is fine-tuned")
+        if self.runs_of is not None:
+            check_name(self.runs_of, "a study")
 
     @property
     def scales(self) -> tuple[Scale, ...]:

@@ -80,7 +80,8 @@ def files_of(task: Mapping[str, Any]) -> list[str]:
     kind = (TASKS | OF_OWN_MODELS).get(str(task.get("name")))
     values = (task.get(setting) for setting in kind.files) if kind else ()
     paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
-    return [path for path in paths if path and str(path) not in SHIPPED]
+    shipped = {*SHIPPED, *map(str, SHIPPED.values())}
+    return [path for path in paths if path and str(path) not in shipped]
 
 
 def in_folder(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:

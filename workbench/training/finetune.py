@@ -27,7 +27,7 @@ from workbench import runs
 from workbench.objectives.next_token import next_token
 from workbench.objectives.seq_vcr import SeqVCR
 from workbench.runs import RunConfig
-from workbench.tasks import Batch
+from workbench.tasks import Batch, check_files
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.distributed import Processes
@@ -57,7 +57,7 @@ from workbench.training.state import (
     last_readable,
     only_trainer,
 )
-from workbench.util.files import check_free, new_folder, write_atomically
+from workbench.util.files import check_contents, check_free, new_folder, write_atomically
 from workbench.util.interrupts import Interrupts
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
@@ -121,15 +121,21 @@ def _make_folder(tuning: FineTuning) -> None:
 def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
     """Go on with a fine-tuning that was stopped or killed, from its last whole state, to bit for bit the same weights.
 
+    The folder may come from a stranger: as of a run, texts are read beside it and where `WORKBENCH_TEXTS` says alone.
+
     Raises:
-        ValueError: in one line, if there is none, the model it began with or its data is gone or another one now, or
-            another process is at it.
+        ValueError: in one line, if there is none, the model it began with or its data is gone or another one now, a
+            link in the folder leads out of it, its text lies elsewhere (see `tasks.check_files`), or another process is
+            at it.
         TrainingError: as `finetune`.
     """
     path = Path(path)
-    if finetuned(path).finished:
-        return finetuned(path)
-    processes = Processes.started(read_config(path).device)
+    check_contents(path)
+    before = finetuned(path)
+    if before.finished:
+        return before
+    check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
+    processes = Processes.started(before.config.device)
     with ExitStack() as lock:
         processes.do(lambda: lock.enter_context(only_trainer(path)))
         state, problems = processes.do(lambda: last_readable(path))

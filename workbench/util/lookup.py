@@ -1,7 +1,9 @@
-"""Look-up by name with a helpful error, and numbers after names that occur twice."""
+"""Look-up by name with a helpful error, numbers after names that occur twice, and names that become files."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
@@ -9,6 +11,9 @@ from typing import TypeVar
 from workbench.util.messages import brief
 
 T = TypeVar("T")
+
+LONGEST_NAME = 100  # bytes, which leaves room for what is put before and behind it
+_NAME = re.compile(r'\w([^/\\:*?"<>|]*[^/\\:*?"<>|. ])?')  # what every file system takes
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
@@ -54,3 +59,19 @@ def check_told_apart(names: Sequence[str], what: str) -> None:
         if name.casefold() in seen:
             raise ValueError(f"two {what} would be named {seen[name.casefold()]!r} and {name!r}")
         seen[name.casefold()] = name
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise ValueError unless a name can be that of one file or folder, in the folder that it is put into.
+
+    Called wherever a name becomes a part of a path, whoever wrote it.
+
+    Args:
+        name: the name.
+        what: what it is the name of, in words.
+    """
+    if not _NAME.fullmatch(name) or not name.isprintable() or len(os.fsencode(name)) > LONGEST_NAME:
+        raise ValueError(
+            f"{brief(repr(name), 100)} cannot be the name of {what}, which names a file: it begins with a letter, a "
+            f'digit or _, has no sign of / \\ : * ? " < > |, no . or space at its end, and {LONGEST_NAME} bytes at most'
+        )

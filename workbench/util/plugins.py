@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from workbench.util.lookup import check_name
 from workbench.util.messages import Notice, brief
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ def load_plugins(files: Iterable[str | Path] = ()) -> list[Plugin]:
 
     listed = [Path(name) for name in os.environ.get(PLUGINS, "").split(os.pathsep) if name]
     paths = list(dict.fromkeys(Path(path).expanduser().absolute() for path in (*listed, *map(Path, files))))
+    if split := next((path for path in paths if os.pathsep in str(path)), None):
+        raise ValueError(
+            f"the plugin {split} has a {os.pathsep!r} in its path, which ends a path in {PLUGINS}: rename it"
+        )
     installed = entry_points()
     for kind in KINDS:
         for point in installed.select(group=f"workbench.{kind}"):
@@ -189,7 +194,9 @@ def _load_installed(kind: str, point: EntryPoint) -> None:
         return
     try:
         part = point.load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ValueError(
             f"the plugin {plugin} is installed but cannot be loaded ({type(error).__name__}: {brief(error)}); "
             f"mend or uninstall it"
@@ -198,6 +205,8 @@ def _load_installed(kind: str, point: EntryPoint) -> None:
 
 
 def _load_file(path: Path) -> None:
+    if path.exists() and not path.is_file():  # a pipe or device might never end
+        raise ValueError(f"the plugin {path} is not a file")
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -230,17 +239,29 @@ def _executed(path: Path) -> ModuleType:
     if str(path.parent) not in sys.path:  # at the end: a plugin may import its neighbours, which hide no library
         sys.path.append(str(path.parent))
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+        with running(path, "plugin"):
+            spec.loader.exec_module(module)
+    except BaseException:
         sys.modules.pop(name)
         if before is not None:
             sys.modules[name] = before
+        raise
+    return module
+
+
+@contextmanager
+def running(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever the code of a file raises, `sys.exit` too but Ctrl-C, into a ValueError that names its line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         line = next(
             (at.lineno for at in reversed(traceback.extract_tb(error.__traceback__)) if at.filename == str(path)), None
         )
         where = f"{path}, line {line}" if line else str(path)
-        raise ValueError(f"the plugin fails in {where}: {type(error).__name__}: {brief(error)}") from None
-    return module
+        raise ValueError(f"the {what} fails in {where}: {type(error).__name__}: {brief(error)}") from None
 
 
 def _parts_in(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
@@ -280,7 +301,8 @@ def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
 
 
 def _check(kind: str, name: str, part: Any, plugin: Plugin) -> None:
-    """Raise ValueError if a part is not of its kind, or calls itself by another name than its entry."""
+    """Raise ValueError if a part is not of its kind, its name is none of a file, or it calls itself by another one."""
+    check_name(name, f"the {KINDS[kind].words}, as of the plugin {plugin.name}")
     base = KINDS[kind].base
     if base is not None:
         module, _, attribute = base.rpartition(".")

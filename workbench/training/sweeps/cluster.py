@@ -19,6 +19,7 @@ from workbench.training.sweeps.jobs import Job
 from workbench.util.child_processes import REPORTED
 from workbench.util.distribution import needs
 from workbench.util.files import new_folder
+from workbench.util.lookup import check_name
 from workbench.util.messages import brief
 from workbench.util.plugins import plugins_from, sources
 
@@ -140,6 +141,8 @@ def to_bytes(folder: Path) -> Files:
 
 def _write(files: Files, folder: Path) -> None:
     for name, content in files.items():
+        for part in name.split("/"):
+            check_name(part, "a run's file")
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

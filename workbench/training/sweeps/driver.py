@@ -18,6 +18,7 @@ from workbench.training.sweeps.local import Workers, at_a_time
 from workbench.training.sweeps.plan import Plan, read_plan
 from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
+from workbench.util.lookup import check_name
 
 SECONDS_TO_WAIT = 0.2
 
@@ -77,7 +78,9 @@ def output_folder(source: str | Path | Mapping[str, Any] | Plan, out: str | Path
         return Path(out)
     if isinstance(source, Mapping | Plan):
         raise ValueError("say where the runs go with `out`: a sweep given by its fields has no name of its own")
-    return Path("sweeps") / Path(source).stem
+    name = Path(source).stem
+    check_name(name, "a sweep")
+    return Path("sweeps") / name
 
 
 def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Callable[[], object]) -> None:

@@ -1,0 +1,249 @@
+"""Studies and results of studies from elsewhere: each is read right, or refused in a line, and nothing leads out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench import studies
+from workbench.cli import main
+from workbench.judgement.contrast import Outcome, Verdict
+from workbench.judgement.tuning import Tuning
+from workbench.measurement import Measurement
+from workbench.studies import SMALL, Reaches, Result, Study, read_ledger, run_study, write_pages
+from workbench.studies.engine import RESULT
+from workbench.studies.stored import write_json
+from workbench.training.sweeps import output_folder
+from workbench.util.lookup import check_name
+
+TOML = """
+question = "Is it parted?"
+measure = ["parameters"]
+draw = "parameters"
+seeds.{scale} = 1
+[runs.{scale}]
+preset = "chain-chacal"
+settings = {{ task = {{ n = 8, k = 2 }}, model = {{ d_model = 16, n_heads = 2 }}, batch_size = 4, steps = 2 }}
+"""
+NAMES = [
+    "..",
+    ".",
+    "../../EVIL",
+    "/tmp/evil",
+    "a/b",
+    "a\\b",
+    ".hidden",
+    "",
+    "a\n",
+    "\u202egnp",
+    "x" * 300,
+    "con:",
+    "a.",
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that commands are called in, deep enough that what leads out of it is seen."""
+    folder = tmp_path / "far" / "down" / "here"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    yield folder
+    assert [path.name for path in tmp_path.iterdir()] == ["far"]
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["down"]
+    assert [path.name for path in (tmp_path / "far" / "down").iterdir()] == ["here"]
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """The exit code, and what is printed; of a refusal one line."""
+    code = main(["study", *map(str, words)])
+    captured = capsys.readouterr()
+    text = captured.out + captured.err
+    assert text.isprintable() or all(line.isprintable() for line in text.split("\n"))
+    assert code == 0 or (text.count("\n") == 1 and len(text) < 1000), text
+    return code, text
+
+
+def one(name: str = "parted", scale: str = SMALL, question: str = "Is it parted?") -> Result:
+    """A result of a study."""
+    each = np.array([0.5, 0.7])
+    mean = Measurement("accuracy", each.mean(), (), {}, "share", low=np.array(0.4), high=np.array(0.8), each=each)
+    outcome = Outcome(verdict=Verdict.HOLDS, value=0.6)
+    groups = {"chain-chacal": {"accuracy": mean}}
+    made = {"date": "2026-01-01", "commit": "", "workbench": "0.1"}
+    return Result(name, scale, question, None, 2, groups, [outcome], [], [], [], Tuning.PLANNED, made)
+
+
+def study(question: str = "Is it parted?", **changes: Any) -> Study:
+    """A study without runs."""
+
+    def compute(scale: str, seed: int) -> dict[str, dict[str, Measurement]]:
+        values = Measurement("accuracy", np.full(4, 0.5), ("example",), {"example": range(4)}, "share")
+        return {"all": {"accuracy": values}}
+
+    about: dict[str, Any] = {"contrasts": [], "draw": (), "seeds": {SMALL: 1}}
+    return Study(question, **{**about, "compute": compute, **changes})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_leads_elsewhere_is_refused_wherever_it_becomes_a_path(place: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a study's scale"):
+        study(seeds={name: 1})
+    with pytest.raises(ValueError, match="cannot be the name of a study,"):
+        study(compute=None, runs={"small": {}}, measure=dict, runs_of=name)
+    with pytest.raises(ValueError, match="cannot be the name of a study,"):
+        run_study(study(), name=name, root=place / "studies")
+    with pytest.raises(ValueError, match="cannot be the name of a study,"):
+        Result.from_dict({**one().to_dict(), "study": name})
+    with pytest.raises(ValueError, match="cannot be the name of a study's scale"):
+        Result.from_dict({**one().to_dict(), "scale": name})
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a", "my hops", "größe", "sort-2.5", "a=1, b", "x" * 100, "_"])
+def test_names_as_people_give_them_are_taken(name: str) -> None:
+    check_name(name, "a study")
+
+
+def test_a_scale_of_a_file_stays_under_the_root(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "own.toml").write_text(TOML.format(scale='"../../EVIL"'), encoding="utf-8")
+    for action in ("run", "show"):
+        code, text = said(
+            capsys, action, "own.toml", *(["--scale", "../../EVIL", "--quiet"] if action == "run" else [])
+        )
+        assert code == 2 and "own.toml: '../../EVIL' cannot be the name of a study's scale" in text
+    assert [path.name for path in place.iterdir()] == ["own.toml"]
+
+
+@pytest.mark.parametrize("file", ["...toml", "...py"])
+def test_a_file_whose_stem_is_two_dots_is_no_study_and_no_sweep(
+    place: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / file).write_text(TOML.format(scale="small"), encoding="utf-8")
+    code, text = said(capsys, "run", file, "--quiet")
+    assert code == 2 and "'..' cannot be the name of a study" in text
+    with pytest.raises(ValueError, match=r"'\.\.' cannot be the name of a sweep"):
+        output_folder(file, None)
+    assert [path.name for path in place.iterdir()] == [file]
+
+
+@pytest.mark.parametrize(
+    ("code", "said_of_it"),
+    [
+        ("import sys\nsys.exit(0)", "line 2: SystemExit: 0"),
+        ("class Panic(BaseException): pass\n\nraise Panic('over')", "line 3: Panic: over"),
+        ("1 / 0", "line 1: ZeroDivisionError"),
+        ("def broken(:", "SyntaxError"),
+    ],
+)
+def test_a_python_file_that_fails_or_ends_the_program_is_one_line(
+    place: Path, code: str, said_of_it: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "own.py").write_text(code, encoding="utf-8")
+    for action in ("run", "show", "report"):
+        exit_code, text = said(capsys, action, "own.py")
+        assert exit_code == 2 and "the study fails in own.py" in text and said_of_it in text
+
+
+def test_two_files_of_one_name_do_not_share_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, question in (("a", "Is it parted?"), ("b", "Is it whole?")):
+        (place / folder).mkdir()
+        text = TOML.format(scale="small").replace("Is it parted?", question)
+        (place / folder / "own.toml").write_text(text, encoding="utf-8")
+    for action in ("run", "show", "report"):
+        code, text = said(capsys, action, "a/own.toml", "b/own.toml", "--quiet")
+        assert code == 2 and "a/own.toml and b/own.toml would share the folder of the study own" in text
+    write_json(place / "studies" / "own" / SMALL / RESULT, one("own").to_dict())
+    before = (place / "studies" / "own" / SMALL / RESULT).read_bytes()
+    for action in ("run", "report"):
+        code, text = said(capsys, action, "b/own.toml", "--quiet")
+        assert code == 2 and "answers another question: Is it parted?" in text
+    assert (place / "studies" / "own" / SMALL / RESULT).read_bytes() == before
+    assert sorted(path.name for path in place.iterdir()) == ["a", "b", "studies"]
+    assert [path.name for path in (place / "studies").iterdir()] == ["own"]
+
+
+def test_a_study_of_another_question_does_not_write_over_a_result(place: Path) -> None:
+    for _ in range(2):
+        assert run_study(study(), name="parted", root=place) is not None
+    with pytest.raises(ValueError, match="answers another question: Is it parted\\?"):
+        run_study(study("Is it whole?"), name="parted", root=place)
+
+
+def test_pages_and_pictures_of_two_studies_never_have_one_name(place: Path) -> None:
+    both = {"index": one("index"), "other": one("other")}
+    with pytest.raises(ValueError, match=r"would be named 'index\.md' and 'index\.md'"):
+        write_pages(list(both.values()), dict.fromkeys(both, study()), place / "pages")
+    assert not (place / "pages").exists()
+
+
+def paths(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) in JSON's data."""
+    for key in list(data) if isinstance(data, dict) else range(len(data)):
+        yield data, key
+        if isinstance(data[key], dict | list):
+            yield from paths(data[key])
+
+
+def test_a_damaged_result_is_named_whatever_is_wrong_with_it(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(studies, "STUDIES", {"parted": study()})
+    file = place / "studies" / "parted" / SMALL / RESULT
+    report = ("report", "--out", "pages")
+    file.parent.mkdir(parents=True)
+    for text in ("", "{", "[]", "null", "3", "{}", "[" * 10_000, '{"study": 1, "study": 2}', "\ud800"):
+        file.write_text(text, encoding="utf-8", errors="surrogatepass")
+        code, words = said(capsys, *report)
+        assert code == 2 and f"{file.relative_to(place)} is not the result of a study" in words
+    good = json.dumps(one().to_dict())
+    n = len(list(paths(json.loads(good))))
+    assert n > 30
+    for place_of_damage in range(n):
+        for wrong in ("gone", None, "x", [[1], [2, 3]], {"a": 1}):
+            data = json.loads(good)
+            container, key = list(paths(data))[place_of_damage]
+            if wrong == "gone":
+                del container[key]
+            else:
+                container[key] = wrong
+            file.write_text(json.dumps(data), encoding="utf-8")
+            code, words = said(capsys, *report)
+            assert code == 0 or f"{file.relative_to(place)} is not the result of a study" in words, (key, wrong, words)
+
+
+def test_a_result_says_the_folder_that_it_is_in(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "parted.toml").write_text(TOML.format(scale="small"), encoding="utf-8")
+    file = place / "studies" / "parted" / SMALL / RESULT
+    for changed in ({"study": "other"}, {"study": "../../EVIL"}, {"scale": "../../EVIL"}, {"scale": "gpu"}):
+        write_json(file, {**one().to_dict(), **changed})
+        code, words = said(capsys, "report", "parted.toml")
+        assert code == 2 and "is not the result of a study" in words
+    ledger = {"results": [{**one().to_dict(), "study": "../../EVIL"}]}
+    write_json(place / "ledger.json", ledger)
+    with pytest.raises(ValueError, match=r"ledger\.json is not a ledger of studies: '.*EVIL' cannot be the"):
+        read_ledger(place / "ledger.json")
+    assert not (place / "studies" / "report").exists() and not os.path.lexists(place.parent / "EVIL")
+
+
+def test_damaged_measurements_are_made_again(place: Path) -> None:
+    def measure(_: Any) -> dict[str, Measurement]:
+        return {"accuracy": Measurement("accuracy", np.array(0.5), (), {}, "share")}
+
+    sweep = {"preset": "chain-chacal", "settings": {"task": {"n": 8, "k": 2}, "batch_size": 4, "steps": 1}}
+    sweep["settings"] |= {"eval_size": 8, "model": {"d_model": 16, "n_heads": 2}}
+    own = study(compute=None, runs={SMALL: sweep}, measure=measure, draw=())
+    own = replace(own, contrasts=[Reaches("accuracy", "chain-chacal", 0.1)])
+    first = run_study(own, name="own", root=place, progress=False)
+    (kept,) = (place / "own").rglob("measured/*/*.json")
+    for damage in ([], {"accuracy": {}}, {"accuracy": 1}, {"accuracy": {"name": 3, "dims": 3}}):
+        write_json(kept, {**json.loads(kept.read_text(encoding="utf-8")), "quantities": damage})
+        again = run_study(own, name="own", root=place, progress=False)
+        assert first is not None and again is not None and again.to_dict()["groups"] == first.to_dict()["groups"]
