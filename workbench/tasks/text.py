@@ -19,8 +19,8 @@ from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
 from workbench.tasks.known_text import KnownText
-from workbench.tasks.token_words import vocabulary_of
 from workbench.tasks.text_file import read_parts
+from workbench.tasks.token_words import vocabulary_of
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.messages import brief
 
