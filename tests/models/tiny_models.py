@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     Gemma2Config,
     Gemma3TextConfig,
@@ -79,3 +80,49 @@ def tiny(family: str, seed: int = 0, **more: Any) -> PreTrainedModel:
 def tokens(n: int = 3, length: int = 12, seed: int = 0) -> torch.Tensor:
     """Random tokens `[n, length]`, none of them padding."""
     return torch.randint(2, 40, (n, length), generator=torch.Generator().manual_seed(seed))
+
+
+def other(kind: str, **settings: Any) -> PreTrainedModel:
+    """A model of another family: no tensor of it is drawn anew, and none is trained."""
+    torch.manual_seed(0)
+    common = {name: SHAPE[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "pad_token_id")}
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **common | settings)).eval()
+
+
+HEADS: dict[str, Any] = {name: SHAPE[name] for name in ("num_attention_heads", "intermediate_size")}
+GROUPS: dict[str, Any] = HEADS | {"num_key_value_heads": 2, "max_position_embeddings": 32}
+MAMBA: dict[str, Any] = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 8}
+NO_ATTENTION, NOT_CAUSAL, NO_RESIDUAL = "layer 0 has no attention", "is not causal", "no residual stream to read"
+OTHER_FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "Mamba": (NO_ATTENTION, "mamba", {"state_size": 8}),
+    "Mamba 2": (
+        NO_ATTENTION,
+        "mamba2",
+        {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8},
+    ),
+    "RWKV": (NO_ATTENTION, "rwkv", {"context_length": 32, "attention_hidden_size": 32}),
+    "RecurrentGemma": (
+        NO_ATTENTION,
+        "recurrent_gemma",
+        HEADS | {"lru_width": 32, "attention_window_size": 16, "head_dim": 8, "num_hidden_layers": 3},
+    ),
+    "Bamba": (NO_ATTENTION, "bamba", GROUPS | MAMBA | {"attn_layer_indices": [1], "mamba_n_groups": 1}),
+    "LFM2": (NO_ATTENTION, "lfm2", GROUPS | {"layer_types": ["conv", "full_attention"]}),
+    "Falcon-H1, attention and Mamba in one layer": (NO_RESIDUAL, "falcon_h1", GROUPS | MAMBA | {"mamba_d_ssm": 64}),
+    "BERT, an encoder": (NOT_CAUSAL, "bert", HEADS | {"max_position_embeddings": 32}),
+    "BERT as a decoder": (NO_RESIDUAL, "bert", HEADS | {"max_position_embeddings": 32, "is_decoder": True}),
+    "GPT, norms on the residual": (NO_RESIDUAL, "openai-gpt", {"n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "Llama that reads both ways": (NOT_CAUSAL, "llama", GROUPS | {"is_causal": False}),
+    "Gemma 3 that reads both ways": (
+        NOT_CAUSAL,
+        "gemma3_text",
+        GROUPS | {"head_dim": 8, "use_bidirectional_attention": True},
+    ),
+    "RoBERTa as a decoder": ("has no bridge for RobertaForCausalLM", "roberta", HEADS | {"is_decoder": True}),
+    "OPT, norms on the residual": (
+        "OPTForCausalLM",
+        "opt",
+        {"ffn_dim": 48, "num_attention_heads": 4, "word_embed_proj_dim": 32, "do_layer_norm_before": False},
+    ),
+}
+"""Models that Transformers calls causal and instruments cannot read: why not, the model type, and its settings."""

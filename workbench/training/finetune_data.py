@@ -197,7 +197,7 @@ def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[
 
 def make_room(model: PreTrainedModel, n_tokens: int) -> None:
     """Give a model an embedding for so many tokens, if it has fewer."""
-    from workbench.models.pretrained.model import n_tokens as known
+    from workbench.models.pretrained.checks import n_tokens as known
 
     if n_tokens > known(model):
         model.resize_token_embeddings(n_tokens)

@@ -6,7 +6,7 @@ Names come first, then the headers of the weights, then the model without memory
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
@@ -162,15 +162,21 @@ def check_weights(kind: type[PreTrainedModel], shapes: Shapes, name: str, option
         model, found = from_pretrained(None, state_dict=tensors, **compared, **options)
     for tensor, got, want in sorted(found["mismatched_keys"]):
         raise ValueError(f"by its config {tensor} should be {list(want)}, and it is {list(got)}")
-    if missing := sorted(found["missing_keys"]):
+    if missing := found["missing_keys"]:
         raise ValueError(
-            f"{len(missing)} of them, such as {missing[0]}, are in none of its files, and would be random numbers; get "
-            "the model anew, or save it by save_pretrained"
+            f"none of its files holds {some(missing)}, which would be random numbers; get the model anew, or save it "
+            "by save_pretrained"
         )
     check_memory(sum(x.numel() * x.element_size() for x in (*model.parameters(), *model.buffers())), "the model")
-    if unexpected := sorted(found["unexpected_keys"]):
-        words = f"{len(unexpected)} of its tensors, such as {unexpected[0]}, are no part of {kind.__name__}"
-        warnings.warn(brief(f"{name}: {words} and are left out"), Notice, stacklevel=2)
+    if unexpected := found["unexpected_keys"]:
+        left = f"{name}: left out of its files, as no part of {kind.__name__}: {some(unexpected)}"
+        warnings.warn(brief(left), Notice, stacklevel=2)
+
+
+def some(names: Collection[str]) -> str:
+    """The first three names, and how many there are beside them."""
+    first = ", ".join(sorted(names)[:3])
+    return first if len(names) < 4 else f"{first} and {len(names) - 3:,} more"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from transformers.utils import logging
 
 from workbench.models.attention import ATTENTION
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
+from workbench.models.pretrained.checks import HIDDEN_STATES
 from workbench.models.pretrained.folder import (
     LONGEST,
     check_config,
@@ -130,7 +131,8 @@ def check_architecture(config: Any, name: str) -> None:
     named = config.architectures or [causal]
     if causal is None or (named[0] != causal and not str(named[0]).endswith(("ForCausalLM", "LMHeadModel"))):
         raise ValueError(
-            f"{name} is no causal language model of Transformers: its architecture is {named[0] or config.model_type}"
+            f"{name} is no causal language model of Transformers: its architecture is {named[0] or config.model_type}; "
+            f"{HIDDEN_STATES}"
         )
 
 

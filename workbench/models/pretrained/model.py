@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import cast
 
 import torch
 from jaxtyping import Int
@@ -20,6 +19,14 @@ from workbench.models.own_model import BridgedModel, SeenPattern
 from workbench.models.pretrained.attention_functions import attention_of
 from workbench.models.pretrained.bridged_attention import HookedPretrained, put_variants
 from workbench.models.pretrained.bridged_texts import around
+from workbench.models.pretrained.checks import (
+    HIDDEN_STATES,
+    check_bridge,
+    checked_logits,
+    foreign,
+    n_tokens,
+    random_tokens,
+)
 from workbench.models.pretrained.text_file import needed
 from workbench.tasks import Batch, Sequences, Vocabulary, own_sequences
 from workbench.tasks.token_words import vocabulary_of
@@ -41,8 +48,9 @@ class Pretrained(BridgedModel):
         name: what to call it.
 
     Raises:
-        ValueError: if TransformerLens has no bridge for it, the tokenizer has tokens that the model does not know, or
-            the bridge does not compute what the model does.
+        ValueError: if TransformerLens has no bridge for it, the tokenizer has tokens that the model does not know, the
+            bridge does not compute what the model does, a weight is NaN or infinite, the model is not causal, or its
+            blocks do not add what attention and an MLP write.
     """
 
     def __init__(
@@ -50,7 +58,9 @@ class Pretrained(BridgedModel):
     ) -> None:
         name = name or type(model).__name__
         if type(model).__name__ not in ArchitectureAdapterFactory._adapters:
-            raise ValueError(f"TransformerLens has no bridge for {type(model).__name__}, the architecture of {name}")
+            raise ValueError(
+                f"TransformerLens has no bridge for {type(model).__name__}, the architecture of {name}; {HIDDEN_STATES}"
+            )
         variants = attention_of(model)
         check_tokenizer(tokenizer, model, name)
         bridge = bridged(model.eval(), variants, name)
@@ -152,11 +162,6 @@ class Pretrained(BridgedModel):
         return self.config.d_vocab - 1 if own is None else int(own)
 
 
-def n_tokens(model: PreTrainedModel) -> int:
-    """How many tokens a model knows: the rows of its embedding."""
-    return int(cast(Tensor, model.get_input_embeddings().weight).shape[0])
-
-
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrainedModel, name: str) -> None:
     """Raise ValueError if a tokenizer has tokens that a model does not know."""
     d_vocab = n_tokens(model)
@@ -187,19 +192,14 @@ def speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 @torch.no_grad()
 def bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) -> HookedPretrained:
-    """The bridge around a model, which it takes over. Raises ValueError if it does not compute what the model does."""
-    config = model.config.get_text_config(decoder=True)
-    n_ctx = min(int(getattr(config, "max_position_embeddings", None) or 32), 32)
-    tokens = torch.randint(n_tokens(model), (2, n_ctx), generator=torch.Generator().manual_seed(0)).to(model.device)
-    expected = model(tokens, use_cache=False).logits
+    """The bridge around a model, which it takes over. Raises ValueError as `Pretrained`."""
+    tokens = random_tokens(model)
+    expected = checked_logits(model, tokens, name)
     model.set_attn_implementation("eager")  # others do not give out the pattern
-    bridge = build_bridge_from_module(
-        model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
-    )
-    hooked = put_variants(bridge.eval(), variants)
-    difference = (hooked(tokens) - expected).abs().max()
-    if not difference <= expected.abs().max() * torch.finfo(expected.dtype).eps ** 0.5:
-        raise ValueError(
-            f"TransformerLens's bridge does not compute what {name} does: its logits differ by {float(difference):.2g}"
+    with foreign(f"TransformerLens cannot bridge {name}"):
+        bridge = build_bridge_from_module(
+            model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
         )
+    hooked = put_variants(bridge.eval(), variants)
+    check_bridge(hooked, tokens, expected, name)
     return hooked

@@ -1,0 +1,112 @@
+"""What a model must be for instruments to read it right: in numbers, causal, of blocks that add to a residual.
+
+A model is run on a few random tokens, before it is bridged and after: what its config says of it is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens.model_bridge import TransformerBridge
+from transformers import PreTrainedModel
+
+from workbench.util.messages import brief
+
+HIDDEN_STATES = (
+    "what can be measured of it is the entropy of its hidden states: workbench.instruments.matrix_entropy of each that "
+    "Transformers gives out with output_hidden_states=True"
+)
+"""What can be done with a model of another family."""
+PARTS = ("resid_pre", "attn_out", "mlp_out", "resid_post")  # of a block, whose last is the sum of the others
+
+Tokens = Int[Tensor, "batch pos"]
+Logits = Float[Tensor, "batch pos d_vocab"]
+
+
+def n_tokens(model: PreTrainedModel) -> int:
+    """How many tokens a model knows: the rows of its embedding."""
+    return int(cast(Tensor, model.get_input_embeddings().weight).shape[0])
+
+
+def random_tokens(model: PreTrainedModel) -> Tokens:
+    """Two sequences, the same at every call. Raises ValueError if a model's context has fewer than two tokens."""
+    n_ctx = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    longest = 32 if n_ctx is None else min(int(n_ctx), 32)
+    if longest < 2:
+        raise ValueError(f"by its config a model's context has 2 tokens or more, not {n_ctx}")
+    draws = torch.Generator().manual_seed(0)
+    return torch.randint(n_tokens(model), (2, longest), generator=draws).to(model.device)
+
+
+def tolerance(logits: Logits) -> float:
+    """How far logits that are computed in two ways may be apart.
+
+    Norms, rotations and softmax compute in float32 in most models, whatever type their weights have.
+    """
+    eps = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
+    return float(logits.abs().max()) * eps**0.5
+
+
+def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
+    """A model's own logits.
+
+    Raises:
+        ValueError: if a weight or a logit is no finite number, the model cannot be run, or a token changes the logits
+            of an earlier one.
+    """
+    for weight, values in model.named_parameters():
+        if not values.isfinite().all():
+            raise ValueError(f"{name} is damaged: {weight} has numbers that are NaN or infinite")
+    other = torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % n_tokens(model)], dim=1)
+    with foreign(f"{name} cannot be run"):
+        logits, changed = (model(each, use_cache=False).logits for each in (tokens, other))
+    if not logits.isfinite().all():
+        dtype = str(logits.dtype).removeprefix("torch.")
+        raise ValueError(f"{name} gives out logits that are NaN or infinite in {dtype}, with weights that are neither")
+    if ((changed - logits)[:, :-1].abs() > tolerance(logits)).any():
+        raise ValueError(f"{name} is not causal: a token changes the logits of those before it; {HIDDEN_STATES}")
+    return logits
+
+
+def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, name: str) -> None:
+    """Raise ValueError unless a bridge computes these logits, in blocks that add what attention and an MLP write."""
+    for i in range(hooked.cfg.n_layers):
+        if f"blocks.{i}.attn.hook_pattern" not in hooked.hook_dict:
+            raise ValueError(f"{name} is of another family: its layer {i} has no attention; {HIDDEN_STATES}")
+    blocks = [[f"blocks.{i}.hook_{part}" for part in PARTS] for i in range(hooked.cfg.n_layers)]
+    names = {point for block in blocks for point in block}
+    with foreign(f"TransformerLens's bridge of {name} cannot be run"):
+        logits, cache = hooked.run_with_cache(tokens, names_filter=lambda point: point in names)
+    difference = (logits - expected).abs().max()
+    if not difference <= tolerance(expected):
+        raise ValueError(
+            f"TransformerLens's bridge does not compute what {name} does: its logits differ by {float(difference):.2g}"
+        )
+    for i, block in enumerate(blocks):
+        if not adds_up([cache[point] for point in block if point in cache]):
+            raise ValueError(
+                f"{name} is of another family: its layer {i} does not give out its input with what attention and an "
+                f"MLP write added, so that there is no residual stream to read; {HIDDEN_STATES}"
+            )
+
+
+def adds_up(parts: list[Tensor]) -> bool:
+    """Whether these are all `PARTS` of a block, and the last is the sum of the others but for rounding."""
+    if len(parts) < len(PARTS):
+        return False
+    apart = (sum(parts[:-1]) - parts[-1]).abs().max()
+    return bool(apart <= 4 * torch.finfo(parts[-1].dtype).eps * max(part.abs().max() for part in parts))
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Turn whatever code of other libraries raises, on a model that it does not expect, into one line."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{what}: {brief(error, 200)}; {HIDDEN_STATES}") from None
