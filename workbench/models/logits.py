@@ -44,15 +44,15 @@ def logit_transform(model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> Logit
     given: list[Tensor] = []
 
     def put(unembedded: Tensor, hook: Any) -> Tensor:
-        chosen = torch.linspace(-50, 50, unembedded.numel()).reshape(unembedded.shape)
-        chosen[0, :2, 0] = torch.tensor([FAR, NEAR])
-        given.append(chosen.to(unembedded))
+        chosen = torch.linspace(-50, 50, unembedded.numel())
+        chosen[:2] = torch.tensor([FAR, NEAR])
+        given.append(chosen.reshape(unembedded.shape).to(unembedded))
         return given[0].clone()
 
     with model.hooks(fwd_hooks=[(LOGITS, put)]):
         logits = model(tokens).double()
     unembedded = given[0].double()
-    far, near = (logits[0, :2, 0] / unembedded[0, :2, 0]).tolist()
+    far, near = (logits.flatten()[:2] / unembedded.flatten()[:2]).tolist()
     rounding = torch.finfo(given[0].dtype).eps * 4
     scale = 1.0 if math.isclose(near, 1, rel_tol=rounding) else near
     found = LogitTransform(scale, math.inf if math.isclose(far, near, rel_tol=rounding) else far * FAR)

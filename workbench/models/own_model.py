@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from workbench.models.own_model_hooks import HookedModule
 
-PROBED, LONGEST_PROBE = 2, 32
-"""Sequences on which a module's parts are checked, and the most tokens of each."""
+PROBED, LONGEST_PROBE, FEW = 2, 32, 8
+"""Sequences on which a module's parts are checked, and the most tokens of each; tokens of one that tell the rest."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class OwnModel(nn.Module):
         """The facts with what edits reach and how logits are made, which running the hooked model tells."""
         from workbench.models.watched_only import watched_only
 
-        hooked = self.hooked()
+        hooked, tokens = self.hooked(), tokens[:1, :FEW]
         found = logit_transform(hooked, tokens)
         transform = found or LogitTransform()
         why = why_not_decoded(hooked, tokens, self.final_norm, self.unembedding, transform)
@@ -334,7 +334,7 @@ class BridgedModel(OwnModel):
         from workbench.models.watched_only import let_watch_only
 
         tokens = probe_tokens(self.config, bridge.W_E.device)
-        carry_middle(bridge, tokens)
+        carry_middle(bridge, tokens[:1, :FEW])
         self.facts = self._learnt(tokens)
         let_watch_only(bridge, self.facts.watched_only)
 
