@@ -286,3 +286,13 @@ def test_what_an_output_cannot_show_is_spelt_out_and_nothing_is_lost(
             shown[name] = written.getvalue()
         assert shown[encoding] == shown["utf-8"].decode().encode(encoding, "backslashreplace")
     assert (run / "inspection" / "data" / "sörter–ω" / "overall.csv").is_file()
+
+
+@pytest.mark.parametrize("name", ["two\nlines.jsonl", "two\rlines/run.jsonl"])
+def test_no_path_with_a_line_end_is_made(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said of it, and the command that comes next, would be torn apart."""
+    (tmp_path / "two\rlines").mkdir()
+    for command in (["train", "chain-standard", *FAST], ["compile", "sorter"], ["data", "sorting"]):
+        assert main([*command, "--out", str(tmp_path / name)]) == 2
+        assert "has a line end in its name; give" in capsys.readouterr().err
+    assert [*tmp_path.rglob("*")] == [tmp_path / "two\rlines"]
