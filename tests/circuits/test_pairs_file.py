@@ -143,8 +143,13 @@ def test_what_is_wrong_with_a_file_is_one_line(
         (["gpt2", "--pairs", "gpt2/config.json"], "line 1 is not JSON; pairs are JSON lines, or CSV"),
         (["gpt2", "--pairs", "gpt2/model.safetensors"], "is not text in UTF-8"),
         (["mute", "--pairs", "good.jsonl"], "has no tokenizer"),
-        (["gpt2", "pointer", "--pairs", "good.jsonl"], "'pointer' (kind) is of a run's own pairs"),
-        (["gpt2", "--step", "3", "--pairs", "good.jsonl"], "3 (step) is of a run's own pairs"),
+        (
+            ["gpt2", "pointer", "--pairs", "good.jsonl"],
+            "the kind 'pointer' is of a run's own pairs; leave it or --pairs out",
+        ),
+        (["gpt2", "--step", "3", "--pairs", "good.jsonl"], "workbench: --step is of a run's own pairs"),
+        (["gpt2", "--n", "4", "--pairs", "good.jsonl"], "workbench: --n is of a run's own pairs"),
+        (["gpt2", "--later", "--pairs", "good.jsonl"], "workbench: --later is of a run's own pairs"),
         (["gpt2"], "gpt2 is a model of Hugging Face, not a run folder"),
     ],
 )

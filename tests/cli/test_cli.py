@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -10,8 +11,10 @@ import pytest
 
 import workbench
 from workbench.cli import main, parse_fields
+from workbench.cli.list import LISTED
 from workbench.inspection import inspect_run
 from workbench.runs import run_folders
+from workbench.runs.compiled import compile_run
 from workbench.training.data import held_out
 
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
@@ -299,3 +302,31 @@ def test_a_reader_who_has_seen_enough_is_no_failure(command: list[str]) -> None:
             assert process.stdout.readline()
         process.stdout.close()
         assert process.wait(60) == 141 and process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_an_output_cannot_show_is_spelt_out_and_nothing_is_lost(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that can be listed, and what is found of a run with a name that is not ASCII; the files' names are kept."""
+    run = compile_run("sorter", tmp_path / "sörter–ω", {"q": 6, "max_length": 6}).path
+    for command in (*(["list", what] for what in LISTED), ["inspect", str(run), "--n", "2", "--only", "overall"]):
+        shown = {}
+        for name in (encoding, "utf-8"):
+            written = io.BytesIO()
+            monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=name))
+            assert main(command) == 0
+            sys.stdout.flush()
+            shown[name] = written.getvalue()
+        assert shown[encoding] == shown["utf-8"].decode().encode(encoding, "backslashreplace")
+    assert (run / "inspection" / "data" / "sörter–ω" / "overall.csv").is_file()
+
+
+@pytest.mark.parametrize("name", ["two\nlines.jsonl", "two\rlines/run.jsonl"])
+def test_no_path_with_a_line_end_is_made(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said of it, and the command that comes next, would be torn apart."""
+    (tmp_path / "two\rlines").mkdir()
+    for command in (["train", "chain-standard", *FAST], ["compile", "sorter"], ["data", "sorting"]):
+        assert main([*command, "--out", str(tmp_path / name)]) == 2
+        assert "has a line end in its name; give" in capsys.readouterr().err
+    assert [*tmp_path.rglob("*")] == [tmp_path / "two\rlines"]

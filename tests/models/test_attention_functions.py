@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -352,6 +353,17 @@ def test_what_a_variant_cannot_do_is_refused(words: str, name: str) -> None:
     model.set_attn_implementation(name)
     with pytest.raises(ValueError, match=words):
         logits(model, tokens(1), **given)
+
+
+@every_family
+@pytest.mark.parametrize("every_layer", [True, False])
+def test_a_pattern_that_transformers_cannot_have_is_refused_not_left_out(family: str, every_layer: bool) -> None:
+    model, ids = tiny(family), tokens()
+    model.set_attn_implementation("chacal") if every_layer else set_attention(model, "chacal", layers=[1])
+    model(ids)
+    for call in (model, partial(model.generate, max_new_tokens=2, do_sample=False, return_dict_in_generate=True)):
+        with pytest.raises(ValueError, match=r"returns no pattern of chacal attention .* has it as hook_pattern"):
+            call(ids, output_attentions=True)
 
 
 def test_dropout_of_the_pattern_is_refused_in_training_alone() -> None:

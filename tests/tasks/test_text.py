@@ -96,3 +96,12 @@ def test_what_cannot_be_read_fails_when_the_task_is_made(tmp_path: Path, file: P
         assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="2 to 128 tokens"):
         tasks.make("text", path=str(file)).parse("x")
+
+
+def test_a_text_that_leaves_nothing_to_test_on_says_what_to_take(tmp_path: Path) -> None:
+    """Too short, or of blocks that are all alike."""
+    for name, content in {"short": "a short text of a few words", "alike": "The cat sat on it.\n" * 60}.items():
+        (tmp_path / name).write_text(content)
+        task = tasks.make("text", path=str(tmp_path / name), block=19)
+        with pytest.raises(ValueError, match=r"hardly any test example; take a longer text, or shorter blocks"):
+            task.sample(4, generator(0), split="test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -22,7 +23,8 @@ from workbench.sharing.hugging_face import export_hugging_face
 from workbench.tasks import TEXTS
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
-from workbench.training.finetune import FineTuning, finetune, resume_finetune
+from workbench.training.distributed import Processes
+from workbench.training.finetune import FinetuneLearner, FineTuning, finetune, resume_finetune
 from workbench.training.finetune_config import Finetuned, finetuned
 
 CHACAL = {"variant": "chacal", "gamma": 0.9}
@@ -243,6 +245,30 @@ def test_the_command_and_resume_say_what_came_of_it(place: Path, capsys: pytest.
     assert shown.out.count("directly after the exchange") == 2 and not shown.err
     kept = json.loads((place / "said" / "config.json").read_text())["workbench_attention"]
     assert kept[0]["variant"] == "standard" and kept[1]["gamma"] == 0.5
+
+
+@pytest.mark.parametrize("what", ["a full disk", "a folder that was moved"])
+def test_what_a_fine_tuning_cannot_write_to_is_told_with_what_was_kept(
+    what: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, out = FinetuneLearner.save, tmp_path / "tuned"
+
+    def failing(self: FinetuneLearner, run: Path, processes: Processes) -> None:
+        if self.step == 4 and what == "a full disk":
+            raise OSError(errno.ENOSPC, "No space left on device", "step-4")
+        if self.step == 4:
+            out.rename(tmp_path / "moved")
+        save(self, run, processes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FinetuneLearner, "save", failing)
+        with pytest.raises(TrainingError) as caught:
+            tune(place, str(out), save_every=2)
+    full = (
+        f"cannot write step-4: No space left on device; step 2 is kept, and `workbench resume {out}` goes on from there"
+    )
+    assert str(caught.value) == full if what == "a full disk" else "was moved or deleted while it" in str(caught.value)
+    assert resume_finetune(out if what == "a full disk" else tmp_path / "moved", progress=False).finished
 
 
 @pytest.mark.parametrize("per", ["layer", "head"])

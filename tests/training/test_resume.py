@@ -364,6 +364,33 @@ def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(
     check(tmp_path / "run", undisturbed)
 
 
+@pytest.mark.parametrize("by", ["a state", "Ctrl-C"])
+def test_a_run_that_is_moved_while_it_trains_says_so_and_goes_on_where_it_is(
+    by: str, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step.__call__
+
+    def moved(self: Step, batches: tuple[Batch, ...], rate: float) -> Any:
+        if self.learner.step == 15:
+            (tmp_path / "run").rename(tmp_path / "moved")
+            if by == "Ctrl-C":
+                os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batches, rate)
+
+    threads = torch.get_num_threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", moved)
+        with pytest.raises(TrainingError) as caught:
+            train(tmp_path / "run")
+    torch.set_num_threads(threads)
+    told = (
+        f"{tmp_path / 'run'} was moved or deleted while it trained; what was kept until then is in it, and `workbench"
+    )
+    assert str(caught.value).startswith(told) and not (tmp_path / "run").exists()
+    assert load_run(tmp_path / "moved").step() == 14
+    check(tmp_path / "moved", undisturbed)
+
+
 def test_unfinished_runs_are_listed_and_a_second_training_names_resume(undisturbed: Path, tmp_path: Path) -> None:
     folder = stopped(undisturbed, tmp_path / "run")
     found, problems = scan_runs(tmp_path)

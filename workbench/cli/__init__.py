@@ -7,6 +7,7 @@ import select
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import Any
 
 from workbench.cli import (
@@ -77,6 +78,9 @@ def make_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one line on standard error: exit code 2 for bad input, 1 for a failure."""
     os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that libraries start import nothing from the current folder
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what a terminal or pipe that is not in UTF-8 cannot show is spelt out
+            stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = _in_one_line(warnings.showwarning)
         return _run(arguments)

@@ -91,7 +91,8 @@ def _of_model(options: argparse.Namespace) -> Comparison:
 
     for name in ("kind", "step", "n", "later"):
         if getattr(options, name) not in (None, False):
-            raise ValueError(f"{getattr(options, name)!r} ({name}) is of a run's own pairs; leave it or --pairs out")
+            given = f"the kind {options.kind!r}" if name == "kind" else f"--{name}"
+            raise ValueError(f"{given} is of a run's own pairs; leave it or --pairs out")
     next(read_rows(options.pairs), None)  # a file that cannot be read is said before a model is loaded
     model = load_model(options.run, progress=False)
     return Comparison(model.hooked(), read_pairs(options.pairs, model), options.metric, name=model.config.module)

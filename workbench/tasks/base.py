@@ -53,6 +53,8 @@ class Task(Checked, ABC):
     """What a person types, as the title of a field."""
     in_perplexity: ClassVar[bool] = False
     """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
+    for_more: ClassVar[str] = "ask for larger ones"
+    """What to do where one side of the split has hardly any example."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that hold a file's path on this machine, or a list of them (see `tasks.files_of`)."""
 
@@ -168,7 +170,7 @@ class Task(Checked, ABC):
             parts.append(drawn[self.is_test(drawn.tokens) == (split == "test")][:missing])
         else:
             given = "".join(f", {name}={value}" for name, value in condition.items())
-            raise ValueError(f"{self.name} has hardly any {split} example{given}; ask for larger ones")
+            raise ValueError(f"the task {self.name} has hardly any {split} example{given}; {self.for_more}")
         return parts[0] if len(parts) == 1 else Batch.cat(parts, self.pad)
 
     @abstractmethod

@@ -58,6 +58,7 @@ class Text(Task):
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
     in_perplexity: ClassVar[bool] = True
+    for_more: ClassVar[str] = "take a longer text, or shorter blocks (--task.block)"
     files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 
     path: str = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from workbench.models import Decoder
 from workbench.objectives import Objective
 from workbench.runs import Run
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
+from workbench.runs.model_run import FINETUNE
 from workbench.training.distributed import Processes
 from workbench.util.files import load_tensors, save_tensors
 from workbench.util.messages import brief, in_one_line
@@ -34,10 +36,16 @@ class TrainingError(RuntimeError):
 
 
 def cannot_write(run: Path, error: OSError) -> TrainingError:
-    """The error for a disk that is full: what was kept, and how to resume."""
+    """The error for a disk that is full, or a run that was moved away: what was kept, and how to resume."""
+    if error.errno == errno.ENOENT and not run.exists():
+        return TrainingError(
+            f"{brief(run)} was moved or deleted while it trained; what was kept until then is in it, and "
+            "`workbench resume` with its new path goes on from there"
+        )
     step = max(map(runs.step_of, runs.states(run)), default=None)
     kept = "no state was kept yet" if step is None else f"step {step} is kept"
-    then = f"`workbench resume {run}` goes on from there" if (run / runs.CONFIG).is_file() else "nothing was written"
+    begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
+    then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
     return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
 
 

@@ -172,6 +172,8 @@ def check_can_make(path: Path) -> None:
     """
     if "\0" in str(path):
         raise ValueError("a path has no character of code 0; give another path")
+    if "\n" in str(path) or "\r" in str(path):  # what is said of it would be torn apart, and commands with it
+        raise ValueError(f"{str(path)!r} has a line end in its name; give another path, or rename the folder")
     try:
         # Raises OSError if a name is too long, the temporary name of `new_file` included, or if links form a circle.
         path.with_name(f".{path.name}.partial__").exists()

@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
+from transformers.utils import output_capturing
 
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.config import attention_per_layer
@@ -228,6 +229,11 @@ def check_layer(module: nn.Module, variant: Attention, dropout: float, more: dic
     """Raise ValueError if a layer's attention does what the variant cannot."""
     check_variant(variant)
     layer = f"layer {module.layer_idx} of this model"
+    if "attentions" in (output_capturing._active_collector.get() or ()):
+        raise ValueError(
+            f"{layer} returns no pattern of {variant.name} attention (output_attentions=True): "
+            "workbench.load_model(…).hooked().run_with_cache(…) has it as hook_pattern"
+        )
     for name, words in REFUSED.items():
         if more.get(name) is not None or (name == "sliding_window" and getattr(module, name, None) is not None):
             raise ValueError(
