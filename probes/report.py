@@ -47,7 +47,7 @@ def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **opt
     for run in runs:
         question(preset, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
     answers = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
         for run, name in zip(runs, labels(runs), strict=True):
             shown = bar.add_task(name, total=1.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -58,6 +59,17 @@ def no_plugins() -> Iterator[None]:
     """A test that loads plugins, or registers parts: all is as it was after it."""
     with plugins_restored():
         yield
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file can be written beyond so many bytes within this context, as where a quota or the disk ends."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

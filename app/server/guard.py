@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d+)?")  # an IPv6 address, or a name
 TOKEN = "token"
+MOST_PAGES = (
+    100  # that are open at once without it: each holds four descriptors, of about 1,000 that a process may have
+)
 
 # What a page may load: only what this server sent. The figures' library compiles code, and so needs 'unsafe-eval'.
 POLICY = (
@@ -74,10 +77,11 @@ def _name(host: str) -> str:
 
 
 class Guard:
-    """The server's first part: refuses whom the door refuses, over HTTP and WebSocket alike."""
+    """The server's first part: refuses whom the door refuses, over HTTP and WebSocket alike, and one page too many."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self.app, self.door = app, door
+        self.pages = 0  # open without the token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -87,16 +91,30 @@ class Guard:
         from starlette.responses import PlainTextResponse
 
         refusal = self.door.refusal(Headers(scope=scope))
-        if refusal is not None:
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": refusal})
-            else:
-                await PlainTextResponse(refusal, status_code=421)(scope, receive, send)
-            return
-        if scope["type"] == "http" and (entered := self._entered(scope)) is not None:
+        if scope["type"] == "websocket":
+            await self._page(scope, receive, send, refusal)
+        elif refusal is not None:
+            await PlainTextResponse(refusal, status_code=421)(scope, receive, send)
+        elif (entered := self._entered(scope)) is not None:
             await entered(scope, receive, send)
+        else:
+            await self.app(scope, receive, _with_policy(send))
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send, refusal: str | None) -> None:
+        """Serve the WebSocket of a page for as long as it is open; whoever has the token is never one too many."""
+        from starlette.requests import HTTPConnection
+
+        counts = not self.door.knows(HTTPConnection(scope).cookies.get(self.door.cookie))
+        if refusal is None and counts and self.pages >= MOST_PAGES:
+            refusal = f"{MOST_PAGES} pages are open; close some, or use the address with the token"
+        if refusal is not None:
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal})
             return
-        await self.app(scope, receive, _with_policy(send) if scope["type"] == "http" else send)
+        self.pages += counts
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.pages -= counts
 
     def _entered(self, scope: Scope) -> Response | None:
         """For an address with a token: the same without, so that it is in no link, and the right one as a cookie."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -80,6 +81,34 @@ def test_a_page_of_another_server_is_refused_another_port_of_this_machine_includ
     headers = {"host": "localhost:8501", "origin": origin}
     assert client.get("/", headers=headers).status_code == client.post("/", headers=headers).status_code == 421
     assert not heard(client, headers)
+
+
+def test_so_many_pages_are_open_at_once_and_whoever_has_the_token_gets_in(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program on this machine could open pages until the server had no descriptor left."""
+
+    async def stream(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text("the stream")
+        await socket.receive()
+
+    monkeypatch.setattr(guard, "MOST_PAGES", 3)
+    routes = [WebSocketRoute("/{path:path}", stream)]
+    client = TestClient(Starlette(routes=routes, middleware=[Middleware(Guard, door=door)]))
+    theirs, forged, ours = (
+        {"host": "localhost"},
+        *({"host": "localhost", "cookie": f"{door.cookie}={token}"} for token in ("guessed", door.token)),
+    )
+    for _ in range(2):
+        with ExitStack() as pages:
+            for headers in (theirs, forged, theirs):
+                pages.enter_context(client.websocket_connect("/_stcore/stream", headers=headers))
+            assert not heard(client, theirs) and not heard(client, forged)
+            for _ in range(5):
+                assert pages.enter_context(client.websocket_connect("/", headers=ours)).receive_text() == "the stream"
+            assert not heard(client, theirs)
+    assert heard(client, theirs), "those that were closed make room"
 
 
 def test_two_host_headers_are_none(client: TestClient) -> None:

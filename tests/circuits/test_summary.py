@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.circuits.conftest import doubled_chaser
+from tests.conftest import files_of_at_most
 from workbench.circuits import Circuit, Comparison, Graph, faithfulness, smallest_faithful
 from workbench.circuits.summary import find_circuit
 from workbench.cli import main
@@ -60,6 +61,18 @@ def test_the_circuit_that_is_taken_keeps_no_more_than_a_faithful_one() -> None:
     found = find_circuit(comparison, None, generator(0), method="path_patching", shares=[0.25, 0.5, 0.75, 1.0])
     assert found.curve.mean().values.max() > 1.8, "a small one leaves the inhibition head out"
     assert found.judgement.drawn.result is Faithful.FAITHFUL
+
+
+@pytest.mark.parametrize("size", [0, 1000, 9000])
+def test_a_full_disk_leaves_nothing_of_a_circuit(
+    sorter: Run, size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["circuit", str(sorter.path), "--n", "8", "--edges", "10", "--out", str(tmp_path / "circuit")]
+    with files_of_at_most(size):
+        assert main(command) == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"File too large: '{tmp_path}/circuit/[a-z_.]+'\n$", said) and said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_line_says_it_and_writes_it(

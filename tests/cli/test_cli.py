@@ -6,16 +6,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import workbench
+from workbench.app.server import serve
 from workbench.cli import main, parse_fields
 from workbench.cli.list import LISTED
 from workbench.inspection import inspect_run
 from workbench.runs import run_folders
 from workbench.runs.compiled import compile_run
+from workbench.training import preset_config
 from workbench.training.data import held_out
+from workbench.training.optimizer_step import Step
+from workbench.training.sweeps.progress import Board
 
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
 
@@ -246,6 +252,41 @@ def test_bad_input_is_one_line_and_exit_code_2(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
     assert not out.exists()
+
+
+def test_no_progress_line_has_a_sign_that_a_terminal_obeys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and words of strangers: colours, lines that run backwards, and the markup of the library that prints."""
+    hostile = "\u202egnp\x1b[31m\u2066[b]x[bold"
+    config = preset_config("chain-chacal", {"steps": 6, "save_every": 2, "batch_size": 4, "eval_size": 8})
+    step = Step.__call__
+
+    def stopped(self: Step, *arguments: Any) -> Any:
+        if self.learner.step == 5:
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Step, "__call__", stopped)
+        workbench.train(config, out=tmp_path / hostile, progress=False)
+    newest = max((tmp_path / hostile / "resume").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(serve, "listen", lambda port: [])
+    monkeypatch.setattr(serve, "serve", lambda *_, **__: None)
+    crew: Any = SimpleNamespace(here=True, at_once=lambda: 1)
+    said = {
+        "resume": lambda: main(["resume", str(tmp_path / hostile)]),
+        "data": lambda: main(["data", "sorting", "--count", "3", "--out", str(tmp_path / f"{hostile}.jsonl")]),
+        "explore": lambda: main(["explore", "--root", str(tmp_path / hostile)]),
+        "sweep": lambda: Board([], crew, True).say(f"{hostile} [/b] failed"),
+    }
+    for name, command in said.items():
+        assert not command()
+        text = capsys.readouterr().err
+        assert all(line.isprintable() for line in text.split("\n")), (name, text)
+        assert r"\u202egnp\x1b[31m\u2066[b]x[bold" in text.replace("\n", ""), (name, text)
 
 
 WRONG_VALUES = {

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tests.conftest import files_of_at_most
 from workbench.measurement import Measurement
 from workbench.measurement.measurement import interval
 from workbench.measurement.units import scale_of
@@ -157,6 +158,16 @@ def test_exports_hold_every_value_with_its_labels(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "share.json").read_text())
     assert record["rows"][1] == {"layer": "l1", "value": None, "low": None, "high": None, "n": 0}
     assert record["units"] == "share" and record["settings"] == {"model": "m"}
+
+
+@pytest.mark.parametrize("size", [0, 200, 1000, 3000])
+def test_a_full_disk_leaves_no_file_that_is_not_whole(size: int, tmp_path: Path) -> None:
+    found = shares([[0.1, 0.2]] * 100).mean()
+    found.save(tmp_path, "whole")
+    with files_of_at_most(size), pytest.raises(OSError, match=r"share\.(parquet|csv|json)"):
+        found.save(tmp_path, "share")
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (tmp_path / path.name.replace("share", "whole")).read_bytes(), path
 
 
 def test_a_single_number_exports_as_one_row() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +148,15 @@ def test_a_browser_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("plotly.io.write_images", missing)
     with pytest.raises(ValueError, match=r"^pictures are drawn by Chrome or Chromium, which could not be started"):
+        write_figures(tmp_path, [Section("One", "", [titled("Two")])], ["pdf"])
+
+
+def test_a_full_disk_is_not_blamed_on_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("plotly.io.write_images", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
         write_figures(tmp_path, [Section("One", "", [titled("Two")])], ["pdf"])
 
 

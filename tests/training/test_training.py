@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
+from workbench.cli import main
 from workbench.inspection import inspect_run
-from workbench.runs import list_runs, load_run
+from workbench.runs import list_runs, load_run, new_run
 from workbench.runs.listing import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
@@ -43,6 +44,25 @@ def test_train_writes_a_run_folder_that_opens(tmp_path: Path) -> None:
     tokens = run.task().sample(3, workbench.generator(0)).tokens
     assert run.model()(tokens).shape == (3, 8, 8)
     assert not torch.equal(run.model(3)(tokens), run.model()(tokens))
+
+
+def test_the_slower_of_two_that_make_one_folder_is_told_that_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told to resume a run that was another's."""
+    usual = new_run.write_atomically
+
+    def slow(path: Path, content: bytes) -> None:
+        usual(path, content)
+        if not (tmp_path / "run").exists():
+            monkeypatch.undo()
+            workbench.train("chain-standard", out=tmp_path / "run", progress=False, **TINY)
+
+    monkeypatch.setattr(new_run, "write_atomically", slow)
+    assert main(["train", "chain-chacal", "--out", str(tmp_path / "run"), "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"workbench: {tmp_path / 'run'} already exists, and nothing is overwritten")
+    assert load_run(tmp_path / "run").config.preset == "chain-standard" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_same_command_gives_the_same_weights_and_another_seed_does_not(tmp_path: Path) -> None:

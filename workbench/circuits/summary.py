@@ -22,6 +22,7 @@ from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.tasks import Task
+from workbench.util.files import write_atomically
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
@@ -69,9 +70,9 @@ class Summary:
     def save(self, folder: Path) -> None:
         """Write circuit.json, circuit.dot, judgement.json, and the numbers as Parquet, CSV and JSON."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "circuit.json").write_text(self.circuit.to_json() + "\n", encoding="utf-8")
-        (folder / "circuit.dot").write_text(self.circuit.to_dot(), encoding="utf-8")
-        (folder / "judgement.json").write_text(self.judgement.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        write_atomically(folder / "circuit.json", f"{self.circuit.to_json()}\n".encode())
+        write_atomically(folder / "circuit.dot", self.circuit.to_dot().encode())
+        write_atomically(folder / "judgement.json", f"{self.judgement.model_dump_json(indent=1)}\n".encode())
         for stem, measured in self.measurements().items():
             measured.save(folder, stem)
 

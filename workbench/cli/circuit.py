@@ -54,7 +54,7 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.circuits.summary import find_circuit
-    from workbench.util.files import check_free
+    from workbench.util.files import check_free, new_folder
     from workbench.util.seeds import generator
 
     if options.out is not None:
@@ -64,7 +64,8 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     found = find_circuit(*sides, draws, method=options.method, size=options.edges)
     say(found.text())
     if options.out is not None:
-        found.save(options.out)
+        with new_folder(options.out) as folder:
+            found.save(folder)
         say(f"\nthe circuit and its numbers: {options.out}")
 
 

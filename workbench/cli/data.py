@@ -11,6 +11,7 @@ from workbench.cli.fields import parse_condition, parse_fields
 from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
+from workbench.util.messages import brief
 
 if TYPE_CHECKING:
     from workbench.tasks.export import Recipe
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
 
 def _write(recipe: Recipe, options: argparse.Namespace) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     from workbench.tasks.export import write
@@ -71,7 +73,7 @@ def _write(recipe: Recipe, options: argparse.Namespace) -> None:
     counts = write(recipe, options.out, workers=options.workers)
     bar = Progress(console=Console(stderr=True), disable=options.quiet)
     with Interrupts() as interrupts, closing(counts), bar as progress:
-        writing = progress.add_task(f"writing {options.out}", total=options.count)
+        writing = progress.add_task(escape(f"writing {brief(options.out)}"), total=options.count)
         for written in counts:
             progress.update(writing, completed=written)
             if interrupts.requested and written < options.count:

@@ -12,6 +12,7 @@ from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.distribution import needs
 from workbench.util.memory import keep_freed
+from workbench.util.messages import brief
 
 
 def add(commands: Commands, name: str) -> None:
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
     shown = options.model or options.root
-    print(f"opening {shown} …", file=sys.stderr, flush=True)
+    print(f"opening {brief(shown)} …", file=sys.stderr, flush=True)
     model = None if options.model is None else _opened(options)
 
     def opened(address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import plotly.io
 from workbench.util.distribution import needs
 
 WIDTH, HEIGHT = 700, 500  # pixels of a layout that says nothing: Plotly's own
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk or quota
 
 
 def write_pictures(
@@ -26,6 +28,7 @@ def write_pictures(
 
     Raises:
         ValueError: if kaleido, or a browser to draw them, is missing.
+        OSError: if the disk is full.
     """
     if not figures:
         return
@@ -35,6 +38,9 @@ def write_pictures(
     try:
         plotly.io.write_images(list(figures), list(paths), width=widths, height=heights, scale=scale)
     except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
+        if isinstance(error, OSError) and error.errno in FULL:
+            error.filename = error.filename or str(paths[0].parent)
+            raise
         raise ValueError(
             f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it (figures as "
             "HTML need none)"

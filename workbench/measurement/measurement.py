@@ -13,6 +13,7 @@ import pandas as pd
 
 from workbench.measurement import intervals
 from workbench.measurement.units import scale_of
+from workbench.util.files import new_file, write_atomically
 
 SEED = "seed"  # the dim of several runs that differ in their seed alone
 
@@ -222,13 +223,14 @@ class Measurement:
         }
 
     def save(self, folder: Path, stem: str) -> None:
-        """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`: the same rows."""
-        frame = self.frame()
-        frame.to_parquet(folder / f"{stem}.parquet", index=False)
-        frame.to_csv(folder / f"{stem}.csv", index=False)
+        """Write `stem.parquet`, `stem.csv` and `stem.json` into `folder`, each whole or not at all: the same rows."""
+        self.save_parquet(folder, stem)
+        with new_file(folder / f"{stem}.csv") as partial:
+            self.frame().to_csv(partial, index=False)
         text = json.dumps(self.to_dict(), indent=1, default=str, ensure_ascii=False)
-        (folder / f"{stem}.json").write_text(text, encoding="utf-8")
+        write_atomically(folder / f"{stem}.json", text.encode())
 
     def save_parquet(self, folder: Path, stem: str) -> None:
         """Write `stem.parquet` alone into `folder`: for tables with a row for every example."""
-        self.frame().to_parquet(folder / f"{stem}.parquet", index=False)
+        with new_file(folder / f"{stem}.parquet") as partial:
+            self.frame().to_parquet(partial, index=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 
 from workbench.judgement.contrast import Outcome
@@ -175,7 +176,7 @@ class Engine:
         lost = {group_name(one) for one in planned if one.name in set(failed["run"])}
         planned = tuple(one for one in planned if group_name(one) not in lost)
         show = Console(stderr=True)
-        each = track(planned, f"measuring {self.name}", console=show, disable=not self.progress)
+        each = track(planned, f"measuring {escape(self.name)}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
 
     def _measured(self, run: Run, folder: str) -> Quantities:

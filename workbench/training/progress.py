@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from workbench.util.messages import brief
+
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -62,7 +64,8 @@ class Progress:
             self.console.print(f"step {step}/{self.steps}  {text}  {time_left(left)}", highlight=False)
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False)
+        """Print a line, whoever wrote parts of it."""
+        self.console.print(brief(text), highlight=False)
 
 
 def time_left(seconds: float) -> str:

@@ -85,16 +85,25 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder to fill; it gets its name at the end, and is deleted if anything fails.
 
-    An empty folder of that name is replaced.
+    An empty folder of that name is replaced. Raises ValueError if another process was faster to fill one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield folder
         folder.chmod(0o777 & ~_umask())
-        if path.exists():
-            path.rmdir()
-        folder.rename(path)
+        try:
+            if path.exists():
+                path.rmdir()
+            folder.rename(path)
+        except OSError:
+            check_free(path)
+            raise
+    except OSError as error:  # a full disk names no file, or one that is gone by now
+        named = folder if error.filename is None else Path(str(error.filename))
+        if named.is_relative_to(folder):
+            error.filename = str(path / named.relative_to(folder))
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from workbench.training.progress import time_left
 from workbench.training.sweeps.attempt import Crew
 from workbench.training.sweeps.jobs import Job
+from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 1.0
 MOST_ROWS = 20
@@ -26,7 +27,7 @@ class Board:
 
     def __init__(self, jobs: Sequence[Job], crew: Crew, show: bool) -> None:
         self.jobs, self.crew = jobs, crew
-        self.console = Console(stderr=True, quiet=not show)
+        self.console = Console(stderr=True, quiet=not show, markup=False)
         self.live = Live(console=self.console, auto_refresh=False) if show and self.console.is_terminal else None
         self.started = self.looked = time.monotonic()
         self.before = sum(job.step for job in jobs)
@@ -51,7 +52,8 @@ class Board:
             self.say(f"{job.name} finished: {_figures(job)}; {self.totals()}")
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        """Print a line, whoever wrote parts of it."""
+        self.console.print(brief(text), highlight=False, soft_wrap=True)
 
     def update(self) -> None:
         """Redraw the table, at most once a second."""
