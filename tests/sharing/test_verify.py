@@ -152,7 +152,8 @@ def of_every_kind() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("config", of_every_kind(), ids=lambda value: json.dumps(value)[:60])
 def test_every_kind_of_run_can_be_shared(config: dict[str, Any], tmp_path: Path) -> None:
     path = create(tmp_path / "run", parse_config(config))
-    save_weights(Decoder(load_run(path).config.model), path / "weights.safetensors", 3)
+    made = load_run(path).config
+    save_weights(Decoder(made.model), path / "weights.safetensors", 3, made)
     (path / "metrics.jsonl").write_text('{"step": 3, "accuracy": 0.5}\n')
     run = unpack(export(path, tmp_path / "run.zip"), tmp_path / "back")
     assert run.config == load_run(path).config and "**50.0%**" in (run.path / "README.md").read_text()

@@ -68,7 +68,7 @@ def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None
     check_place(path)
     with new_folder(path) as folder:
         write_atomically(folder / CONFIG, config.model_dump_json(indent=1).encode())
-        save_weights(model, folder / WEIGHTS, 0)
+        save_weights(model, folder / WEIGHTS, 0, config)
     return load_run(path)
 
 

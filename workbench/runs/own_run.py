@@ -101,7 +101,7 @@ def _write(path: Path, model: OwnModel, task: Task) -> None:
         if isinstance(task, Sequences):
             task.save(folder / SEQUENCES)
         write_atomically(folder / CONFIG, config.model_dump_json(indent=1).encode())
-        save_weights(model.module, folder / WEIGHTS, 0)
+        save_weights(model.module, folder / WEIGHTS, 0, config)
 
 
 def _config(model: OwnModel, task: Task) -> RunConfig:

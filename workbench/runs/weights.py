@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,19 +12,27 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
-from workbench.runs.config import RunConfig
-from workbench.util.files import load_tensors, read_shapes, save_tensors
+from workbench.runs.config import RunConfig, parse_config
+from workbench.util.files import load_tensors, parse_json, read_metadata, read_shapes, save_tensors
+from workbench.util.messages import Notice, brief
 from workbench.util.seeds import generator
+from workbench.util.settings import flat_config
 
 CHECKPOINTS, STATES, WEIGHTS = "checkpoints", "resume", "weights.safetensors"
 MODEL = "model."  # prefix of the names of weights in a state of training
+NOTED = "config"  # the entry of a weight file's metadata that says what it was trained as
 
 T = TypeVar("T")
 
 
-def save_weights(model: torch.nn.Module, path: Path, step: int) -> None:
-    """Write a model's weights, with their training step; the file is either whole or not there."""
-    save_tensors(path, weights_of(model), {"step": str(step)})
+def save_weights(model: torch.nn.Module, path: Path, step: int, config: RunConfig) -> None:
+    """Write a model's weights, with their training step and their run's config; the file is whole or not there."""
+    save_tensors(path, weights_of(model), {"step": str(step), **noted(config)})
+
+
+def noted(config: RunConfig) -> dict[str, str]:
+    """What a file of weights says of the config that they were trained with: its model and its task."""
+    return {NOTED: config.model_dump_json(include={"model", "task"})}
 
 
 def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tensor]:
@@ -48,9 +57,10 @@ def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
 
 
 def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
-    """Raise ValueError unless a file's header lists exactly the weights of the config's model.
+    """Raise ValueError unless a file lists exactly the weights of the config's model, and was trained with this config.
 
-    Only the header is read: neither the config nor the header can make this function take much memory.
+    Only the header is read: neither the config nor the header can make this function take much memory. A file of an
+    earlier version does not say what it was trained with: that is a warning.
 
     Args:
         config: the run's config.
@@ -65,6 +75,42 @@ def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
         if expected.get(name) != listed.get(name):
             want, got = (" ".join(map(str, shapes.get(name, ["nothing"]))) for shapes in (expected, listed))
             raise ValueError(f"{path} does not fit its config: {name} should be {want} and is {got}")
+    _check_noted(config, path)
+
+
+def _check_noted(config: RunConfig, path: Path) -> None:
+    """Raise ValueError if weights were trained as another model or on another task than their run's config names.
+
+    Of heads or attention, for one, the shapes of weights do not tell.
+    """
+    text = read_metadata(path).get(NOTED)
+    if text is None:
+        folder = path.parent if path.name == WEIGHTS else path.parent.parent
+        warnings.warn(
+            brief(f"{folder}: the weights do not say which config they were trained with; its config is believed"),
+            Notice,
+            stacklevel=2,
+        )
+        return
+    try:
+        written = parse_json(text)
+        if "path" in config.task:  # of a text, which may lie elsewhere now
+            written["task"]["path"] = config.task["path"]
+        then = _settings(parse_config(written, of_a_run=True))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is corrupted: it names no config that it was trained with: {error}") from None
+    now = _settings(config)
+    changed = [
+        f"{name} = {brief(then.get(name), 100)} (now {brief(now.get(name), 100)})"
+        for name in sorted(now.keys() | then.keys())
+        if then.get(name) != now.get(name)
+    ]
+    if changed:
+        raise ValueError(f"{path} was trained with {', '.join(changed)}: its config was changed since; change it back")
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    return dict(flat_config(config.model_dump(mode="json", include={"model", "task"})))
 
 
 def _shapes(config: RunConfig) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -78,8 +78,14 @@ class Learner:
         """The parameters that the optimizer changes: the model's, then the objectives'."""
         return [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
 
-    def save(self, run: Path, processes: Processes) -> None:
-        """Write the whole state; training that is resumed from it equals training that never stopped, bit for bit."""
+    def save(self, run: Path, processes: Processes, noted: Mapping[str, str] | None = None) -> None:
+        """Write the whole state; training that is resumed from it equals training that never stopped, bit for bit.
+
+        Args:
+            run: the run folder.
+            processes: those that train, of which the main one writes.
+            noted: what the state says of the config of a run (`runs.noted`).
+        """
         figures = processes.means(self.figures)
         if not processes.main:
             return
@@ -90,7 +96,7 @@ class Learner:
             tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value).cpu() for key, value in values.items()}
         progress = {name: getattr(self, name) for name in PROGRESS}
         progress |= {"figures": figures, "scaler": self.scaler.state_dict()}
-        metadata = {name: json.dumps(value) for name, value in progress.items()}
+        metadata = {name: json.dumps(value) for name, value in progress.items()} | dict(noted or {})
         save_tensors(run / runs.STATES / f"step-{self.step}.safetensors", tensors, metadata)
         kept = [path for path in runs.states(run) if runs.step_of(path) <= self.step][:KEPT]
         for path in set(runs.states(run)) - set(kept):  # older states, and damaged ones of later steps

@@ -143,13 +143,14 @@ class TrainingRun:
     def _checkpoint(self) -> None:
         if self.processes.main:
             step = self.learner.step
-            runs.save_weights(self.learner.model, self.path / runs.CHECKPOINTS / f"step-{step}.safetensors", step)
+            path = self.path / runs.CHECKPOINTS / f"step-{step}.safetensors"
+            runs.save_weights(self.learner.model, path, step, self.config)
 
     def save(self) -> None:
         """Write the whole state, from which training can be resumed."""
         if self.log is not None:
             self.log.sync()
-        self.learner.save(self.path, self.processes)
+        self.learner.save(self.path, self.processes, runs.noted(self.config))
 
     def fail(self) -> str:
         """End because the loss is not finite; returns why, and what was kept, in a line."""
@@ -178,7 +179,7 @@ class TrainingRun:
             }
         )
         self.log.sync()
-        runs.save_weights(learner.model, self.path / runs.WEIGHTS, learner.step)
+        runs.save_weights(learner.model, self.path / runs.WEIGHTS, learner.step, self.config)
         forget_states(self.path)
 
     def opened(self) -> Run:
