@@ -134,8 +134,9 @@ def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
         return figure, "", ""
     bare = go.Figure(figure)
     less = bare.layout.margin.t - ABOVE
-    bare.update_layout(title=None, height=bare.layout.height - less, margin_t=ABOVE, meta={"title": title.text})
-    return bare, title.text, in_one_line(title.subtitle.text or "")
+    words = in_one_line(title.text)
+    bare.update_layout(title=None, height=bare.layout.height - less, margin_t=ABOVE, meta={"title": words})
+    return bare, words, in_one_line(title.subtitle.text or "")
 
 
 def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:

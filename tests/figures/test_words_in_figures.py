@@ -12,6 +12,7 @@ from tests.models.tiny_models import tiny
 from tests.models.tiny_tokenizers import byte_fallback
 from workbench import figures
 from workbench.capture import LOGITS, Capture, Subject, capture
+from workbench.figures.style import in_one_line
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.attention.strongest_paths import across_layers, within_layer
 from workbench.instruments.lens import logit_lens
@@ -64,3 +65,8 @@ def test_no_token_is_taken_for_markup(model: Pretrained, seen: Capture) -> None:
         shown = list(strings(json.loads(figure.to_json())))
         assert any("&lt;s>" in text or "&lt;/s>" in text for text in shown), figure.layout.title.text
         assert not any("<s>" in text or "</s>" in text for text in shown), figure.layout.title.text
+
+
+def test_a_title_in_plain_text_has_the_token_as_it_is(seen: Capture) -> None:
+    figure = figures.token_trajectory(trajectory(seen, 0, 0, tokens=[1, 2]))
+    assert "&lt;s>" in figure.layout.title.text and "<s>" in in_one_line(figure.layout.title.text)

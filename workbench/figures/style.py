@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from html import unescape
 from textwrap import wrap
 from typing import Any
 
@@ -52,9 +53,9 @@ SOFT = " <br>"  # between lines that a subtitle has only because it is long
 LONGEST, LINE = 120, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
 
 
-def in_one_line(subtitle: str) -> str:
-    """A framed figure's subtitle without breaks: its own lines are parts of a list."""
-    return subtitle.replace(SOFT, " ").replace("<br>", "; ")
+def in_one_line(title: str) -> str:
+    """A framed figure's title or subtitle as plain text without breaks: its own lines are parts of a list."""
+    return unescape(title.replace(SOFT, " ").replace("<br>", "; "))
 
 
 def framed(
@@ -110,7 +111,10 @@ def framed(
 
 
 def literal(words: Any) -> Any:
-    """A word, or words in lists or arrays, for Plotly, which would take a token such as `<s>` for markup."""
+    """A word, or words in lists or arrays, for Plotly, which would take a token such as `<s>` for markup.
+
+    `in_one_line` reads them back.
+    """
     if isinstance(words, str):
         return words.replace("&", "&amp;").replace("<", "&lt;")
     return np.array(literal(words.tolist())) if isinstance(words, np.ndarray) else [*map(literal, words)]

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.for_paper import for_paper
 from workbench.figures.pictures import write_pictures
+from workbench.figures.style import in_one_line
 from workbench.report.sections import Section, slug
 from workbench.util.distribution import needs
 from workbench.util.lookup import tell_apart
@@ -72,7 +73,7 @@ def stems(sections: Sequence[Section]) -> list[str]:
 
 def _named(section: str, drawn: Sequence[go.Figure]) -> list[str]:
     """A name for each figure of a section; two of them may still be alike."""
-    titles = [slug(figure.layout.title.text or "") for figure in drawn]
+    titles = [slug(in_one_line(figure.layout.title.text or "")) for figure in drawn]
     names = []
     for number, (figure, title) in enumerate(zip(drawn, titles, strict=True), 1):
         if titles.count(title) > 1 and title:
