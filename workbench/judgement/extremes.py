@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from pydantic import BaseModel, ConfigDict
 
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.measurement import interval
 from workbench.measurement.units import difference_in
@@ -17,7 +17,7 @@ Which = Literal["least", "most"]
 LEAST_RISE = 0.05  # a smaller one of accuracy is not called a rise: an evaluation has a few hundred sequences
 
 
-class Extreme(BaseModel):
+class Extreme(Stored):
     """The least or most of a measure over its places.
 
     Attributes:
@@ -28,8 +28,6 @@ class Extreme(BaseModel):
         reach: the value farthest from it at any of these places.
         n: how many places have a value.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     which: Which
     places: tuple[dict[str, Any], ...]
