@@ -19,7 +19,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
-from workbench.judgement.words.token_circuit import largest_of_rows
+from workbench.judgement.words.figures import largest_of_rows
 from workbench.measurement import Measurement
 
 CIRCUITS = {

@@ -13,7 +13,7 @@ from tests.figures.test_canvas import unpacked
 from workbench import figures
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
-from workbench.judgement.words.token_circuit import largest_of_rows
+from workbench.judgement.words.figures import largest_of_rows
 from workbench.measurement.numbers import number
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import make

@@ -9,21 +9,19 @@ out, not drawn. Beside it is the rule that was there before (`formerly`).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 from scipy.special import betaln
 
+from tests.tables_in_docs import main
 from workbench.judgement import rule
 
-DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "controls.md"
-BEGIN, END = "<!-- rule: begin -->\n", "<!-- rule: end -->\n"
+NAME = "rule"  # of the table in the docs
 DRAWS = 8000
 COUNTS = ((2, 6), (8, 3), (4, 12), (5, 64), (8, 64), (8, 256))  # null models × answers of each
 OWN = (64, 256)  # answers of the model that is judged
@@ -179,16 +177,5 @@ def cell(shares: list[Share]) -> str:
     return f"{' / '.join(words[:3])}<br>*{' / '.join(words[3:])}*"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.name}")
-    text = table()
-    if parser.parse_args().write:
-        before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)
-        DOCS.write_text(before + BEGIN + text + END + rest.split(END)[1], encoding="utf-8")
-    else:
-        print(text)  # noqa: T201
-
-
 if __name__ == "__main__":
-    main()
+    main(NAME, __doc__, table)

@@ -218,7 +218,10 @@ def test_the_summary_has_every_claim_beside_its_nearest_control(tmp_path: Path) 
         assert text[number + 1].startswith("  nearest control"), text[number]
         assert any(null in text[number + 1] for null in ("re-initialised", "shuffled truth", "random graph"))
     said = "\n".join(text[text.index(next(line for line in text if line.startswith("each claim: how often"))) :])
-    assert "Copy before the delimiter, " in said and "no more than under a control (re-initialised models, " in said
+    assert (
+        "Copy before the delimiter, " in said
+        and "no more than under a control (nearest: re-initialised models, " in said
+    )
     assert (
         "the smallest set of heads whose edit changes nearly as many answers as in every head is layer 0, head 0"
         in said

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.judgement import simulation
-from tests.judgement.simulation import BEGIN, COUNTS, DOCS, END, OWN, REAL, SHAPES, false_alarms, formerly, power
+from tests.judgement.simulation import COUNTS, NAME, OWN, REAL, SHAPES, false_alarms, formerly, power
+from tests.tables_in_docs import written
 from workbench.judgement.rule import ALPHA, Tally, compare
 
 DRAWS = 1000
@@ -51,13 +52,10 @@ def test_what_is_simulated_is_the_rule(shape: str) -> None:
 
 def test_the_table_in_the_docs_is_what_is_simulated() -> None:
     """Of its cells those that are simulated in no time."""
-    written = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].splitlines()[2:]
-    cells = {
-        tuple(part.strip() for part in line.split("|")[1:3]): line.split("|")[3:-1] for line in written if "|" in line
-    }
+    cells = {tuple(row[:2]): row[2:] for row in written(NAME)}
     assert len(cells) == len(OWN) * (len(SHAPES) + len(REAL))
     assert [len(row) for row in cells.values()] == [len(COUNTS)] * len(cells)
     for shape in list(SHAPES)[::3]:
         for i, counts in enumerate(COUNTS[:2]):
             shares = false_alarms(shape, *counts, 64) + false_alarms(shape, *counts, 64, formerly)
-            assert cells[shape, "64"][i].strip() == simulation.cell(shares)
+            assert cells[shape, "64"][i] == simulation.cell(shares)

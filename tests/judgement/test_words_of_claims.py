@@ -130,9 +130,12 @@ def test_the_control_beside_a_share_is_the_one_that_is_hardest_to_exceed_by_the_
     of = {"models": True, "against": "untrained"}
     clear, few = compare(Tally(45, 50), [Tally(15, 50)] * 4, **of), compare(Tally(45, 50), [Tally(15, 50)] * 2, **of)
     other = compare(Tally(45, 50), [Tally(1, 50)], "mismatched", models=False)
-    assert claims.beside_controls(own, [other, clear]) == "Mass: 90%, beyond its controls (re-initialised models, 30%)."
+    assert (
+        claims.beside_controls(own, [other, clear])
+        == "Mass: 90%, beyond its controls (nearest: re-initialised models, 30%)."
+    )
     assert claims.beside_controls(own, [few]) == (
-        "Mass: 90%, too few to compare with a control (re-initialised models, 30%)."
+        "Mass: 90%, too few to compare with a control (nearest: re-initialised models, 30%)."
     )
     assert claims.beside_controls(own, []) == "Mass: 90%."
 

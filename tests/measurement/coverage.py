@@ -6,19 +6,18 @@ the same numbers against what is promised.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
+from tests.tables_in_docs import main
 from workbench.measurement import intervals as statistics
+from workbench.measurement.draws import limit
 from workbench.measurement.measurement import interval
 
-DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "controls.md"
-BEGIN, END = "<!-- coverage: begin -->\n", "<!-- coverage: end -->\n"
+NAME = "coverage"  # of the table in the docs
 SIZES = (2, 3, 5, 8, 10, 30, 64, 256)
 ROWS = 4000  # samples of each kind: two standard errors are 0.7 points
 PROMISED = (0.93, 0.97)
@@ -153,7 +152,20 @@ def redrawn(draw: np.random.Generator, n: int, share: float, examples: int) -> D
     return statistics.redrawn(each, np.full(each.shape, examples)), share
 
 
+def within_limit(draw: np.random.Generator, n: int, rates: Callable[..., np.ndarray], places: int) -> Drawn:
+    """Whether a further null model lies below the limit from n of them, at all of some places."""
+    each, further = rates(draw, (ROWS, places, n)), rates(draw, (ROWS, places))
+    limits = np.apply_along_axis(limit, -1, each, places)
+    return (np.full(ROWS, -np.inf), (limits - further).min(-1)), 0.0
+
+
 EXACT = "exact: never less"
+CAREFUL = "exact for exponential ones, careful for others"
+MODELS: dict[str, Callable[..., np.ndarray]] = {
+    "normal": lambda draw, size: draw.normal(size=size),
+    "beta (2, 5)": lambda draw, size: draw.beta(2, 5, size),
+    "exponential": lambda draw, size: draw.exponential(size=size),
+}
 FEW_STEPS = "outcomes come in steps"
 UNSEEN = "room for what is rare and far"
 SKEW = "too skewed for so few"
@@ -221,6 +233,13 @@ KINDS = {
         partial(apart, seeds=True),
     ),
     "one model probed anew, 90 %": Kind(partial(redrawn, share=0.9, examples=64), "no narrower than all together"),
+    **{
+        f"a further null model below the limit, {name}, at {places} place{'s' * (places > 1)}": Kind(
+            partial(within_limit, rates=rates, places=places), CAREFUL
+        )
+        for name, rates in MODELS.items()
+        for places in (1, 3, 7)
+    },
 }
 
 
@@ -242,16 +261,5 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.name}")
-    text = table()
-    if parser.parse_args().write:
-        before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)
-        DOCS.write_text(before + BEGIN + text + END + rest.split(END)[1], encoding="utf-8")
-    else:
-        print(text)  # noqa: T201
-
-
 if __name__ == "__main__":
-    main()
+    main(NAME, __doc__, table)

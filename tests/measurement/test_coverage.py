@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.measurement.coverage import BEGIN, DOCS, END, KINDS, PROMISED, SIZES, SLACK, covered
+from tests.measurement.coverage import KINDS, NAME, PROMISED, SIZES, SLACK, covered
+from tests.tables_in_docs import written
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 
 pytestmark = pytest.mark.slow
@@ -23,9 +24,8 @@ def test_from_five_values_on_an_interval_covers_as_it_says(name: str) -> None:
 
 
 def test_the_table_in_the_docs_is_what_is_simulated() -> None:
-    rows = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].splitlines()[2:]
-    written = {cells[1].strip(): cells[2 : 2 + len(SIZES)] for cells in (row.split("|") for row in rows)}
-    assert list(written) == list(KINDS)
+    rows = {cells[0]: cells[1 : 1 + len(SIZES)] for cells in written(NAME)}
+    assert list(rows) == list(KINDS)
     for name in list(KINDS)[::3]:
-        for n, share in zip(SIZES, written[name], strict=True):
+        for n, share in zip(SIZES, rows[name], strict=True):
             assert 100 * covered(name, n) == pytest.approx(float(share), abs=0.5), (name, n)

@@ -50,9 +50,7 @@ def by_hop(inspected: Inspected, name: str) -> Rates:
     """
     one = result_of(inspected, name)
     one.mean.axis("hop")
-    return {inspected.name: one.mean}, {
-        inspected.name: {control: result.mean for control, result in one.controls.items()}
-    }
+    return {inspected.name: one.mean}, {inspected.name: one.control_means}
 
 
 def by_condition(inspected: Inspected, name: str, **place: Any) -> Rates | None:

@@ -14,8 +14,9 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import Field, model_validator
 
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement, intervals
 from workbench.measurement.units import scale_of
 
@@ -52,11 +53,7 @@ class Rule(StrEnum):
     NEVER_RIGHT = "no group is right often enough"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Asked(_Part):
+class Asked(Stored):
     """What is asked.
 
     Attributes:
@@ -72,7 +69,7 @@ class Asked(_Part):
     within: float = 0.0
 
 
-class Group(_Part):
+class Group(Stored):
     """What a contrast knows of one of its groups.
 
     Attributes:
@@ -86,7 +83,7 @@ class Group(_Part):
     """
 
     name: str
-    at: dict[str, Any] = {}
+    at: dict[str, Any] = Field(default_factory=dict)
     settings: str = ""
     units: str = ""
     value: float | None = None
@@ -105,7 +102,7 @@ class Group(_Part):
         return cls(**about, value=_known(mean.values), **ends, n=n, each=each)
 
 
-class Outcome(_Part):
+class Outcome(Stored):
     """A contrast, decided.
 
     Attributes:

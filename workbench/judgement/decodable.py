@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.measurement import SEED
@@ -64,17 +65,15 @@ class Worth(StrEnum):
         return self not in decided
 
 
-class Reached(BaseModel):
+class Reached(Stored):
     """What a probe or a baseline reaches: the share decoded, or R², with its interval of 95 %; NaN where unknown."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     value: float
     low: float
     high: float
 
 
-class Decodable(BaseModel):
+class Decodable(Stored):
     """What a probe's accuracy at one point and place is worth.
 
     Attributes:
@@ -92,12 +91,10 @@ class Decodable(BaseModel):
         of_position: whether the label is the position itself.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
     worth: Worth
     units: str = "share"
     trained: Reached = Reached(value=float("nan"), low=float("nan"), high=float("nan"))
-    baselines: dict[str, Reached] = {}
+    baselines: dict[str, Reached] = Field(default_factory=dict)
     untrained: Reached | None = None
     untrained_models: int = 0
     control: float | None = None

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from workbench.instruments.residual.dominant_rows import POSITION, ROWS, SHARE, WITHOUT, without_dominant
 from workbench.judgement.extremes import Extreme, extreme
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW, limit
 
 
-class Dominated(BaseModel):
+class Dominated(Stored):
     """A layer at which few rows of a sequence hold most of its squared norm.
 
     Attributes:
@@ -31,8 +31,6 @@ class Dominated(BaseModel):
         share: of the squared norm that they hold, on average over these sequences.
         value, without: the measure over these sequences, with these rows and without.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     layer: str | int
     sequences: int
@@ -45,7 +43,7 @@ class Dominated(BaseModel):
     without: float
 
 
-class Spread(BaseModel):
+class Spread(Stored):
     """What a spectral measure says of every layer.
 
     Attributes:
@@ -57,8 +55,6 @@ class Spread(BaseModel):
         at_least: what these have where it is least: the lowest and the highest of them; None where that is not known.
         collapsed: the layers at which it lies below what a further such model would have.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     units: str
@@ -139,5 +135,6 @@ def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:
     shared = [layer for layer in mean.coords["layer"] if layer in draws.coords["layer"]]
     high = mean.values if mean.high is None else np.where(np.isnan(mean.high), mean.values, mean.high)
     ends = dict(zip(mean.coords["layer"], high, strict=True))
+    # The one rule is of counts, and an entropy has no tries to count: it is held against a limit of further models.
     lowest = {layer: -limit(-draws.select(layer=layer).values, len(shared)) for layer in shared}
     return [layer for layer in shared if ends[layer] < lowest[layer]]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from pydantic import BaseModel, ConfigDict
 
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.measurement import interval
 from workbench.measurement.units import difference_in
@@ -17,7 +18,7 @@ Which = Literal["least", "most"]
 LEAST_RISE = 0.05  # a smaller one of accuracy is not called a rise: an evaluation has a few hundred sequences
 
 
-class Extreme(BaseModel):
+class Extreme(Stored):
     """The least or most of a measure over its places.
 
     Attributes:
@@ -28,8 +29,6 @@ class Extreme(BaseModel):
         reach: the value farthest from it at any of these places.
         n: how many places have a value.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     which: Which
     places: tuple[dict[str, Any], ...]
@@ -97,6 +96,39 @@ def _by_place(m: Measurement, examples: Measurement) -> Float[np.ndarray, "*plac
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
+
+
+def sizes(m: Measurement) -> Measurement:
+    """How far from 0 values are, with the intervals of that."""
+    if m.low is None or m.high is None:
+        return replace(m, values=np.abs(m.values))
+    far = np.maximum(np.abs(m.low), np.abs(m.high))
+    near = np.where(m.low * m.high > 0, np.minimum(np.abs(m.low), np.abs(m.high)), 0.0)
+    return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
+
+
+def apart_from_none(difference: Measurement) -> int | None:
+    """At how many places the interval of a difference excludes 0; None where there is no interval."""
+    if difference.low is None or difference.high is None:
+        return None
+    return int(((difference.low > 0) | (difference.high < 0)).sum())
+
+
+def half_way(m: Measurement, dim: str, index: tuple[Any, ...]) -> tuple[Any, Any] | None:
+    """The labels of a dim between which half of a change came first, at one place of the other dims.
+
+    None where the last interval holds the first value, so that there may be no change, or there are fewer than three
+    labels.
+    """
+    labels = m.coords[dim]
+    curve = [float(m.select(**{dim: label}).values[index]) for label in labels]
+    last, began, ended = m.select(**{dim: labels[-1]}), curve[0], curve[-1]
+    if len(labels) < 3 or last.low is None or last.high is None or last.low[index] <= began <= last.high[index]:
+        return None
+    for (before, _), (label, value) in pairwise(zip(labels, curve, strict=True)):
+        if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
+            return before, label
+    return None
 
 
 @dataclass(frozen=True)

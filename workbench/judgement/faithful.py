@@ -18,8 +18,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, share_interval
 
@@ -39,7 +39,7 @@ class Faithful(StrEnum):
     NO_ANSWERS = "nothing to keep"  # the whole model does not have the answers that a circuit could keep
 
 
-class Faithfulness(BaseModel):
+class Faithfulness(Stored):
     """How much of the metric a circuit keeps by itself, on test pairs, and what came of it.
 
     Attributes:
@@ -51,8 +51,6 @@ class Faithfulness(BaseModel):
         result: what came of it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
     edges: int
     kept: float
     low: float
@@ -63,7 +61,7 @@ class Faithfulness(BaseModel):
     result: Faithful
 
 
-class Agreement(BaseModel):
+class Agreement(Stored):
     """How far circuits that are found on two halves of the pairs agree: the edges that both have, of those of either.
 
     Attributes:
@@ -71,8 +69,6 @@ class Agreement(BaseModel):
         chance: the mean overlap of circuits that are grown in the same way from random scores.
         splits, draws: halvings, and pairs of random scores.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     overlap: float
     low: float
@@ -82,7 +78,7 @@ class Agreement(BaseModel):
     draws: int
 
 
-class CircuitJudgement(BaseModel):
+class CircuitJudgement(Stored):
     """What may be said of a circuit that was found.
 
     Attributes:
@@ -93,8 +89,6 @@ class CircuitJudgement(BaseModel):
         shares, sizes: circuits found in the same way by their share of all edges, increasing.
         halves: whether other pairs give the same edges.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     metric: str
     n_edges: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pydantic import Field
 
 from workbench.judgement.claim import JudgedClaim
@@ -10,6 +12,7 @@ from workbench.judgement.extremes import Extreme
 from workbench.judgement.rule import Compared, Stored
 
 Head = tuple[int, int]
+CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
 
 
 class Share(Stored):
@@ -19,6 +22,27 @@ class Share(Stored):
     low: float
     high: float
     n: int
+
+    def above(self, other: Share) -> bool:
+        """Whether its whole interval lies above another's."""
+        return self.low > other.high
+
+
+class Difference(NamedTuple):
+    """A difference between two groups of seeds: of what, how much (with its interval), and its p after Holm."""
+
+    first: str
+    second: str
+    what: str
+    units: str
+    value: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def clear(self) -> bool:
+        return self.p < CLEAR_P
 
 
 class Sample(Stored):

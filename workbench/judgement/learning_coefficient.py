@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict
+
+from workbench.judgement.rule import Stored
 
 FACTOR = 4.0  # of the step, and of the localisation, with which an estimate is repeated
 MOST_MOVED = 0.2  # of an estimate, by which a repeated one may lie elsewhere
@@ -32,15 +33,13 @@ class Doubt(StrEnum):
     LOCALISATION = "the estimate moves with the localisation"
 
 
-class Drawn(BaseModel):
+class Drawn(Stored):
     """An estimate λ̂ with what it was drawn with.
 
     Attributes:
         step_size, localisation: ε of the dynamics and γ, which holds draws near the minimum.
         value: the mean over chains; NaN where one left for infinity.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     step_size: float
     localisation: float

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from workbench.judgement import decodable as reading
 from workbench.judgement.decodable import TRAINED, Decodable, Worth
+from workbench.judgement.rule import Stored
 from workbench.judgement.used import Conclusion, Used
 from workbench.measurement import Measurement
 
@@ -25,7 +26,7 @@ class Status(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Finding(BaseModel):
+class Finding(Stored):
     """The answer for one label at one place.
 
     Attributes:
@@ -36,13 +37,11 @@ class Finding(BaseModel):
         tests: point -> the causal test there; one at every point where it can be read, if any was made.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
     label: str
     place: str | None
     point: str | None
     decodable: Decodable
-    tests: dict[str, Used] = {}
+    tests: dict[str, Used] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, label: str, place: str | None, accuracy: Measurement, tests: Mapping[str, Used]) -> Finding:

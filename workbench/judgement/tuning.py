@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from workbench.judgement.rule import Stored
 
 AS_PLANNED = "as planned"
 
@@ -23,7 +23,7 @@ class Tuning(StrEnum):
         return self in (Tuning.ON_FAILURE, Tuning.NEVER)
 
 
-class Tried(BaseModel):
+class Tried(Stored):
     """The settings that were tried for a group.
 
     Attributes:
@@ -33,8 +33,6 @@ class Tried(BaseModel):
         means: of each setting, over the seeds on which they were chosen; empty where they were not kept.
         units: of the means.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: str
     quantity: str

@@ -19,11 +19,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 from scipy import stats
 
 from workbench.judgement.decodable import Decodable, Worth
-from workbench.judgement.rule import Against, Compared, Tally, compare
+from workbench.judgement.rule import Against, Compared, Stored, Tally, compare
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, LEVEL
 
@@ -59,7 +58,7 @@ class Untested(StrEnum):
     NO_PARTNER = "no partner"
 
 
-class Outcome(BaseModel):
+class Outcome(Stored):
     """One outcome of an edit.
 
     Attributes:
@@ -71,15 +70,13 @@ class Outcome(BaseModel):
         n: sequences.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
     name: str
     effect: float
     controls: dict[str, float]
     lead: float
     low: float
     n: int
-    nulls: list[Compared] = []
+    nulls: tuple[Compared, ...] = ()
 
     @property
     def beyond_controls(self) -> bool:
@@ -97,7 +94,7 @@ class Outcome(BaseModel):
         return Tally(max(0.0, self.lead) * self.n, self.n)
 
 
-class Used(BaseModel):
+class Used(Stored):
     """What a causal test of a label at one point and place shows.
 
     Attributes:
@@ -110,10 +107,8 @@ class Used(BaseModel):
         untested: why nothing could be edited.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
     conclusion: Conclusion
-    outcomes: list[Outcome] = []
+    outcomes: tuple[Outcome, ...] = ()
     n: int = 0
     points: int = 1
     rank: int = 0
@@ -227,7 +222,7 @@ def _tallies(nulls: Measurement) -> dict[str, list[Tally]]:
 
 def _against(outcome: Outcome, tallies: Mapping[str, Sequence[Tally]]) -> Outcome:
     """The outcome held against uninformed models of each kind; all that was looked at is in their tallies."""
-    compared = [compare(outcome.tally, null, kind) for kind, null in tallies.items()]
+    compared = tuple(compare(outcome.tally, null, kind) for kind, null in tallies.items())
     return outcome.model_copy(update={"nulls": compared})
 
 

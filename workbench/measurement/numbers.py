@@ -111,13 +111,13 @@ def with_interval(value: float, low: float | None, high: float | None, units: st
 
 
 def between(values: Iterable[float], units: str = "") -> str:
-    """The range of some numbers: `1.39 to 1.48 nats`, `12 to 98%`; one number where they look alike, a dash of none."""
+    """The range of some numbers: `1.39 to 1.48 nats`, `12 to 98%`, of counts `59 to 64`; one number of those alike."""
     known = sorted(value for value in values if not isnan(value))
     if units in SHARES or not known:
         return percents(known)
     low, high = known[0], known[-1]
     places = DECIMALS if max(abs(low), abs(high)) >= 10**-DECIMALS else decimals([high])
-    if units in COUNTS and low == round(low) and high == round(high):
+    if all(isinstance(end, int) or (units in COUNTS and end == round(end)) for end in (low, high)):
         places = 0
     if number(low, "", places) == number(high, "", places):
         return number(low, units, places)

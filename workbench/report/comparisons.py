@@ -11,7 +11,7 @@ from rich.table import Table
 
 from workbench.inspection import Inspected
 from workbench.inspection.seed_groups import SeedGroup, seed_groups
-from workbench.judgement.words.many import Difference
+from workbench.judgement.findings import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT

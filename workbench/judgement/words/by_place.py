@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from workbench.instruments.attention import attention_graph
-from workbench.judgement.extremes import extreme
+from workbench.judgement.extremes import apart_from_none, extreme, half_way, sizes
 from workbench.judgement.words.extremes import at, at_label, at_places
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.numbers import between, number, percent
@@ -103,21 +101,14 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
 
 
 def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
-    """Between which labels half of a change came first; empty where the interval does not tell a change."""
-    labels = m.coords[dim]
-    first, last = m.select(**{dim: labels[0]}), m.select(**{dim: labels[-1]})
-    if len(labels) < 3 or last.low is None or last.high is None:
+    """Between which labels half of a change came first; empty where that cannot be told."""
+    found = half_way(m, dim, index)
+    if found is None:
         return ""
-    began, ended = float(first.values[index]), float(last.values[index])
-    if last.low[index] <= began <= last.high[index]:
-        return ""
-    for before, label in pairwise(labels):
-        value = float(m.select(**{dim: label}).values[index])
-        if abs(value - began) >= abs(ended - began) / 2 and (value > began) == (ended > began):
-            not_yet = number(float(m.select(**{dim: before}).values[index]), m.units)
-            there = f"there {at_label(dim, label)} ({number(value, m.units)})"
-            return f"half of that change was not there yet {at_label(dim, before)} ({not_yet}), {there}"
-    return ""
+    before, there = (
+        f"{at_label(dim, label)} ({number(float(m.select(**{dim: label}).values[index]), m.units)})" for label in found
+    )
+    return f"half of that change was not there yet {before}, there {there}"
 
 
 def differs(difference: Measurement) -> str | None:
@@ -126,32 +117,22 @@ def differs(difference: Measurement) -> str | None:
     Args:
         difference: B less A, with intervals where there are any.
     """
-    most = extreme(_sizes(difference), "most")
+    most, sure = extreme(sizes(difference), "most"), apart_from_none(difference)
     if most is None:
         return None
-    sizes = [float(difference.select(**place).values) for place in most.places]
+    values = [float(difference.select(**place).values) for place in most.places]
     ends = " to ".join(
-        dict.fromkeys(numbers.difference(end, units=difference.units) for end in (min(sizes), max(sizes)))
+        dict.fromkeys(numbers.difference(end, units=difference.units) for end in (min(values), max(values)))
     )
     largest = f"{at_places(most)} ({ends})" if difference.dims else f"by {ends}"
-    if difference.low is None or difference.high is None:
+    if sure is None:
         return f"B less A is largest {largest}; of single inputs there is no interval."
-    sure = int(((difference.low > 0) | (difference.high < 0)).sum())
     if not sure:
         return f"No difference between A and B can be told from none: {ends if most.anywhere else largest}."
     if most.n == 1:
         return f"B differs from A {largest}."
     text = f"B differs from A at {sure} of {most.n} places, by intervals that exclude 0"
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
-
-
-def _sizes(m: Measurement) -> Measurement:
-    """How far from 0 values are, with the intervals of that."""
-    if m.low is None or m.high is None:
-        return replace(m, values=np.abs(m.values))
-    far = np.maximum(np.abs(m.low), np.abs(m.high))
-    near = np.where(m.low * m.high > 0, np.minimum(np.abs(m.low), np.abs(m.high)), 0.0)
-    return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
 
 
 def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
-from workbench.judgement.rule import Against, Compared
+from workbench.judgement.rule import WORST_FIRST, Against, Compared
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
-from workbench.measurement.numbers import counted, percent, percents, share_with_interval, whole
+from workbench.measurement.numbers import between, counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
 from workbench.mechanisms.heads import LEAST_LOST, where_in_words
 from workbench.util.words import capitalised
@@ -34,6 +34,7 @@ NEED = {
 }
 
 AGAINST = {
+    Against.BEYOND: "beyond its controls",
     Against.NO_MORE: "no more than under a control",
     Against.NOT_CLEAR: "not clearly more than under a control",
     Against.TOO_FEW: "too few to compare with a control",
@@ -97,9 +98,8 @@ def against_in_short(group: Group) -> str:
     beyond = sum(one.beyond for one in there)
     if beyond:
         at = "" if beyond == len(there) else f" at {beyond} of {len(there)} places"
-        return f"beyond its controls{at}"
-    worst_first = (Against.NO_MORE, Against.NOT_CLEAR, Against.TOO_FEW)
-    return AGAINST[next(against for against in worst_first if any(one.against is against for one in there))]
+        return f"{AGAINST[Against.BEYOND]}{at}"
+    return AGAINST[next(against for against in WORST_FIRST if any(one.against is against for one in there))]
 
 
 def need_in_short(group: Group) -> str:
@@ -151,20 +151,11 @@ def holding(group: Group) -> str:
 
 
 def _rates(group: Group) -> str:
-    unit = "seeds" if group[0].seeds else "cases"
-    n = _ends(one.n for one in group)
-    if len(group) == 1:
-        (one,) = group
-        rate = share_with_interval(one.rate, one.low, one.high)
-        return f"in {rate} of cases over {n} seeds" if one.seeds else f"in {rate} of {n} {unit}"
+    first, n = group[0], between(one.n for one in group)
     rate = percents(one.rate for one in group)
-    return f"in {rate} of cases over {n} seeds" if group[0].seeds else f"in {rate} of {n} {unit}"
-
-
-def _ends(numbers: Iterable[int]) -> str:
-    """`256`, or `59 to 64`: the range of some counts."""
-    known = sorted(numbers)
-    return " to ".join(dict.fromkeys(f"{end:,}" for end in (known[0], known[-1])))
+    if len(group) == 1:
+        rate = share_with_interval(first.rate, first.low, first.high)
+    return f"in {rate} of cases over {n} seeds" if first.seeds else f"in {rate} of {n} cases"
 
 
 def _against(group: Group) -> str:
@@ -173,17 +164,15 @@ def _against(group: Group) -> str:
         return "; no control was measured"
     if group[0].seeds:
         beyond = [sum(seed.beyond for seed in one.seeds) for one in group]
-        return f"; beyond its controls in {_ends(beyond)} of {len(group[0].seeds)} seeds"
+        return f"; beyond its controls in {between(beyond)} of {len(group[0].seeds)} seeds"
     if not group[0].found:
-        return f"; nearest control: {_controls(group, lambda one: one.strongest)}"
-    if against is Against.BEYOND:
-        return f", beyond its controls (nearest: {_controls(group, lambda one: one.strongest)})"
-    return f", {AGAINST[against]} ({_controls(group, lambda one: one.strongest)})"
+        return f"; nearest control: {_nearest(group)}"
+    return f", {AGAINST[against]} (nearest: {_nearest(group)})"
 
 
-def _controls(group: Group, pick: Callable[[Judgement], Compared | None]) -> str:
-    """A control of each place: `re-initialised models, 7 of 512 in 8 models`; of several places the range of rates."""
-    each = [control for one in group if (control := pick(one)) is not None]
+def _nearest(group: Group) -> str:
+    """The nearest control: `re-initialised models, 7 of 512 in 8 models`; of several places the range of rates."""
+    each = [one.strongest for one in group if one.strongest is not None]
     if len(each) == 1:
         return compared(each[0])
     names = " or ".join(dict.fromkeys(in_words(one.against) for one in each))
@@ -214,8 +203,7 @@ def beside_controls(own: Measurement, controls: Iterable[Compared]) -> str | Non
     text = f"{own.name}: {percent(float(own.values))}"
     if nearest is None:
         return f"{text}."
-    against = AGAINST.get(nearest.result, "beyond its controls")
-    return f"{text}, {against} ({in_words(nearest.against)}, {percent(nearest.rate)})."
+    return f"{text}, {AGAINST[nearest.result]} (nearest: {in_words(nearest.against)}, {percent(nearest.rate)})."
 
 
 def needing(group: Group) -> str:
@@ -261,7 +249,7 @@ def _of(counts: Sequence[tuple[float, int]]) -> str:
     """`33 of 64`; of several counts `33 to 62% of 59 to 64`."""
     if len(counts) == 1:
         return counted(*counts[0])
-    return f"{percents(hits / n for hits, n in counts if n)} of {_ends(n for _, n in counts)}"
+    return f"{percents(hits / n for hits, n in counts if n)} of {between(n for _, n in counts)}"
 
 
 def _other_edits(tests: Sequence[Test]) -> dict[str, list[tuple[float, int]]]:

@@ -10,13 +10,14 @@ import numpy as np
 from workbench.instruments.attention.strongest_paths import Path
 from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
-from workbench.judgement.shuffled import classes_apart
+from workbench.judgement.shuffled import classes_apart, one_step
 from workbench.measurement import Measurement
 from workbench.measurement.controls.words import in_words
-from workbench.measurement.numbers import number, percent
+from workbench.measurement.numbers import counted, number, percent
 from workbench.measurement.places import at_point
 from workbench.tasks import COUNTED, Task, Unit
 
+FEWEST_ROWS = 4  # of a map between tokens, of which anything is said
 LEVELS = (0.5, 0.95)  # of all answers
 
 
@@ -213,3 +214,26 @@ def told_apart(between: Measurement) -> str | None:
         f"{text}, with shuffled labels at most {percent(found.most)}; most of all along component {best} "
         f"({percent(share)})."
     )
+
+
+def largest_of_rows(m: Measurement) -> str | None:
+    """At which step through the vocabulary the largest entries of the rows stand, beside rows whose columns are mixed.
+
+    Args:
+        m: dims `from`, `to`, over one vocabulary: `token_circuits.circuit`, or a matrix of `token_circuits.reads`.
+
+    Returns the sentence; None for a map of few tokens.
+    """
+    if min(m.values.shape) < FEWEST_ROWS:
+        return None
+    found, rows = one_step(m.values), len(m.values)
+    row = int(np.abs(m.values).max(1).argmax())
+    column = int(np.abs(m.values[row]).argmax())
+    largest = number(float(m.values[row, column]), m.units)
+    most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
+    if not found.beyond:
+        return f"The largest entries of the {rows} rows follow no one step through the vocabulary; {most}."
+    after = f"{abs(found.step)} {'after' if found.step > 0 else 'before'} it"
+    where = f"the token {after if found.step else 'itself'}"
+    mixed = counted(found.most, rows)
+    return f"{counted(found.value, rows)} rows have their largest entry at {where} (mixed: at most {mixed}); {most}."

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isnan
-from typing import NamedTuple
 
 from workbench.judgement.claim import JudgedClaim, Judgement
-from workbench.judgement.findings import Findings
+from workbench.judgement.findings import Difference, Findings
 from workbench.judgement.words.findings import how_sure, share, statements
 from workbench.measurement.numbers import difference, p_value, percents
 
 MOST = 7  # sentences
-CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
-
-
-class Difference(NamedTuple):
-    """A difference between two groups of seeds: of what, how much (with its interval), and its p after Holm."""
-
-    first: str
-    second: str
-    what: str
-    units: str
-    value: float
-    low: float
-    high: float
-    p: float
 
 
 def sentences(groups: Sequence[Findings], clearest: Difference | None = None) -> list[str]:
@@ -53,7 +38,7 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
             f"Of {len(right)} {kind}, {best} gets most answers right ({share(most)}), {worst} fewest ({share(least)})."
         )
         alike = f"All {len(right)} {kind} get about as many answers right ({percents([least.value, most.value])})."
-        yield text if least.high < most.low else alike
+        yield text if most.above(least) else alike
     names = dict.fromkeys(claim.claim for one in groups for claim in one.claims)
     for name in names:
         yield _in_how_many([claim for one in groups for claim in one.claims if claim.claim == name], kind)
@@ -89,7 +74,7 @@ def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
 
 
 def _clearest(one: Difference) -> str:
-    if not one.p < CLEAR_P:
+    if not one.clear:
         return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(one.p)})."
     return (
         f"The clearest difference over seeds is in {one.what}: {one.second} minus {one.first} is "
