@@ -175,7 +175,7 @@ def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.replace(".", "").replace("-", "").isdigit()
+    return cell.removesuffix("%").replace(".", "").replace("-", "").isdigit()
 
 
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
