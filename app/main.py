@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import RerunException, StopException
 
 from workbench.app import evidence, refresh, sidebar, state
 from workbench.app.fields import url
@@ -29,7 +26,7 @@ def main() -> None:
     st.html(f'<h1 class="heard">workbench</h1><h2 class="heard">{PAGES[name].title}</h2>')  # for who hears the page
     st.set_page_config(f"{PAGES[name].title} · workbench")
     began = perf_counter()
-    with errors_alone(), url.of_page(name):
+    with url.of_page(name):
         state.scan()
         runs = {run.name: run for run in state.runs()}
         state.on_page().clear()
@@ -46,17 +43,6 @@ def main() -> None:
         script.run()
         on_page = state.on_page() if PAGES[name].needs_run else runs
         refresh.when_training(on_page.values(), perf_counter() - began)
-
-
-@contextmanager
-def errors_alone() -> Iterator[None]:
-    """Turn what is no `Exception`, such as a tokenizer's panic, into one: it would end the page's thread, unsaid."""
-    try:
-        yield
-    except (Exception, RerunException, StopException):
-        raise
-    except BaseException as error:
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def no_runs() -> None:

@@ -18,7 +18,7 @@ from secrets import token_hex
 from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
+from streamlit.runtime.scriptrunner import RerunException, StopException, get_script_run_ctx
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +77,8 @@ def of_page(name: str) -> Iterator[None]:
     before, done = session.shown, False
     session.shown, session.fields_of, session.collecting, session.whole = {}, {}, [], True
     try:
-        yield
+        with _errors_alone():
+            yield
         done = True
     except StopException:  # a page that has said why it shows no more
         done = True
@@ -88,6 +89,17 @@ def of_page(name: str) -> Iterator[None]:
             _write(session)
         else:  # a newer run takes over, and writes
             session.shown = before | session.shown
+
+
+@contextmanager
+def _errors_alone() -> Iterator[None]:
+    """Turn what is no `Exception`, such as a tokenizer's panic, into one: it would end the page's thread, unsaid."""
+    try:
+        yield
+    except (Exception, RerunException, StopException):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _arrive(session: Memory, page: str) -> None:
@@ -145,7 +157,8 @@ def fragment(function: Callable[P, R]) -> Callable[P, R]:
         alone = not session.whole and not session.collecting
         session.collecting = [*session.collecting, now]
         try:
-            result = function(*args, **kwargs)
+            with _errors_alone():
+                result = function(*args, **kwargs)
         finally:
             session.collecting = session.collecting[:-1]
         session.fields_of[name] = now

@@ -245,6 +245,16 @@ def test_what_is_no_exception_is_an_error_of_the_page(empty: AppTest, monkeypatc
         (shown,) = empty.exception
         assert shown.value == f"{type(error).__name__}: {error}"
 
+    def part_of_a_page() -> None:
+        import sys
+
+        from workbench.app.fields import url
+
+        url.fragment(sys.exit)()
+
+    (shown,) = AppTest.from_function(part_of_a_page).run().exception
+    assert shown.value.startswith("SystemExit")
+
 
 def test_the_form_offers_quick_presets_with_what_they_take(empty: AppTest) -> None:
     page(empty, "")
