@@ -147,6 +147,8 @@ def _runs(inspected: Sequence[Inspected]) -> str:
     for one in inspected:
         settings = ", ".join(f"{key}={value}" for key, value in one.run.config.task.items())
         lines.append(harmless(f"{one.name}: {one.run.config.preset or 'own config'}, task {settings}"))
+        if not one.run.names_its_config:
+            lines.append("  its weights do not say which config they were trained with: its config.json is believed")
         lines += [f"  not measured: {name}: {harmless(why)}" for name, why in one.left_out.items()]
     n = sum(len(one.left_out) for one in inspected)
     words = "Tasks and settings" + (f", and {n} measures that do not apply" if n else "")

@@ -19,6 +19,7 @@ from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_conf
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
+    NOTED,
     STATES,
     WEIGHTS,
     check_shapes,
@@ -86,6 +87,12 @@ class Run:
         if step is not None:
             return self._load(self._checkpoint(step))
         return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
+
+    @property
+    def names_its_config(self) -> bool:
+        """Whether its final weights say which config they were trained with: those of earlier versions do not."""
+        path = self.path / WEIGHTS
+        return not path.is_file() or NOTED in read_metadata(path)
 
     def _load(self, path: Path, prefix: str = "") -> Decoder | OwnModel:
         """The model with the weights in a file, whose shapes are checked before any memory is taken."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
 from workbench.runs.config import RunConfig, parse_config
 from workbench.util.files import load_tensors, parse_json, read_metadata, read_shapes, save_tensors
-from workbench.util.messages import Notice, brief
+from workbench.util.messages import brief
 from workbench.util.seeds import generator
 from workbench.util.settings import flat_config
 
@@ -59,8 +58,8 @@ def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
 def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
     """Raise ValueError unless a file lists exactly the weights of the config's model, and was trained with this config.
 
-    Only the header is read: neither the config nor the header can make this function take much memory. A file of an
-    earlier version does not say what it was trained with: that is a warning.
+    Only the header is read: neither the config nor the header can make this function take much memory. Files of earlier
+    versions do not say what they were trained with (`Run.names_its_config`).
 
     Args:
         config: the run's config.
@@ -84,13 +83,7 @@ def _check_noted(config: RunConfig, path: Path) -> None:
     Of heads or attention, for one, the shapes of weights do not tell.
     """
     text = read_metadata(path).get(NOTED)
-    if text is None:
-        folder = path.parent if path.name == WEIGHTS else path.parent.parent
-        warnings.warn(
-            brief(f"{folder}: the weights do not say which config they were trained with; its config is believed"),
-            Notice,
-            stacklevel=2,
-        )
+    if text is None:  # of an earlier version, which reports say
         return
     try:
         written = parse_json(text)

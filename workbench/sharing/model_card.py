@@ -114,6 +114,8 @@ def _record(run: Run) -> Iterable[tuple[str, Any]]:
         yield from versions.items()
     for name in ("commit", "device_name", "threads", "processes", *COSTS):
         yield name.replace("_", " "), record.get(name)
+    if not run.names_its_config:
+        yield "config", "believed: the weights do not say which one they were trained with"
 
 
 def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:

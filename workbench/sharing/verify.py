@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
 from workbench.sharing.contents import refuse_tasks_with_files
 from workbench.util.files import parse_json, read_metadata, read_text
-from workbench.util.messages import Notice
 
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 
@@ -25,12 +23,10 @@ def verify(folder: Path) -> Run:
     config = parse_json(read_text(folder / CONFIG, LONGEST_CONFIG))
     refuse_tasks_with_files(config.get("task") if isinstance(config, Mapping) else None, "it")
     run = load_run(folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Notice)  # said when the run is measured, under its own name
-        for step in (None, *run.checkpoints()):
-            run.model(step)
+    run.model()
     _check_step(folder / WEIGHTS, run.step())
     for step in run.checkpoints():
+        run.model(step)
         _check_step(folder / CHECKPOINTS / f"step-{step}.safetensors", step)
     _check_metrics(run)
     return run

@@ -60,15 +60,15 @@ def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
             of an earlier one.
     """
     for weight, values in model.named_parameters():
-        if not values.isfinite().all():
+        if values.numel() and not torch.stack(values.aminmax()).isfinite().all():  # both are NaN where one number is
             raise ValueError(f"{name} is damaged: {weight} has numbers that are NaN or infinite")
-    other = torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % n_tokens(model)], dim=1)
+    other = torch.cat([tokens[:1, :-1], (tokens[:1, -1:] + 1) % n_tokens(model)], dim=1)
     with foreign(f"{name} cannot be run"):
-        logits, changed = (model(each, use_cache=False).logits for each in (tokens, other))
+        logits, changed = model(torch.cat([tokens, other]), use_cache=False).logits.split([len(tokens), 1])
     if not logits.isfinite().all():
         dtype = str(logits.dtype).removeprefix("torch.")
         raise ValueError(f"{name} gives out logits that are NaN or infinite in {dtype}, with weights that are neither")
-    if ((changed - logits)[:, :-1].abs() > tolerance(logits)).any():
+    if ((changed - logits[:1])[:, :-1].abs() > tolerance(logits)).any():
         raise ValueError(f"{name} is not causal: a token changes the logits of those before it; {HIDDEN_STATES}")
     return logits
 
