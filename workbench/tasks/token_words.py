@@ -29,8 +29,7 @@ BYTE_LEVEL = {chr(byte): byte for byte in _PLAIN} | {chr(256 + i): byte for i, b
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Vocabulary:
     """The words and texts of the token ids below `size`; an id that the tokenizer does not know is `<id 5>`."""
-    given = tokenizer.convert_ids_to_tokens(list(range(size)))
-    pieces = {i: piece for i, piece in enumerate(given) if isinstance(piece, str)}
+    pieces = dict(sorted((i, piece) for piece, i in tokenizer.get_vocab().items() if i < size))
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
     ordinary = [i for i in pieces if i not in special]
