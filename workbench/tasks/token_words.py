@@ -10,7 +10,6 @@ What the tokenizer's own decoder makes of a token between two others is asked fo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench.tasks.vocabulary import Vocabulary
@@ -47,9 +46,12 @@ def _read(
     tokenizer: PreTrainedTokenizerBase, ids: list[int], pieces: dict[int, str]
 ) -> tuple[dict[int, str], dict[int, str]]:
     """Id -> what it reads as alone, and what it adds to a text, in which `\\udcc3` is a byte that is no character."""
+    fast = getattr(tokenizer, "backend_tokenizer", None)
 
-    def decoded(rows: Sequence[Sequence[int]]) -> list[str]:
-        return list(tokenizer.batch_decode([list(row) for row in rows], clean_up_tokenization_spaces=False))
+    def decoded(rows: list[list[int]]) -> list[str]:
+        if fast is not None:  # a fourth of the time
+            return list(fast.decode_batch(rows, skip_special_tokens=False))
+        return list(tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False))
 
     some = [i for i in ids[:ANCHORS] if not BYTE.fullmatch(pieces[i])]
     letters = {i: text for i, text in zip(some, decoded([[i] for i in some]), strict=True) if text.isalnum()}
@@ -88,6 +90,8 @@ def _before_part(text: str) -> str:
 
 def shown(text: str) -> str:
     """A text without white space and without what cannot be seen, each of which has a mark."""
+    if text.isprintable() and " " not in text:
+        return text
     return "".join(MARKS.get(sign) or (sign if sign.isprintable() else _named(ord(sign))) for sign in text)
 
 
