@@ -10,7 +10,6 @@ What the tokenizer's own decoder makes of a token between two others is asked fo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench.tasks.vocabulary import Vocabulary
@@ -29,8 +28,7 @@ BYTE_LEVEL = {chr(byte): byte for byte in _PLAIN} | {chr(256 + i): byte for i, b
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Vocabulary:
     """The words and texts of the token ids below `size`; an id that the tokenizer does not know is `<id 5>`."""
-    given = tokenizer.convert_ids_to_tokens(list(range(size)))
-    pieces = {i: piece for i, piece in enumerate(given) if isinstance(piece, str)}
+    pieces = dict(sorted((i, piece) for piece, i in tokenizer.get_vocab().items() if i < size))
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
     ordinary = [i for i in pieces if i not in special]
@@ -48,9 +46,12 @@ def _read(
     tokenizer: PreTrainedTokenizerBase, ids: list[int], pieces: dict[int, str]
 ) -> tuple[dict[int, str], dict[int, str]]:
     """Id -> what it reads as alone, and what it adds to a text, in which `\\udcc3` is a byte that is no character."""
+    fast = getattr(tokenizer, "backend_tokenizer", None)
 
-    def decoded(rows: Sequence[Sequence[int]]) -> list[str]:
-        return list(tokenizer.batch_decode([list(row) for row in rows], clean_up_tokenization_spaces=False))
+    def decoded(rows: list[list[int]]) -> list[str]:
+        if fast is not None:  # a fourth of the time
+            return list(fast.decode_batch(rows, skip_special_tokens=False))
+        return list(tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False))
 
     some = [i for i in ids[:ANCHORS] if not BYTE.fullmatch(pieces[i])]
     letters = {i: text for i, text in zip(some, decoded([[i] for i in some]), strict=True) if text.isalnum()}
@@ -89,6 +90,8 @@ def _before_part(text: str) -> str:
 
 def shown(text: str) -> str:
     """A text without white space and without what cannot be seen, each of which has a mark."""
+    if text.isprintable() and " " not in text:
+        return text
     return "".join(MARKS.get(sign) or (sign if sign.isprintable() else _named(ord(sign))) for sign in text)
 
 
