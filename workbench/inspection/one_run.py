@@ -31,7 +31,6 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.models import OwnModel
-from workbench.models.own_model import BridgedModel
 from workbench.runs import Run, hold, task_of
 from workbench.tasks import Batch, Sequences, Task, once_each
 from workbench.util.memory import give_back
@@ -273,6 +272,8 @@ def inspect_model(
         ValueError: if task and model do not fit, or as `inspect_run` does.
     """
     if not isinstance(model, OwnModel):
+        from workbench.models.bridged_model import BridgedModel
+
         model = BridgedModel(model)
     run = hold(model, task_of(on, model.config.d_vocab, model.known_text), name)
     return inspect_run(run, n=n, seed=seed, name=name, **options)

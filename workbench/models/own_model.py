@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as plain_field
 from functools import cached_property
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
@@ -31,8 +30,6 @@ from workbench.tasks.known_text import KnownText
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
-
     from workbench.models.own_model_hooks import HookedModule
 
 PROBED, LONGEST_PROBE, FEW = 2, 32, 8
@@ -188,7 +185,7 @@ class OwnModel(nn.Module):
             raise ValueError(f"{parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
         shape = {"d_vocab": vocabulary.shape[0], "d_model": vocabulary.shape[1], "n_layers": len(self.blocks)}
         first = OwnModelConfig(
-            **shape, n_heads=1, n_ctx=n_ctx, module=name, settings=settings or {}, n_weights=_count(module)
+            **shape, n_heads=1, n_ctx=n_ctx, module=name, settings=settings or {}, n_weights=count_weights(module)
         )
         self.config = first
         if tuple(self.unembedding.weight.shape) != (first.d_vocab, first.d_model):
@@ -304,62 +301,6 @@ class OwnModel(nn.Module):
         return continued
 
 
-class BridgedModel(OwnModel):
-    """A model that TransformerLens has bridged, such as one of Hugging Face's, under the same names.
-
-    From then on an edit of the bridge's `hook_resid_mid` goes on with the residual, and an edit that would reach
-    nothing is an error.
-
-    Args:
-        bridge: the `TransformerBridge`, whose hook points are changed so.
-    """
-
-    def __init__(self, bridge: TransformerBridge) -> None:
-        nn.Module.__init__(self)
-        parallel = "blocks.0.hook_resid_mid" not in bridge.hook_dict  # as in Pythia's and Phi's blocks
-        self.module, self.build, self.facts = bridge, None, Facts(bridge.cfg.n_heads, parallel=parallel)
-        d_model, d_vocab = bridge.W_U.shape
-        cfg = bridge.cfg
-        self.config = OwnModelConfig(
-            n_layers=cfg.n_layers,
-            d_model=d_model,
-            n_heads=cfg.n_heads,
-            d_vocab=d_vocab,
-            n_ctx=cfg.n_ctx,
-            d_head=cfg.d_head,
-            module=str(cfg.model_name),
-            n_weights=_count(bridge),
-        )
-        from workbench.models.resid_mid import carry_middle
-        from workbench.models.watched_only import let_watch_only
-
-        tokens = probe_tokens(self.config, bridge.W_E.device)
-        carry_middle(bridge, tokens[:1, :FEW])
-        self.facts = self._learnt(tokens)
-        let_watch_only(bridge, self.facts.watched_only)
-
-    @property
-    def activation_names(self) -> list[str]:
-        """The names of the residuals, in the order of the forward pass."""
-        return [name for name in super().activation_names if not (self.facts.parallel and "resid_mid" in name)]
-
-    def hooked(self) -> Any:
-        """The bridge itself."""
-        return self.module
-
-    @property
-    def token_embedding(self) -> Any:
-        return SimpleNamespace(weight=self.module.W_E)
-
-    @property
-    def unembedding(self) -> Any:
-        return SimpleNamespace(weight=self.module.W_U.T, bias=self.module.b_U)
-
-    @property
-    def final_norm(self) -> Any:
-        return self.module.ln_final
-
-
 def part(module: nn.Module, name: str, which: str) -> nn.Module:
     """A submodule by name. Raises ValueError, which names those beside where it should be, if there is none."""
     try:
@@ -386,7 +327,7 @@ def probe_tokens(config: DecoderConfig, device: torch.device) -> Int[Tensor, "ba
     return torch.randint(config.d_vocab, shape, generator=generator(0, "hooked model")).to(device)
 
 
-def _count(module: nn.Module) -> int:
+def count_weights(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 

@@ -15,7 +15,8 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workbench.models.attention import Attention
-from workbench.models.own_model import BridgedModel, SeenPattern
+from workbench.models.bridged_model import BridgedModel
+from workbench.models.own_model import SeenPattern
 from workbench.models.pretrained.attention_functions import attention_of
 from workbench.models.pretrained.bridged_attention import HookedPretrained, put_variants
 from workbench.models.pretrained.bridged_texts import around
