@@ -17,6 +17,7 @@ import plotly.io
 
 from workbench.app.evidence.pin import Pin, figure_of
 from workbench.figures.for_paper import PIXELS_PER_INCH, for_paper
+from workbench.figures.pictures import quiet_browser
 from workbench.util.distribution import needs
 from workbench.util.messages import brief
 
@@ -37,7 +38,7 @@ def drawn(pins: Sequence[Pin], size: Size | None = None) -> list[Still]:
         size: pixels for which charts are laid out as for print, without their titles; None: as on the screen.
     """
     charts: dict[str, Still] = {}
-    with _ONE_AT_A_TIME:
+    with _ONE_AT_A_TIME, quiet_browser():
         wanted = dict.fromkeys(pin.chart for pin in pins if pin.chart is not None)
         charts |= {chart: _KEPT[chart, size] for chart in wanted if (chart, size) in _KEPT}
         new = [chart for chart in wanted if chart not in charts]
@@ -110,7 +111,7 @@ def photographs(pages: Sequence[tuple[str, int, int]], scale: float = 2) -> list
     """
     try:
         needs("kaleido", "a picture of a page")
-        with _ONE_AT_A_TIME, tempfile.TemporaryDirectory() as folder:
+        with _ONE_AT_A_TIME, quiet_browser(), tempfile.TemporaryDirectory() as folder:
             return asyncio.run(_photographs(pages, scale, Path(folder)))
     except (ValueError, RuntimeError, OSError, TimeoutError) as error:
         raise _no_browser(error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -33,3 +34,21 @@ def test_every_figure_is_drawn_as_large_as_it_says(tmp_path: Path) -> None:
 def test_no_figure_needs_no_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plotly.io.write_images", None)
     write_pictures([], [])
+
+
+def test_what_the_browsers_libraries_log_as_it_closes_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They log tracebacks of what fails after the last picture; what fails before is raised, and is one line."""
+    loggers = [logging.getLogger(name) for name in ("choreographer._brokers._async", "kaleido.kaleido", "asyncio")]
+
+    def drawn(*_: object, **__: object) -> None:
+        for logger in loggers:
+            logger.error("Error in run_read_loop.", exc_info=OSError("closed"))
+
+    monkeypatch.setattr("plotly.io.write_images", drawn)
+    write_pictures([go.Figure()], [tmp_path / "one.pdf"])
+    assert not caplog.records
+    for logger in loggers:
+        logger.error("of others")
+    assert len(caplog.records) == 3

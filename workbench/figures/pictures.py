@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -13,6 +15,23 @@ from workbench.util.distribution import needs
 
 WIDTH, HEIGHT = 700, 500  # pixels of a layout that says nothing: Plotly's own
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk or quota
+
+
+@contextmanager
+def quiet_browser() -> Iterator[None]:
+    """Within this context a browser that is driven logs nothing.
+
+    What fails is raised; what the libraries log, with a traceback, is that they read from it while it closed.
+    """
+    loggers = [logging.getLogger(name) for name in ("asyncio", "choreographer", "kaleido")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def write_pictures(
@@ -36,7 +55,8 @@ def write_pictures(
     widths = [figure.layout.width or width or WIDTH for figure in figures]
     heights = [figure.layout.height or HEIGHT for figure in figures]
     try:
-        plotly.io.write_images(list(figures), list(paths), width=widths, height=heights, scale=scale)
+        with quiet_browser():
+            plotly.io.write_images(list(figures), list(paths), width=widths, height=heights, scale=scale)
     except (RuntimeError, OSError) as error:  # kaleido says so of a browser that is not there
         if isinstance(error, OSError) and error.errno in FULL:
             error.filename = error.filename or str(paths[0].parent)
