@@ -66,6 +66,8 @@ def test_a_vocabulary_of_two_keeps_lengths_or_is_refused() -> None:
     assert task.lengths(torch.tensor([[0, 1, task.pad], [0, 1, 1]])).tolist() == [2, 3]
     same = own_sequences([torch.tensor([0, 1]), torch.tensor([1, 0])], 2, pad=1)
     assert same.lengths(torch.tensor([[0, 1], [1, 0]])).tolist() == [2, 2]
+    others = own_sequences([*torch.tensor([[0, 1], [1, 0]])], 2, training=[torch.tensor([0, 1, 0])], pad=1)
+    assert others.lengths(torch.tensor([[0, 1], [1, 0]])).tolist() == [2, 2]
     padded = own_sequences(torch.tensor([[0, 0, 1], [0, 0, 0]]), 2, pad=1)
     assert sorted(padded.lengths(padded.sample(2, workbench.generator(0)).tokens).tolist()) == [2, 3]
     with pytest.raises(ValueError, match=r"each of the model's 2 tokens.*: give sequences of one length"):

@@ -195,7 +195,7 @@ def own_sequences(
     """
     given = {"tokens": tokens} if training is None else {"tokens": tokens, "training": training}
     kept = {name: _rows(name, some, pad) for name, some in given.items()}
-    pad = _fill([row for rows in kept.values() for row in rows], d_vocab, pad)
+    pad = _fill(list(kept.values()), d_vocab, pad)
     tensors = {key: tensor for name, rows in kept.items() for key, tensor in _padded(name, rows, pad).items()}
     if known is not None:
         tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(kept["tokens"])])
@@ -226,12 +226,12 @@ def _rows(name: str, given: Tensor | Sequence[Tensor], pad: int | None) -> list[
     return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
 
-def _fill(rows: list[Tensor], d_vocab: int, pad: int | None) -> int | None:
+def _fill(kept: list[list[Tensor]], d_vocab: int, pad: int | None) -> int | None:
     """The token that fills up shorter sequences: `pad`, or another with which none ends, so that none loses its end."""
-    ends = {int(row[-1]) for row in rows}
+    ends = {int(row[-1]) for rows in kept for row in rows}
     if pad not in ends:
         return pad
-    if len({len(row) for row in rows}) == 1:
+    if all(len({len(row) for row in rows}) == 1 for rows in kept):
         return None
     free = next((token for token in reversed(range(d_vocab)) if token not in ends), None)
     if free is None:

@@ -48,7 +48,7 @@ class BridgedTexts(TransformerBridge):
             rows = self._rows(input, named.pop("prepend_bos", None))
             input, real = self._padded([row[: self.cfg.n_ctx] for row in rows], named.pop("padding_side", None))
             input, real = input.to(self.cfg.device), real.to(self.cfg.device)
-            if not bool(real[:, 0].all()):
+            if not bool(real[:, :1].all()):
                 named["attention_mask"] = real.long()
             if not bool(real.all()) and (given[0] if given else named.get("return_type")) in ("loss", "both"):
                 named.setdefault("labels", input.masked_fill(~real, -100))
