@@ -40,7 +40,10 @@ def main() -> None:
                 evidence.show()
                 sidebar.glossary()
         questions.show(name)
-        script.run()
+        try:
+            script.run()
+        except Exception as error:
+            state.tell_if_gone(error)
         on_page = state.on_page() if PAGES[name].needs_run else runs
         refresh.when_training(on_page.values(), perf_counter() - began)
 

@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 
 from workbench import tasks
+from workbench.app.config_in_words import plain
 from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import hook_names
@@ -214,6 +215,15 @@ def on_page() -> dict[str, Run]:
     """Path -> the runs that were opened for this page."""
     runs: dict[str, Run] = st.session_state.setdefault("on_page", {})
     return runs
+
+
+def tell_if_gone(error: Exception) -> None:
+    """Say that a run of the page was moved or deleted while it was drawn; raises the error if none was."""
+    runs = [run for run in (*on_page().values(), *scanned()[0]) if not isinstance(run, ModelRun)]
+    gone = next((run for run in runs if not run.path.exists()), None)
+    if gone is None:
+        raise error
+    st.error(plain(f"{gone.path} was moved or deleted while this page was drawn: reload the page"))
 
 
 def opened(run: Run, step: int | None = None) -> Opened:

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from secrets import token_hex
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import RerunException, StopException, get_script_run_ctx
 
+from workbench.app import state
+
 P = ParamSpec("P")
-R = TypeVar("R")
 Parameters = dict[str, list[str]]
 WHOLE = "whole"  # in a link that has every field of its page: what it leaves out is empty, whatever the session has
 
@@ -146,11 +147,11 @@ def note(key: str, values: list[str]) -> None:
         session.shown.pop(key, None)
 
 
-def fragment(function: Callable[P, R]) -> Callable[P, R]:
+def fragment(function: Callable[P, None]) -> Callable[P, None]:
     """`st.fragment` for functions that make fields: when the fragment runs alone, it writes the URL at its end."""
 
     @wraps(function)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+    def inside(*args: P.args, **kwargs: P.kwargs) -> None:
         which = [value for value in args if isinstance(value, str)]  # the same function may make several
         session, name = memory(), ".".join((function.__module__, function.__qualname__, *which))
         before, now = session.fields_of.get(name, set()), set[str]()
@@ -158,7 +159,9 @@ def fragment(function: Callable[P, R]) -> Callable[P, R]:
         session.collecting = [*session.collecting, now]
         try:
             with _errors_alone():
-                result = function(*args, **kwargs)
+                function(*args, **kwargs)
+        except Exception as error:
+            state.tell_if_gone(error)
         finally:
             session.collecting = session.collecting[:-1]
         session.fields_of[name] = now
@@ -166,6 +169,5 @@ def fragment(function: Callable[P, R]) -> Callable[P, R]:
             session.shown.pop(key, None)
         if alone:
             _write(session)
-        return result
 
     return st.fragment(inside)  # type: ignore[no-any-return]

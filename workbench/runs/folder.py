@@ -137,6 +137,8 @@ class Run:
                 return self._load(path, MODEL)
             except ValueError as error:
                 problems.append(str(error))
+        if not self.path.exists():
+            raise ValueError(f"{self.path} is not there any more: it was moved or deleted")
         reason = f" ({problems[0]})" if problems else ""
         raise ValueError(f"{self.path} has no weights yet{reason}; `workbench resume {self.path}` goes on training")
 
