@@ -221,6 +221,7 @@ def test_a_short_or_monotonous_text_is_measured_or_refused(
         reason = reasons.get(command)
         assert code == (0 if reason is None else 2) and (reason or "") in shown.err, shown.err
         assert reason is None or (shown.err.count("\n") == 1 and not shown.out)
+        assert "1 sequences" not in shown.out
     if content.count(" ") > 9:
         shown_first = open_model(str(place / "gpt2"), str(tmp_path / "text.txt")).task()
         assert np.isfinite(

@@ -62,7 +62,7 @@ def decodable(judged: Decodable) -> str:
     begin = WORTH[judged.worth]
     if judged.worth is Worth.ONE_VALUE:
         return f"{begin}: the label has one value there"
-    counted = f"{judged.n} {'seeds' if judged.seeds else 'sequences'}"
+    counted = f"{judged.n} {'seed' if judged.seeds else 'sequence'}{'' if judged.n == 1 else 's'}"
     if judged.worth is Worth.TOO_FEW:
         begin += f", {counted} and a verdict needs {LEAST_FOR_A_VERDICT}"
     elif judged.worth is Worth.NO_INTERVAL:
