@@ -244,6 +244,7 @@ def test_what_is_no_exception_is_an_error_of_the_page(empty: AppTest, monkeypatc
         empty.run()
         (shown,) = empty.exception
         assert shown.value == f"{type(error).__name__}: {error}"
+    monkeypatch.undo()
 
     def part_of_a_page() -> None:
         import sys

@@ -131,9 +131,9 @@ def test_the_accuracy_beside_a_checkpoint_is_its_own_or_says_whose_it_is(run_roo
     measured, end = int(logged.index[0]), run.step()
     assert measured < end == logged.index[-1]
     of = " (answer tokens, on 64 held-out sequences drawn as in training)"
-    assert right(run, measured) == f"**accuracy {logged[measured]:.1%} at step {measured:,}**{of}"
-    assert right(run, None) == f"**accuracy {logged[end]:.1%} at the end**{of}"
-    assert right(run, 1) == f"**not measured at step 1** but accuracy {logged[end]:.1%} at the end{of}"
+    assert right(run, measured) == f"**accuracy {percent(logged[measured])} at step {measured:,}**{of}"
+    assert right(run, None) == f"**accuracy {percent(logged[end])} at the end**{of}"
+    assert right(run, 1) == f"**not measured at step 1** but accuracy {percent(logged[end])} at the end{of}"
 
 
 def test_the_words_at_the_last_step_are_inside_the_figure(explorer: AppTest) -> None:

@@ -18,6 +18,7 @@ import workbench
 from tests.golden import picture
 from tests.golden.make import HALF, HALF_TUNED, RUNS, TUNED, stopped_after
 from tests.golden.picture import HERE, PLUGIN, said
+from workbench.tasks import TEXTS
 
 Same = Callable[..., None]
 FLOAT32 = {"rel": 1e-3, "absolute": 1e-3}
@@ -102,7 +103,8 @@ def test_a_run_of_a_stack_is_resumed_alone(same: Same) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_fine_tuning_is_resumed_to_the_same_end(same: Same) -> None:
+def test_a_fine_tuning_is_resumed_to_the_same_end(same: Same, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TEXTS, "given")
     code, out, errors = said(["resume", "tunings/tuned-half", "--quiet"])
     assert code == 0 and not errors and "after training" in out
     check_resumed("tunings/tuned-half", "tunings/tuned", same, FLOAT32, "model.safetensors")

@@ -11,6 +11,7 @@ from torch import Tensor
 from workbench.inspection.learning_coefficient import learning_coefficient
 from workbench.judgement.learning_coefficient import FACTOR, Doubt, LearningCoefficient
 from workbench.judgement.words.learning_coefficient import in_words
+from workbench.measurement.numbers import number
 
 N = 10_000
 HOW = {"n": N, "draws": 2000, "burn_in": 400, "localisation": 0.1}
@@ -86,7 +87,7 @@ def test_an_estimate_that_moves_with_step_or_localisation_is_refused(
     found = learning_coefficient(lambda w: w.square().sum() / 2, zeros(20), n=N, draws=1000, burn_in=250, **how)
     assert found.value == pytest.approx(off, rel=0.25) and doubt in found.doubts
     assert Doubt.APART not in found.doubts
-    assert f"{found.value:.3g} (step {how['step_size']:g}" in in_words(found) and "not trusted" in in_words(found)
+    assert f"{number(found.value)} (step {how['step_size']:g}" in in_words(found) and "not trusted" in in_words(found)
     saved = found.model_dump_json()
     assert LearningCoefficient.model_validate_json(saved).model_dump_json() == saved
 

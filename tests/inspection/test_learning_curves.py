@@ -113,7 +113,7 @@ def test_a_model_that_was_not_trained_has_no_curves(tmp_path: Path) -> None:
 
 def test_events_are_those_that_the_log_notes_once_each_whoever_wrote_it(trained: Run, tmp_path: Path) -> None:
     ((step, words),) = events(trained)
-    assert step in (10, 20, 30) and words == "accuracy ≥ 0%"
+    assert step in (10, 20, 30) and words == "accuracy ≥ 0.1%"
     log = [
         {"event": "checkpoint", "step": 7, "passed": [0.5, 0.9]},
         {"event": "checkpoint", "step": 7, "passed": [0.5, 0.9]},

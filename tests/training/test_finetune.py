@@ -197,7 +197,7 @@ def test_a_text_that_changed_and_a_loss_that_is_not_finite_are_said(
     text.write_text((place / "text.txt").read_text())
     with pytest.raises(TrainingError, match=r"not finite at step .* try a lower learning rate"):
         tune(place, "infinite", text=str(text), learning_rate=1e30, clip=1e30)
-    text.write_text("another text, and long enough, for a sequence or two of it\n" * 20)
+    text.write_text((place / "text.txt").read_text()[::-1])
     with pytest.raises(ValueError, match="is not the text that this fine-tuning began with"):
         resume_finetune(place / "infinite", progress=False)
 
@@ -252,6 +252,7 @@ def test_what_a_fine_tuning_cannot_write_to_is_told_with_what_was_kept(
     what: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, out = FinetuneLearner.save, tmp_path / "tuned"
+    monkeypatch.setenv(TEXTS, str(place))
 
     def failing(self: FinetuneLearner, run: Path, processes: Processes) -> None:
         if self.step == 4 and what == "a full disk":

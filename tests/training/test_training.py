@@ -275,7 +275,7 @@ class TestOpening:
         shutil.copytree(run, run.parent / "damaged")
         (run.parent / "damaged" / "metrics.jsonl").write_bytes(b"\xff\xfe{}\n\n")
         frame, problems = table(run.parent)
-        assert frame["run"].tolist() == ["run"] and "metrics.jsonl is corrupted" in problems[0]
+        assert frame["run"].tolist() == ["run"] and "metrics.jsonl is not text in UTF-8" in problems[0]
 
     def test_missing_weights(self, run: Path) -> None:
         (run / "weights.safetensors").unlink()
