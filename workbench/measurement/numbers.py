@@ -89,12 +89,11 @@ def number(value: float, units: str = "", places: int | None = None) -> str:
     """
     if not isfinite(value):
         return UNKNOWN if isnan(value) else f"{'-' if value < 0 else ''}∞ {units}".strip()
-    value += 0.0  # no minus before a zero
     if units in SHARES:
         return percent(value)
     if places is None:
         places = 0 if units in COUNTS and value == round(value) else decimals([value])
-    text = f"{value:,.{places}f}"
+    text = f"{round(value, places) + 0.0:,.{places}f}"  # no minus before a zero
     if units.startswith("exponent "):
         return f"{units.removeprefix('exponent ')} = {text}"
     return f"{text} {SINGULAR.get(units, units) if text == '1' else units}".strip()
