@@ -122,7 +122,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "line 2 has no text 'wrong'; a pair has clean, corrupted, answer, wrong": bad(wrong=None),
     "line 2: the texts have 33 tokens, and the model takes 1 to 32": bad(clean="w3 " * 33, corrupted="w4 " * 33),
     "has 2 of the 4 pairs or more that a circuit needs": GOOD[:2],
-    "has 0 pairs": [],
+    "has 0 of the 4 pairs": [],
 }
 
 

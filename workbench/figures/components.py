@@ -25,8 +25,7 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
     """
     m, classes = found.scores, np.array(found.scores.settings["class"])
     assert m.labels is not None, "every row has a class"
-    drawn = np.linspace(0, len(classes) - 1, min(len(classes), MOST_DRAWN)).round().astype(int)
-    classed = literal(m.labels[0])
+    drawn, classed = _spaced(len(classes), MOST_DRAWN), literal(m.labels[0])
     across, up, words = m.select(component=x).values[drawn], m.select(component=y).values[drawn], classed[drawn]
     label, figure = str(m.settings["label"]), go.Figure()
     each: dict[str, Any] = {"mode": "markers", "hovertemplate": f"{label} %{{text}}<extra></extra>"}
@@ -40,7 +39,7 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
                 x=across[of_class], y=up[of_class], text=words[of_class], name=f"{label} {name}", marker=marker, **each
             )
     else:
-        ticks = known[np.linspace(0, len(known) - 1, min(len(known), MOST_TICKS)).round().astype(int)]
+        ticks = known[_spaced(len(known), MOST_TICKS)]
         names = [str(classed[int((classes == one).argmax())]) for one in ticks]
         bar = {
             "tickvals": ticks,
@@ -57,6 +56,11 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
     for update, axis in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         update(title=f"component {axis} ({percent(float(found.explained.select(component=axis).values))} of variance)")
     return figure
+
+
+def _spaced(n: int, most: int) -> np.ndarray:
+    """Indices of `n` things, evenly spaced, `most` of them at most."""
+    return np.linspace(0, n - 1, min(n, most)).round().astype(int)
 
 
 def _between(found: Components) -> str:

@@ -9,6 +9,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 
+BAR = {"title": {"text": "probability of the source's answer", "side": "right"}, "thickness": 12, "outlinewidth": 0}
+
 
 def swap(m: Measurement) -> go.Figure:
     """The probability of the source's answer after each swap, with the target's answer in every cell.
@@ -32,8 +34,7 @@ def swap(m: Measurement) -> go.Figure:
         zmax=1,
         xgap=1,
         ygap=1,
-        colorbar={"title": {"text": "probability of the source's answer", "side": "right"}, "thickness": 12}
-        | {"outlinewidth": 0},
+        colorbar=BAR,
         hovertemplate="from %{y}, into %{x}: says %{text}<br>source's answer: %{z:.3f}; "
         "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
     )

@@ -103,17 +103,8 @@ def inspect_run(
             plan.test(batch)
         give_back()
     results, own = plan.results(sample), plan.own
-    untested = {f"{one.name}, its causal test": one.untested for one in plan.measures if one.untested}
     return Inspected(
-        run,
-        name,
-        results,
-        sample,
-        plan.left_out | untested,
-        plan.example(),
-        own.head,
-        plan.fallen(),
-        removed=plan.removed,
+        run, name, results, sample, plan.not_made(), plan.example(), own.head, plan.fallen(), removed=plan.removed
     )
 
 
@@ -237,6 +228,11 @@ class Plan:
     def fallen(self) -> Measurement | None:
         """The right answers that fall without each head that was removed; None where none was."""
         return Measurement.join(self.without).mean("example") if self.without else None
+
+    def not_made(self) -> dict[str, str]:
+        """What does not apply -> why, causal tests whose edit would not reach the output among it."""
+        untested = {f"{one.name}, its causal test": one.untested for one in self.measures if one.untested}
+        return self.left_out | untested
 
     def results(self, sample: Sample) -> dict[str, Result]:
         """The result of every measure."""
