@@ -38,13 +38,12 @@ def swap(m: Measurement) -> go.Figure:
         hovertemplate="from %{y}, into %{x}: says %{text}<br>source's answer: %{z:.3f}; "
         "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
     )
-    settings = m.settings
     source, target, read = (
-        f"{settings[f'{place}_position']}:{literal(settings[f'{place}_token'])}"
+        f"{m.settings[f'{place}_position']}:{literal(m.settings[f'{place}_token'])}"
         for place in ("source", "target", "read")
     )
     said = (
-        f"{settings['model']}: the source says {literal(settings['answer'])} at {source}; the target, untouched, "
+        f"{m.settings['model']}: the source says {literal(m.settings['answer'])} at {source}; the target, untouched, "
         f"{literal(untouched.labels.flat[0])} at {read}; put in at {target}<br>probability of the source's answer: "
         f"untouched {percent(untouched.values.flat[0])}; by random sequences' residuals at most "
         f"{percent(random.values.max())}"
