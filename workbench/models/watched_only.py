@@ -27,7 +27,6 @@ EDITED = (
 )
 """The ends of the names of the hook points at which this library edits. Of others nothing is found out: an edit within
 a norm, for one, has TransformerLens compute that norm in another way."""
-FAR, NEAR = 1e4, 1e-3  # logits at which a cap is reached, and at which none is felt
 
 
 class EditReachesNothingError(ValueError):
