@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom
 
+from tests.tables_in_docs import put
 from workbench.benchmark import subjects
 from workbench.benchmark.subjects import Planted
 from workbench.benchmark.subjects.chains import CHAINS
@@ -35,8 +36,7 @@ from workbench.util.seeds import generator
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "false-alarms.md"
-BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-TRAPS = ("<!-- traps: begin -->", "<!-- traps: end -->")
+CLAIMS, TRAPS = "claims", "traps"  # the tables
 MODELS = 20
 SEQUENCES = 64
 STATED = 0.05  # of each verdict: how often it may be said of a model that is uninformed
@@ -221,18 +221,9 @@ def _holds(one: Judgement) -> str:
     return f"{one.often}, {one.against}"
 
 
-def write(text: str, path: Path = DOCS, marks: tuple[str, str] = (BEGIN, END)) -> None:
-    """Put a table between its two marks.
-
-    Raises:
-        ValueError: if the file lacks them.
-    """
-    begin, end = marks
-    whole = path.read_text(encoding="utf-8")
-    if begin not in whole or end not in whole:
-        raise ValueError(f"{path} has no place for the table: {begin} … {end}")
-    before, after = whole.split(begin)[0], whole.split(end)[1]
-    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+def write(text: str, path: Path = DOCS, name: str = CLAIMS) -> None:
+    """Put a table into the docs. Raises ValueError if they have no place for it."""
+    put(name, f"\n{text}\n\n", path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -248,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = table(rows(tasks=given.tasks, n=given.models, progress=True), given.models)
     if given.write:
         write(text)
-        write(planted, marks=TRAPS)
+        write(planted, name=TRAPS)
     Console().print(f"{text}\n\n{planted}", markup=False, soft_wrap=True)
 
 

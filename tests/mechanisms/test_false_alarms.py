@@ -22,6 +22,7 @@ from tests.mechanisms.false_alarms import (
     small,
     table,
 )
+from tests.tables_in_docs import written
 from workbench.models.compiled import chaser, sorter
 from workbench.runs import save_run
 from workbench.tasks import TASKS, Task
@@ -95,13 +96,9 @@ def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None
 
 def in_the_docs() -> list[Row]:
     """The rows of the table in the docs."""
-    text = false_alarms.DOCS.read_text(encoding="utf-8").split(false_alarms.BEGIN)[1].split(false_alarms.END)[0]
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
-    ]
     return [
         Row(task, claim.replace(" ", "_"), int(n), dict(zip(JUDGES, map(int, said), strict=True)))
-        for task, claim, n, *said, _, _ in cells[2:-1]
+        for task, claim, n, *said, _, _ in written(false_alarms.CLAIMS, false_alarms.DOCS)[:-1]
     ]
 
 

@@ -32,6 +32,7 @@ import torch
 from scipy import stats
 
 import workbench
+from tests.tables_in_docs import put
 from workbench import tasks
 from workbench.judgement.decodable import BASELINES
 from workbench.measurement.controls import untrained as nulls
@@ -234,13 +235,6 @@ def tables(keep: dict[str, Any]) -> list[str]:
     return lines
 
 
-def write(lines: list[str]) -> None:
-    """Put lines between the marks in docs/probing.md."""
-    begin, end = "<!-- false alarms: begin -->", "<!-- false alarms: end -->"
-    before, rest = DOCS.read_text(encoding="utf-8").split(begin)
-    DOCS.write_text("\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"]), encoding="utf-8")
-
-
 def main() -> None:
     """Count, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -260,7 +254,7 @@ def main() -> None:
     lines = tables(keep)
     sys.stdout.write("\n".join(lines) + "\n")
     if options.write:
-        write(lines)
+        put("false alarms", "\n".join([*lines, ""]), DOCS)
 
 
 if __name__ == "__main__":
