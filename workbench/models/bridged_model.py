@@ -39,7 +39,7 @@ class BridgedModel(OwnModel):
             module=str(cfg.model_name),
             n_weights=count_weights(bridge),
         )
-        tokens = probe_tokens(self.config, bridge.W_E.device)
+        tokens = probe_tokens(d_vocab, cfg.n_ctx, bridge.W_E.device)
         carry_middle(bridge, tokens[:1, :FEW])
         self.facts = self._learnt(tokens)
         let_watch_only(bridge, self.facts.watched_only)

@@ -31,10 +31,9 @@ from workbench.models.hooked_attention import ExplicitAttentionBridge
 from workbench.models.hooked_weights import HookedDecoder
 from workbench.models.mlp import MLPS
 from workbench.models.norms import NORMS
-from workbench.models.own_model import OwnModel
+from workbench.models.own_model import OwnModel, probe_tokens
 from workbench.models.own_model_hooks import HookedModule
 from workbench.models.positions import POSITIONS, SinusoidalPositions
-from workbench.util.seeds import generator
 
 __all__ = ["AnyHooked", "HookedDecoder", "hook", "hook_alike"]
 
@@ -42,8 +41,6 @@ AnyHooked = TransformerBridge | HookedModule
 """What can be run with hooks: TransformerLens's bridge, ours included, or a hooked module of one's own."""
 
 ARCHITECTURE = "WorkbenchDecoder"
-PROBED, LONGEST_PROBE = 2, 32
-"""Sequences on which a hooked model is compared with the bare one, and the most tokens of each."""
 
 
 @overload
@@ -70,7 +67,7 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
     if not isinstance(model, Decoder):
         raise ValueError(f"hook takes a workbench Decoder, not a {type(model).__name__}")
     bare = copy.deepcopy(model).eval()
-    tokens = probe_tokens(model)
+    tokens = _probe(model)
     with torch.no_grad():
         logits = bare(tokens)
     bridge = build(bare)
@@ -95,7 +92,7 @@ def hook_alike(models: Sequence[Decoder | OwnModel]) -> list[AnyHooked]:
     if not decoders or len(decoders) < len(models):
         return [hook(model) for model in models]
     bare = copy.deepcopy(decoders[0]).eval()
-    own, bridge, tokens = [*bare.parameters(), *bare.buffers()], build(bare), probe_tokens(bare)
+    own, bridge, tokens = [*bare.parameters(), *bare.buffers()], build(bare), _probe(bare)
     hooked: list[AnyHooked] = []
     for model in decoders:
         copied, tensors = copy.deepcopy((bridge, own))
@@ -138,16 +135,8 @@ def build(model: Decoder) -> HookedDecoder:
     return cast(HookedDecoder, bridge.eval())
 
 
-def probe_tokens(model: Decoder) -> Int[Tensor, "batch pos"]:
-    """A few tokens, the same at every call, at which a model and its hooked copy are compared.
-
-    Two short sequences would not tell that a fast path differs beyond some length: they are as long as the context, up
-    to a bound that keeps the check at a few milliseconds.
-    """
-    config = model.config
-    draws = generator(0, "hooked model")
-    shape = (PROBED, min(config.n_ctx, LONGEST_PROBE))
-    return torch.randint(config.d_vocab, shape, generator=draws).to(model.token_embedding.weight.device)
+def _probe(model: Decoder) -> Int[Tensor, "batch pos"]:
+    return probe_tokens(model.config.d_vocab, model.config.n_ctx, model.token_embedding.weight.device)
 
 
 def _differ(bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]) -> bool:
@@ -169,7 +158,7 @@ def differs_in_double(model: Decoder) -> bool:
     """
     device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
     bare = copy.deepcopy(model).eval().to(device, torch.float64)
-    tokens = probe_tokens(bare)
+    tokens = _probe(bare)
     with torch.no_grad():
         logits = bare(tokens)
     return _differ(build(bare), tokens, logits)

@@ -193,7 +193,7 @@ class OwnModel(nn.Module):
                 f"{parts.unembed} is no unembedding of {parts.embed}: its weight is "
                 f"{list(self.unembedding.weight.shape)}, not [{first.d_vocab}, {first.d_model}]"
             )
-        tokens = probe_tokens(first, vocabulary.device)
+        tokens = probe_tokens(first.d_vocab, n_ctx, vocabulary.device)
         with torch.no_grad():
             self.facts = self.hooked().checked(tokens, self(tokens))
         self.facts = self._learnt(tokens)
@@ -321,10 +321,14 @@ def logits_of(output: Any) -> Tensor:
     return found
 
 
-def probe_tokens(config: DecoderConfig, device: torch.device) -> Int[Tensor, "batch pos"]:
-    """A few tokens, the same at every call."""
-    shape = (PROBED, min(config.n_ctx, LONGEST_PROBE))
-    return torch.randint(config.d_vocab, shape, generator=generator(0, "hooked model")).to(device)
+def probe_tokens(d_vocab: int, n_ctx: int, device: torch.device) -> Int[Tensor, "batch pos"]:
+    """A few tokens, the same at every call, at which a model and its hooked copy are compared.
+
+    Two short sequences would not tell that a fast path differs beyond some length: they are as long as the context, up
+    to a bound that keeps the check at a few milliseconds.
+    """
+    shape = (PROBED, min(n_ctx, LONGEST_PROBE))
+    return torch.randint(d_vocab, shape, generator=generator(0, "hooked model")).to(device)
 
 
 def count_weights(module: nn.Module) -> int:

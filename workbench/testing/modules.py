@@ -46,7 +46,7 @@ def it_is_built_from_the_generator_alone(module: Module) -> None:
 def the_hooked_copy_computes_the_same(module: Module) -> None:
     """Its parts are where they are said to be, and hooked it gives the logits that it gives without."""
     model = module.model()
-    tokens = probe_tokens(model.config, model.token_embedding.weight.device)
+    tokens = probe_tokens(model.config.d_vocab, model.config.n_ctx, model.token_embedding.weight.device)
     expected = logits_of(model.module(tokens))
     apart = float((model.hooked()(tokens) - expected).abs().max())
     require(apart <= 1e-3 * float(expected.abs().max()), f"hooked, its logits are off by {apart:.2g}")
@@ -56,7 +56,7 @@ def the_hooked_copy_computes_the_same(module: Module) -> None:
 def no_position_sees_later_ones(module: Module) -> None:
     """It is causal: what comes later changes nothing before."""
     model = module.model()
-    tokens = probe_tokens(model.config, model.token_embedding.weight.device)
+    tokens = probe_tokens(model.config.d_vocab, model.config.n_ctx, model.token_embedding.weight.device)
     changed = tokens.clone()
     changed[:, -1] = (changed[:, -1] + 1) % model.config.d_vocab
     apart = float((model(tokens) - model(changed))[:, :-1].abs().max())

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedModel
 
+from workbench.models.own_model import LONGEST_PROBE, probe_tokens
 from workbench.util.messages import brief
 
 HIDDEN_STATES = (
@@ -36,11 +37,10 @@ def n_tokens(model: PreTrainedModel) -> int:
 def random_tokens(model: PreTrainedModel) -> Tokens:
     """Two sequences, the same at every call. Raises ValueError if a model's context has fewer than two tokens."""
     n_ctx = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    longest = 32 if n_ctx is None else min(int(n_ctx), 32)
-    if longest < 2:
+    n_ctx = LONGEST_PROBE if n_ctx is None else int(n_ctx)
+    if n_ctx < 2:
         raise ValueError(f"by its config a model's context has 2 tokens or more, not {n_ctx}")
-    draws = torch.Generator().manual_seed(0)
-    return torch.randint(n_tokens(model), (2, longest), generator=draws).to(model.device)
+    return probe_tokens(n_tokens(model), n_ctx, model.device)
 
 
 def tolerance(logits: Logits) -> float:
