@@ -16,6 +16,8 @@ from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedTokenizerBase
 
+from workbench.models.hooked_words import is_words
+
 
 class BridgedTexts(TransformerBridge):
     """A bridge that reads texts by the rule of its tokenizer."""
@@ -44,7 +46,7 @@ class BridgedTexts(TransformerBridge):
 
     def forward(self, input: Any, *given: Any, **named: Any) -> Any:
         """As TransformerLens's; of several texts no padding is read, and none counts in the loss."""
-        if _several(input) and named.get("attention_mask") is None:
+        if isinstance(input, list) and is_words(input) and named.get("attention_mask") is None:
             rows = self._rows(input, named.pop("prepend_bos", None))
             input, real = self._padded([row[: self.cfg.n_ctx] for row in rows], named.pop("padding_side", None))
             input, real = input.to(self.cfg.device), real.to(self.cfg.device)
@@ -65,7 +67,7 @@ class BridgedTexts(TransformerBridge):
     def _prompts(self, given: Any, named: dict[str, Any]) -> Any:
         """Prompts as tokens, padded on the left, with a mask of it among what else is given; tokens as they are."""
         texts = [given] if isinstance(given, str) else given
-        if not _several(texts) or (len(texts) > 1 and not getattr(self.adapter, "supports_batched_generation", True)):
+        if not is_words(texts) or (len(texts) > 1 and not getattr(self.adapter, "supports_batched_generation", True)):
             return given
         tokens, real = self._padded(self._rows(texts, named.pop("prepend_bos", None), goes_on=True), "left")
         if not bool(real.all()):
@@ -99,10 +101,6 @@ class BridgedTexts(TransformerBridge):
         tokens = [fill + row if left else row + fill for row, fill in zip(rows, fills, strict=True)]
         position, missing = torch.arange(width), torch.tensor(list(map(len, fills)))[:, None]
         return torch.tensor(tokens, dtype=torch.long), position >= missing if left else position < width - missing
-
-
-def _several(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and isinstance(given[0], str)
 
 
 def around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
