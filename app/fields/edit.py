@@ -40,8 +40,9 @@ belongs_to_run("edit_kind")
 def choose_edit(look: Look) -> tuple[Edit, Head]:
     """Fields for an edit: the edit, and the head that it is made in, or else the page's head."""
     start_anew(OF_AN_EDIT, (str(look.opened.run.path), look.key[-1]), "edit_input")
-    kinds = [kind for kind, one in KINDS.items() if refused(look, one.made) is None]
-    for reason in {reason for one in KINDS.values() if (reason := refused(look, one.made))}:
+    reasons = {kind: refused(look, one.made) for kind, one in KINDS.items()}
+    kinds = [kind for kind, reason in reasons.items() if reason is None]
+    for reason in dict.fromkeys(filter(None, reasons.values())):
         st.caption(plain(f"Not every edit is offered: {reason}."))
     kind = widgets.segments("Edit", kinds, "edit_kind", kinds[0], format_func=lambda kind: KINDS[kind].words)
     start_anew([key for key in OF_AN_EDIT if key not in ("edit_layer", "edit_head")], kind, "edit_kind")

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d+)?")  # an IPv6 address, or a name
 TOKEN = "token"
-MOST_PAGES = (
-    100  # that are open at once without it: each holds four descriptors, of about 1,000 that a process may have
-)
+MOST_PAGES = 100
+"""Pages open at once without the token: each holds four descriptors, of about 1,000 that a process may have."""
 
 # What a page may load: only what this server sent. The figures' library compiles code, and so needs 'unsafe-eval'.
 POLICY = (

@@ -53,9 +53,8 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(
-            tensor.contiguous().flatten()[:, None].view(torch.uint8).numpy().data
-        )  # one number may have stride 0
+        rows = tensor.contiguous().flatten()[:, None]  # a single number may have stride 0
+        digest.update(rows.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
