@@ -26,6 +26,7 @@ SETTINGS = {
     "client.toolbarMode": "viewer",
     "global.disableWidgetStateDuplicationWarning": True,  # a click moves a field that has a default
     "logger.level": "warning",  # not every request, among them the one with the token
+    "runner.magicEnabled": False,  # which writes every bare string of a page's code on the page
     "server.fileWatcherType": "none",
     "theme.light.primaryColor": LIGHT,
     "theme.dark.primaryColor": DARK,

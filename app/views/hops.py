@@ -207,8 +207,8 @@ def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
         )
 
 
+# A run's mass by hop, that of its controls, and both with each re-initialised model, by the run's name.
 Measured = tuple[dict[str, Symbol], dict[str, dict[str, Symbol]], dict[str, Result]]
-"""A run's mass by hop, that of its controls, and both with each re-initialised model, by the run's name."""
 
 
 def other_mass(other: Opened, by: str) -> Measured | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 import time
@@ -15,10 +16,10 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, check_code, drawings, page, panels, titles
-from workbench.app import state
+from workbench.app import state, views
 from workbench.app.panels import demo_form
 from workbench.app.panels.questions import NUMBERS, QUESTIONS
-from workbench.app.server import demo
+from workbench.app.server import demo, serve
 from workbench.inspection.learning_curves import learning_curves
 from workbench.runs import load_run
 from workbench.training import PRESETS, SECONDS
@@ -255,6 +256,19 @@ def test_what_is_no_exception_is_an_error_of_the_page(empty: AppTest, monkeypatc
 
     (shown,) = AppTest.from_function(part_of_a_page).run().exception
     assert shown.value.startswith("SystemExit")
+
+
+def test_no_page_has_a_bare_string_in_its_code() -> None:
+    """Streamlit writes one on the page, unless that is switched off, as where the explorer is served."""
+    pages = sorted(Path(views.__file__).parent.glob("*.py"))
+    assert len(pages) > 10 and serve.SETTINGS["runner.magicEnabled"] is False
+    for path in pages:
+        bare = [
+            one.lineno
+            for one in ast.parse(path.read_text(encoding="utf-8")).body[1:]
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+        ]
+        assert not bare or path.name == "__init__.py", f"{path.name}, lines {bare}"
 
 
 def test_the_form_offers_quick_presets_with_what_they_take(empty: AppTest) -> None:
