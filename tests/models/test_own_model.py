@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformer_lens import patching
 
 from tests.models.own_modules import CONTEXT, KINDS, PARTS, VOCABULARY, Block, Fused, Language, ScaledBlock, Softmax
 from workbench.models import ModuleKind, OwnModel, Parts
@@ -149,6 +152,154 @@ def test_where_no_pattern_is_seen_the_reason_is_told() -> None:
     model = made("unseen")
     assert not model.config.pattern
     assert model.facts.no_pattern is not None and "layer 0" in model.facts.no_pattern
+
+
+class Turned(Softmax):
+    """Scores and softmax over `[batch, query, head, key]`."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        return scores.transpose(1, 2).softmax(-1).transpose(1, 2)
+
+
+class OverQueries(Softmax):
+    def shares(self, scores: Tensor) -> Tensor:
+        return scores.mT.softmax(-2).mT
+
+
+class Differential(Softmax):
+    def shares(self, scores: Tensor) -> Tensor:
+        return scores.softmax(-1) - 0.5 * (2 * scores).softmax(-1)
+
+
+class Rescaled(Softmax):
+    """Shares below a bound are cut, and the rest sums to 1 again."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        shares = scores.softmax(-1)
+        kept = shares * (shares > 0.05)
+        return kept / kept.sum(-1, keepdim=True)
+
+
+class Talking(Softmax):
+    """Heads are mixed behind the softmax."""
+
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__(d, heads)
+        self.mix = torch.nn.Parameter(torch.rand(heads, heads))
+
+    def shares(self, scores: Tensor) -> Tensor:
+        return torch.einsum("bhqk,hg->bgqk", scores.softmax(-1), self.mix)
+
+
+class Sink(Softmax):
+    """One more score, of nothing, which is left out behind the softmax."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        return torch.cat([scores, torch.zeros_like(scores[..., :1])], dim=-1).softmax(-1)[..., :-1]
+
+
+class Twice(Fused):
+    """Early and late heads, each by a call of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (super().forward(x) + super().forward(-x)) / 2
+
+
+@pytest.mark.parametrize(
+    ("attention", "said"),
+    [
+        (Turned, "later positions"),
+        (OverQueries, "do not sum to 1"),
+        (Differential, "takes 2 softmaxes"),
+        (Rescaled, "changed before the values"),
+        (Talking, "changed before the values"),
+        (Sink, r"\[2, 4, 24, 25\]"),
+        (Twice, "takes 2 softmaxes"),
+    ],
+)
+@pytest.mark.parametrize("heads", [4, 8])
+def test_a_softmax_that_is_not_the_pattern_is_not_shown_as_one(attention: Any, said: str, heads: int) -> None:
+    """As many heads as positions, the shape alone does not tell."""
+    model = OwnModel(Language(attention, heads=heads), PARTS, CONTEXT if heads == 4 else 8)
+    assert not model.config.pattern and model.config.n_heads == 1
+    assert model.facts.no_pattern is not None
+    found = model.facts.no_pattern
+    said = r"\[2, 8, 8, 9\]" if attention is Sink and heads == 8 else said
+    said = r"\[2, 24, 4, 24\]" if attention is Turned and heads == 4 else said
+    assert re.search(f"layer 0: .*{said}", found), found
+
+
+class Einsum(Softmax):
+    """A cast, a copy and an einsum between softmax and values; no other code of attention is as common."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (y.unflatten(-1, (self.heads, -1)) for y in self.qkv(x).chunk(3, -1))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k)
+        n_pos = x.shape[1]
+        shares = torch.softmax(scores.masked_fill(~self.mask[:n_pos, :n_pos], -1e9).float(), dim=-1).to(x.dtype)
+        shares = torch.nn.functional.dropout(shares, 0.1, training=self.training).contiguous()
+        return self.o(torch.einsum("bhqk,bkhd->bqhd", shares, v).flatten(2))
+
+
+class Flat(Softmax):
+    """Heads and batch in one dimension, as `bmm` wants them."""
+
+    def shares(self, scores: Tensor) -> Any:
+        flat = scores.softmax(-1).flatten(0, 1)
+
+        class Values:
+            def __matmul__(self, v: Tensor) -> Tensor:
+                return torch.bmm(flat, v.flatten(0, 1)).unflatten(0, scores.shape[:2])
+
+        return Values()
+
+
+@pytest.mark.parametrize("attention", [Einsum, Flat])
+def test_a_pattern_that_is_cast_copied_or_reshaped_on_its_way_to_the_values_is_seen(attention: Any) -> None:
+    model = OwnModel(Language(attention), PARTS, CONTEXT)
+    assert model.config.pattern and model.config.n_heads == 4, model.facts.no_pattern
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_an_edit_of_a_copied_hooked_module_is_felt_there_and_nowhere_else(kind: str) -> None:
+    hooked, given = made(kind).hooked(), tokens()
+    before, copied = hooked(given), copy.deepcopy(hooked)
+    with copied.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda x, hook: 0 * x)]):
+        assert (copied(given) - before).abs().max() > 0.01
+        assert torch.equal(hooked(given), before)
+    copied.module.output.weight.data.zero_()
+    assert (copied(given) - before).abs().max() > 0.01, "it computes with its own weights"
+    assert torch.equal(hooked(given), before)
+
+
+@torch.no_grad()
+def test_transformer_lenss_own_calls_and_patching_work_on_a_hooked_module() -> None:
+    hooked, clean = made("fused").hooked(), tokens(1)
+    corrupted = clean.clone()
+    corrupted[0, 3] = (corrupted[0, 3] + 1) % VOCABULARY
+    logits, cache = hooked.run_with_cache(clean)
+    assert isinstance(logits, Tensor)
+
+    def nearness(x: Tensor) -> Tensor:
+        return -(x - logits).abs().max()
+
+    table = patching.get_act_patch_resid_pre(hooked, corrupted, cache, nearness)
+    assert table.shape == (2, 17) and table.device == hooked.cfg.device
+    assert table[0, 3].abs() < 1e-5 and table[0, 4] < -0.01, "the one token that differs, patched, is the whole input"
+    heads = patching.get_act_patch_attn_head_out_all_pos(hooked, corrupted, cache, nearness)
+    assert heads.shape == (2, 4)
+
+
+def test_layers_that_run_one_module_are_refused_by_name() -> None:
+    shared = Language(layers=1)
+    shared.layers.append(shared.layers[0])
+    with pytest.raises(ValueError, match="layers 0 and 1 run one and the same Block"):
+        OwnModel(shared, PARTS, CONTEXT)
+    partly = Language()
+    partly.layers[1].feed_forward = partly.layers[0].feed_forward
+    with pytest.raises(ValueError, match="layers 0 and 1 run one and the same Gated"):
+        OwnModel(partly, PARTS, CONTEXT)
 
 
 @pytest.mark.parametrize(

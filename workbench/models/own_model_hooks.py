@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -23,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from workbench.models.own_model import Facts, OwnModelConfig, Parts, logits_of, part
+from workbench.models.own_model import OwnModelConfig, Parts, logits_of, part
 
 SOFTMAX = (torch.softmax, torch.nn.functional.softmax, Tensor.softmax)
 
@@ -65,15 +66,6 @@ class HookedModule(HookedRootModule):
 
     def __init__(self, module: nn.Module, parts: Parts, config: OwnModelConfig) -> None:
         super().__init__()
-        self.cfg: Any = SimpleNamespace(
-            n_layers=config.n_layers,
-            n_heads=config.n_heads,
-            d_model=config.d_model,
-            d_head=config.d_head,
-            d_vocab=config.d_vocab,
-            n_ctx=config.n_ctx,
-            model_name=config.module,
-        )
         self.config, self.parts = config, parts
         self.hook_embed = HookPoint()
         self.blocks = nn.ModuleList(_BlockHooks() for _ in range(config.n_layers))
@@ -81,6 +73,23 @@ class HookedModule(HookedRootModule):
         self.module = module
         self._wrap()
         self.setup()
+        self.eval()
+
+    @property
+    def cfg(self) -> Any:
+        """What TransformerLens's tools ask of a model: its shape, and where it is."""
+        config = self.config
+        return SimpleNamespace(
+            n_layers=config.n_layers,
+            n_heads=config.n_heads,
+            n_key_value_heads=None,
+            d_model=config.d_model,
+            d_head=config.d_head,
+            d_vocab=config.d_vocab,
+            n_ctx=config.n_ctx,
+            model_name=config.module,
+            device=next(self.parameters()).device,
+        )
 
     def _wrap(self) -> None:
         """Let every part pass what it computes through its hook point."""
@@ -88,79 +97,27 @@ class HookedModule(HookedRootModule):
         after(part(module, parts.embed, "embed"), self.hook_embed)
         after(part(module, parts.final_norm, "final_norm"), self.ln_final.hook_out)
         after(part(module, parts.unembed, "unembed"), self.unembed.hook_out)
-        stack = part(module, parts.blocks, "blocks")
-        for points, block in zip(self.blocks, stack.children(), strict=True):
-            assert isinstance(points, _BlockHooks)
-            points.wrap(block, parts)
+        wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
+        for layer, block in enumerate(cast(nn.ModuleList, part(module, parts.blocks, "blocks"))):
+            for inner in (block, part(block, parts.attn, "attn"), part(block, parts.mlp, "mlp")):
+                if wrapped.setdefault(id(inner), layer) != layer:
+                    raise ValueError(
+                        f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
+                        "computes in the one cannot be told from the other; give each layer a module of its own "
+                        "(copy.deepcopy), which may have the same weights"
+                    )
+            cast(_BlockHooks, self.blocks[layer]).wrap(block, parts)
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos class"]:
         """Logits of every position."""
         with _EVERY_SUBMODULE:
             return logits_of(self.module(tokens))
 
-    def hooks(self, fwd_hooks: Sequence[tuple[Any, Any]] = (), **options: Any) -> AbstractContextManager[Any]:  # type: ignore[override]
+    def hooks(  # type: ignore[override]
+        self, fwd_hooks: Sequence[tuple[Any, Any]] = (), *args: Any, **options: Any
+    ) -> AbstractContextManager[Any]:
         """TransformerLens's `hooks`: these functions see, and may change, what passes their hook points."""
-        return super().hooks(fwd_hooks=list(fwd_hooks), **options)
-
-    @torch.no_grad()
-    def checked(self, tokens: Int[Tensor, "batch pos"], bare: Float[Tensor, "batch pos class"]) -> Facts:
-        """Run it on a few tokens and see that its parts are what they are said to be.
-
-        Args:
-            tokens: the tokens.
-            bare: the logits of the module itself.
-
-        Raises:
-            ValueError: if its logits differ, a part does not run, or a block does not add what its attention and MLP
-                write.
-        """
-        seen: dict[str, Tensor] = {}
-
-        def keep(activation: Tensor, hook: Any) -> None:
-            seen.setdefault(str(hook.name), activation.detach())
-
-        with self.hooks(fwd_hooks=[(name, keep) for name in self.hook_dict]):
-            logits = self(tokens)
-        if (logits - bare).abs().max() > torch.finfo(bare.dtype).eps ** 0.5 * bare.abs().max():
-            raise ValueError("the hooked module does not compute what the module does: its logits differ")
-        for name in ("hook_embed", "ln_final.hook_out", "unembed.hook_out"):
-            if name not in seen:
-                raise ValueError(f"the module never runs the part that stands for {name}")
-        for layer in range(self.config.n_layers):
-            self._check_block(layer, seen)
-        return self._facts(seen, tokens.shape[1])
-
-    def _check_block(self, layer: int, seen: dict[str, Tensor]) -> None:
-        names = ("resid_pre", "attn_out", "mlp_out", "resid_post")
-        missing = [name for name in names if f"blocks.{layer}.hook_{name}" not in seen]
-        if missing:
-            raise ValueError(f"block {layer} never runs the part that stands for hook_{missing[0]}")
-        before, attn, mlp, after_both = (seen[f"blocks.{layer}.hook_{name}"] for name in names)
-        if before.shape != after_both.shape or attn.shape != before.shape or mlp.shape != before.shape:
-            shapes = ", ".join(str(list(x.shape)) for x in (before, attn, mlp, after_both))
-            raise ValueError(f"block {layer}: input, attention's write, the MLP's and the output differ: {shapes}")
-        apart = (before + attn + mlp - after_both).abs().max()
-        if apart > torch.finfo(before.dtype).eps ** 0.5 * after_both.abs().max():
-            raise ValueError(
-                f"block {layer} is not its input with what {self.parts.attn} and {self.parts.mlp} write added (off by "
-                f"{float(apart):.2g}): name the parts whose output is added, such as a norm behind the MLP. Blocks "
-                "that norm or scale the sum itself have no residual stream to read"
-            )
-
-    def _facts(self, seen: dict[str, Tensor], n_pos: int) -> Facts:
-        """How many heads there are, or why the pattern is not seen."""
-        patterns = [seen.get(f"blocks.{layer}.attn.hook_pattern") for layer in range(self.config.n_layers)]
-        missing = [layer for layer, pattern in enumerate(patterns) if pattern is None]
-        if missing:
-            return Facts(
-                1,
-                f"no attention pattern is seen in layer {missing[0]}: it calls neither scaled_dot_product_attention "
-                "nor a softmax over [batch, head, query, key]",
-            )
-        n_heads = {pattern.shape[1] for pattern in patterns if pattern is not None}
-        if len(n_heads) > 1:
-            return Facts(1, f"layers have different numbers of heads: {', '.join(map(str, sorted(n_heads)))}")
-        return Facts(n_heads.pop())
+        return super().hooks(list(fwd_hooks), *args, **options)
 
 
 class _OutHook(nn.Module):
@@ -209,41 +166,43 @@ class _BlockHooks(nn.Module):
         return out if edited is middle else edited - self.residual
 
 
+Forward = Callable[..., Any]
+"""It replaces `forward` of a module as a `partial` of the one before and of what belongs to the module. A copy of the
+module then has copies of these, where a closure would go on with the hook points of the first."""
+
+
 def before(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
     """Let a module's first tensor pass through something first."""
-    forward = module.forward
+    module.forward = partial(_before, type(module).__name__, module.forward, through)
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if args:
-            return forward(through(args[0]), *args[1:], **kwargs)
-        name = next((name for name, value in kwargs.items() if isinstance(value, Tensor)), None)
-        if name is None:
-            raise ValueError(f"{type(module).__name__} is called without a tensor")
-        return forward(**{**kwargs, name: through(kwargs[name])})
 
-    module.forward = wrapped
+def _before(name: str, forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+    if args:
+        return forward(through(args[0]), *args[1:], **kwargs)
+    given = next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)
+    if given is None:
+        raise ValueError(f"{name} is called without a tensor")
+    return forward(**{**kwargs, given: through(kwargs[given])})
 
 
 def after(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
     """Let what a module gives out, or the first of a tuple, pass through something."""
-    forward = module.forward
+    module.forward = partial(_after, module.forward, through)
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        output = forward(*args, **kwargs)
-        return (through(output[0]), *output[1:]) if isinstance(output, tuple) else through(output)
 
-    module.forward = wrapped
+def _after(forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+    output = forward(*args, **kwargs)
+    return (through(output[0]), *output[1:]) if isinstance(output, tuple) else through(output)
 
 
 def inside(module: nn.Module, points: _AttentionHooks) -> None:
     """Let the attention inside a module pass through its hook points."""
-    forward, within = module.forward, _Within(points)
+    module.forward = partial(_inside, module.forward, points)
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with within:
-            return forward(*args, **kwargs)
 
-    module.forward = wrapped
+def _inside(forward: Forward, points: _AttentionHooks, *args: Any, **kwargs: Any) -> Any:
+    with _Within(points):
+        return forward(*args, **kwargs)
 
 
 class _Within(TorchFunctionMode):
