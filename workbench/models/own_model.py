@@ -177,6 +177,8 @@ class OwnModel(nn.Module):
         settings: dict[str, Any] | None = None,
         build: Callable[[torch.Generator], nn.Module] | None = None,
     ) -> None:
+        from workbench.models.own_model_checks import check_parts
+
         super().__init__()
         self.module, self.parts, self.build, self.facts = copy.deepcopy(module), parts, build, Facts(1)
         self.eval()
@@ -194,6 +196,8 @@ class OwnModel(nn.Module):
                 f"{list(self.unembedding.weight.shape)}, not [{first.d_vocab}, {first.d_model}]"
             )
         tokens = probe_tokens(first.d_vocab, n_ctx, vocabulary.device)
+        with torch.no_grad():
+            self.facts = check_parts(self.hooked(), tokens, self(tokens))
         self.facts = self._learnt(tokens)
         found = {"n_heads": self.facts.n_heads, "pattern": self.facts.no_pattern is None}
         self.config = OwnModelConfig(**{**_fields(first), **found})
@@ -239,21 +243,17 @@ class OwnModel(nn.Module):
         return hooked
 
     def _learnt(self, tokens: Int[Tensor, "batch pos"]) -> Facts:
-        """What running the hooked model tells. Raises ValueError if its parts are not what they are said to be."""
-        from workbench.models.own_model_checks import check_parts
+        """The facts with what edits reach and how logits are made, which running the hooked model tells."""
         from workbench.models.watched_only import watched_only
 
-        hooked = self.hooked()
-        with torch.no_grad():
-            facts = check_parts(hooked, tokens, self(tokens))
-        tokens = tokens[:1, :FEW]
+        hooked, tokens = self.hooked(), tokens[:1, :FEW]
         found = logit_transform(hooked, tokens)
         transform = found or LogitTransform()
         why = why_not_decoded(hooked, tokens, self.final_norm, self.unembedding, transform)
         if found is None:
             why = "what it does to the logits of its unembedding is no scale and no soft cap"
         watched = watched_only(hooked, tokens)
-        return replace(facts, logits=transform, no_decoding=why, watched_only=watched)
+        return replace(self.facts, logits=transform, no_decoding=why, watched_only=watched)
 
     @property
     def blocks(self) -> nn.ModuleList:
