@@ -114,14 +114,14 @@ def test_what_was_killed_and_resumed_has_bit_for_bit_the_weights_of_what_was_not
 ) -> None:
     name = next(iter(more))
     tune(place, f"whole-{name}", **more)
-    usual = FineTuning._step
+    usual = FineTuning.step
 
-    def killed(tuning: FineTuning) -> Any:
+    def killed(tuning: FineTuning, *given: Any) -> Any:
         if tuning.learner.step == 5:
             raise MemoryError
-        return usual(tuning)
+        return usual(tuning, *given)
 
-    monkeypatch.setattr(FineTuning, "_step", killed)
+    monkeypatch.setattr(FineTuning, "step", killed)
     with pytest.raises(MemoryError):
         tune(place, f"killed-{name}", save_every=3, **more)
     monkeypatch.undo()
@@ -145,9 +145,11 @@ def test_gamma_rises_from_0(place: Path) -> None:
 def test_a_strangers_fine_tuning_reads_texts_beside_it_alone_and_writes_nothing_elsewhere(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual = FineTuning._step
+    usual = FineTuning.step
     with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, "_step", lambda tuning: None if tuning.learner.step == 2 else usual(tuning))
+        patch.setattr(
+            FineTuning, "step", lambda tuning, *given: None if tuning.learner.step == 2 else usual(tuning, *given)
+        )
         with pytest.raises(TrainingError):
             tune(place, "given", steps=3)
     (tmp_path / "home").mkdir()
@@ -195,7 +197,7 @@ def test_a_text_that_changed_and_a_loss_that_is_not_finite_are_said(
     monkeypatch.setenv(TEXTS, str(tmp_path))
     text = tmp_path / "text.txt"
     text.write_text((place / "text.txt").read_text())
-    with pytest.raises(TrainingError, match=r"not finite at step .* try a lower learning rate"):
+    with pytest.raises(TrainingError, match=r"not finite at step .* try a lower learning_rate"):
         tune(place, "infinite", text=str(text), learning_rate=1e30, clip=1e30)
     text.write_text((place / "text.txt").read_text()[::-1])
     with pytest.raises(ValueError, match="is not the text that this fine-tuning began with"):

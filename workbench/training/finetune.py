@@ -13,9 +13,8 @@ import copy
 import math
 import shutil
 import tempfile
-import time
-from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +25,6 @@ from torch import Tensor, nn
 from workbench import runs
 from workbench.objectives.next_token import next_token
 from workbench.objectives.seq_vcr import SeqVCR
-from workbench.runs import RunConfig
 from workbench.tasks import Batch, check_files
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
@@ -45,20 +43,19 @@ from workbench.training.finetune_config import (
 )
 from workbench.training.finetune_data import Data, read_data, task_of
 from workbench.training.finetune_gamma import LearnedGammas
-from workbench.training.learning_rate import learning_rate
+from workbench.training.hint_mixing import Batches
 from workbench.training.log import Log
-from workbench.training.progress import Progress
+from workbench.training.loop import train_together
 from workbench.training.state import (
+    Figures,
     Learner,
     State,
-    TrainingError,
-    cannot_write,
     forget_states,
     last_readable,
+    not_finite,
     only_trainer,
 )
 from workbench.util.files import check_contents, check_free, new_folder, write_atomically
-from workbench.util.interrupts import Interrupts
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -186,6 +183,8 @@ class FineTuning:
         if fresh:
             self.first[EXCHANGED] = self.evaluate()
         self.learner = self._learner(objectives)
+        self.done, self.shown = False, dict[str, float]()
+        self.log: Log | None = None
 
     def _not_inspected(self) -> list[str]:
         """Why the model could not be inspected when it is trained: said before, and no reason not to train it."""
@@ -246,67 +245,65 @@ class FineTuning:
         figures = self.data.evaluate(self.model, self.config.batch_size) if self.processes.main else {}
         return cast(dict[str, float], self.processes.agree(figures))
 
-    def train(self, problems: list[str] | None = None, resumed: bool = False) -> None:
+    def train(self, problems: Sequence[str] = (), resumed: bool = False) -> None:
         """Train to the end or until Ctrl-C; the folder then holds the model, or a state to resume from.
 
         Raises:
             TrainingError: if the loss is not finite, or the disk is full.
         """
+        config, first = self.config, self.learner.step
+        steps = range(first, config.steps)
+        batches = (((self.data.batch(config.seed, step, config.batch_size),),) for step in steps)
+        train_together(
+            [self], lambda drawn, rate: [self.step(drawn[0][0], rate)], batches, self.show, problems, resumed
+        )
+
+    @contextmanager
+    def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
+        """Open the log within this context, with what was measured before the first step."""
+        with Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
+            machine = environment(self.processes.device, self.processes.count)
+            self._write({"event": "resumed" if resumed else "started", "step": self.learner.step, **machine})
+            for name, figures in self.first.items():
+                self._write({"event": name, **figures})
+            yield
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            self.log.write(row)
+
+    def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
+        """Count a finished step; where the config says so, log it and measure what is held out."""
         config, learner = self.config, self.learner
-        try:
-            with (
-                Progress(config.steps, self.show, learner.step) as bar,
-                Interrupts() as interrupts,
-                Log(self.path / runs.METRICS) if self.processes.main else nullcontext(_Nowhere()) as log,
-            ):
-                for problem in problems or ():
-                    bar.say(problem)
-                event = "resumed" if resumed else "started"
-                machine = environment(self.processes.device, self.processes.count)
-                log.write({"event": event, "step": learner.step, **machine})
-                for name, figures in self.first.items():
-                    log.write({"event": name, **figures})
-                if self._steps(log, bar, interrupts):
-                    self._finish(log)
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
+        learner.step, learner.seconds = learner.step + 1, seconds
+        learner.tokens += sum(batch.tokens.numel() for batch in batches)
+        means = self.processes.means(figures)
+        self.shown = {"loss": means["loss"]}
+        last = learner.step == config.steps
+        row = means if learner.step % config.log_every == 0 or last or learner.step == 1 else {}
+        if learner.step % config.eval_every == 0 and not last:
+            row = row | self.evaluate()
+        if row:
+            self._write({"step": learner.step, "seconds": round(seconds, 3), **row})
 
-    def _steps(self, log: Log | _Nowhere, bar: Progress, interrupts: Interrupts) -> bool:
-        """Make the steps that are left; whether all were made."""
-        config, learner, processes = self.config, self.learner, self.processes
-        clock = time.perf_counter() - learner.seconds
-        while learner.step < config.steps:
-            figures = self._step()
-            if figures is None:
-                learner.save(self.path, processes)
-                raise TrainingError(
-                    f"the loss or its gradient is not finite at step {learner.step + 1}; the weights of step "
-                    f"{learner.step} are kept in {self.path}; try a lower learning rate than {config.learning_rate:g}"
-                )
-            learner.step, learner.seconds = learner.step + 1, time.perf_counter() - clock
-            bar.update(learner.step, {"loss": figures["loss"]})
-            last = learner.step == config.steps
-            row = figures if learner.step % config.log_every == 0 or last or learner.step == 1 else {}
-            if learner.step % config.eval_every == 0 and not last:
-                row = row | self.evaluate()
-            if row:
-                log.write({"step": learner.step, "seconds": round(learner.seconds, 3), **row})
-            interrupted = processes.any(interrupts.requested)
-            if interrupted or (learner.step % config.save_every == 0 and not last):
-                log.sync()
-                learner.save(self.path, processes)
-            if interrupted:
-                bar.say(f"stopped at step {learner.step} of {config.steps}")
-                return False
-        return True
+    def save(self) -> None:
+        """Write the whole state, from which training can be resumed."""
+        if self.log is not None:
+            self.log.sync()
+        self.learner.save(self.path, self.processes)
 
-    def _step(self) -> dict[str, float] | None:
+    def fail(self) -> str:
+        """End because the loss is not finite; returns why, and what was kept, in a line."""
+        self.save()
+        self.done = True
+        return not_finite(self.learner.step, self.path, self.config.learning_rate)
+
+    def step(self, whole: Batch, rate: float) -> Figures | None:
         """One optimizer step; its figures, or None, with the weights as they were, if they are not finite."""
         config, learner, processes = self.config, self.learner, self.processes
         settings = config.attention_at(learner.step)
         if config.gamma_warmup:
             self.attend(learner.step)
-        whole = self.data.batch(config.seed, learner.step, config.batch_size)
         batch = processes.part(whole).to(processes.device)
         self.model.train()
         learner.optimizer.zero_grad(set_to_none=True)
@@ -318,38 +315,37 @@ class FineTuning:
         norm = nn.utils.clip_grad_norm_(learner.parameters, config.clip)
         if not math.isfinite(norm.item()):
             return None
-        rate = learning_rate(cast(RunConfig, config), learner.step)  # which has the fields that this reads
         for group in learner.optimizer.param_groups:
             group["lr"] = rate * group["times"]
         learner.optimizer.step()
-        learner.tokens += whole.tokens.numel()
         figures |= {"gradient_norm": norm, "learning_rate": rate}
         if self.gammas is not None:
             figures |= self.gammas.figures()
         elif "gamma" in settings:
             figures["gamma"] = settings["gamma"]
-        return processes.means(figures)
+        return figures
 
-    def _loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """The loss, and its parts: of the next token, and Seq-VCR of a layer's output where that is wanted.
 
         The output of the last layer is taken after the final norm.
         """
         output = self.model(batch.tokens, use_cache=False, output_hidden_states=self.seq_vcr is not None)
         loss = next_token(output.logits, batch)
-        figures: dict[str, Tensor | float] = {"loss": loss.detach()}
+        figures: Figures = {"loss": loss.detach()}
         if self.seq_vcr is None:
             return loss, figures
         kept = {name: output.hidden_states[int(name.split(".")[1]) + 1] for name in self.seq_vcr.needs}
         penalty, logged = self.seq_vcr(output.logits, kept, batch)
         return loss + penalty, figures | logged
 
-    def _finish(self, log: Log | _Nowhere) -> None:
+    def finish(self) -> None:
         """Write the model as an ordinary folder of Hugging Face, and delete the states."""
         from workbench.models.pretrained import set_attention
         from workbench.models.pretrained.attention_functions import lend
         from workbench.models.pretrained.loading import shown
 
+        self.done = True
         self.attend(self.config.steps)
         if self.gammas is not None:
             lend(self.model, None)
@@ -357,10 +353,11 @@ class FineTuning:
                 set_attention(self.model, self.gammas.settings(int(layer)), [int(layer)])
         learner = self.learner
         figures = {"step": learner.step, "seconds": round(learner.seconds, 3), "tokens": learner.tokens}
-        log.write({"event": AFTER, **self.evaluate(), **figures})
-        log.sync()
-        if not self.processes.main:
+        held_out = self.evaluate()
+        if self.log is None:
             return
+        self.log.write({"event": AFTER, **held_out, **figures})
+        self.log.sync()
         part = Path(tempfile.mkdtemp(prefix=".model.", dir=self.path))
         try:
             with shown(self.show):
@@ -375,13 +372,3 @@ class FineTuning:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         forget_states(self.path)
-
-
-class _Nowhere:
-    """The log of a process that writes none."""
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        pass
-
-    def sync(self) -> None:
-        pass

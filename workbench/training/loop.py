@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from workbench import runs
 from workbench.runs import Run, RunConfig
@@ -17,9 +17,45 @@ from workbench.training.learning_rate import learning_rate
 from workbench.training.optimizer_step import Step
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
-from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
+from workbench.training.state import (
+    Figures,
+    Learner,
+    TrainingError,
+    cannot_write,
+    forget_states,
+    last_whole,
+    only_trainer,
+)
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
+
+
+class Trained(Protocol):
+    """What is trained: a run, by itself or in a stack, or a fine-tuning (`TrainingRun`, `FineTuning`).
+
+    Attributes:
+        config: its schedule, and how often its state is saved.
+        path: its folder.
+        learner: everything that changes while it trains.
+        done: whether its training has ended, at its last step, by early stopping or by a failure.
+        shown: the latest figures, for the progress bar.
+    """
+
+    config: Any
+    path: Path
+    processes: Processes
+    done: bool
+    shown: dict[str, float]
+
+    @property
+    def learner(self) -> Learner: ...
+
+    def begin(self, problems: Sequence[str], resumed: bool) -> AbstractContextManager[None]: ...
+    def record(self, figures: Figures, batches: Batches, seconds: float) -> None: ...
+    def save(self) -> None: ...
+    def fail(self) -> str: ...
+    def finish(self) -> None: ...
+
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -132,14 +168,14 @@ def run_alone(member: TrainingRun, show: bool, problems: Sequence[str] = (), res
 
 
 def train_together(
-    members: Sequence[TrainingRun],
+    members: Sequence[Trained],
     step: StepOfAll,
     batches: Iterator[tuple[Batches, ...]],
     show: bool,
     problems: Sequence[str] = (),
     resumed: bool = False,
 ) -> None:
-    """Train runs of one shape and schedule together, step by step, to the end or until Ctrl-C.
+    """Train runs of one shape and schedule together, step by step, to the end or until Ctrl-C: the one loop.
 
     Args:
         members: the runs, all at the same step; at least one is not done.
@@ -172,7 +208,7 @@ def train_together(
 
 
 def _train_steps(
-    members: Sequence[TrainingRun],
+    members: Sequence[Trained],
     step: StepOfAll,
     batches: Iterator[tuple[Batches, ...]],
     bar: Progress,
@@ -195,7 +231,7 @@ def _train_steps(
         bar.update(number, mean_shown(members))
         active = _active(members)
         interrupted = processes.any(interrupts.requested)
-        if interrupted or number % config.save_every == 0:
+        if interrupted or (number % config.save_every == 0 and number < config.steps):
             for member in active:
                 member.save()
         if interrupted:
@@ -208,12 +244,12 @@ def _train_steps(
     return failures
 
 
-def _active(members: Sequence[TrainingRun]) -> list[TrainingRun]:
+def _active(members: Sequence[Trained]) -> list[Trained]:
     """The runs that are still trained."""
     return [member for member in members if not member.done]
 
 
-def mean_shown(members: Sequence[TrainingRun]) -> dict[str, float]:
+def mean_shown(members: Sequence[Trained]) -> dict[str, float]:
     """The figures that the progress bar shows: of several runs, their means."""
     names = dict.fromkeys(name for member in members for name in member.shown)
     values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}

@@ -49,6 +49,14 @@ def cannot_write(run: Path, error: OSError) -> TrainingError:
     return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
 
 
+def not_finite(step: int, path: Path, rate: float) -> str:
+    """Why training ended behind a step whose successor is not finite, and what was kept, in a line."""
+    return (
+        f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in {path}; "
+        f"try a lower learning_rate than {rate:g}"
+    )
+
+
 Figures = dict[str, Tensor | float]
 
 

@@ -21,7 +21,7 @@ from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
-from workbench.training.state import Figures, Learner, forget_states
+from workbench.training.state import Figures, Learner, forget_states, not_finite
 from workbench.training.training_set import epochs, memory_of_sets
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
@@ -156,11 +156,7 @@ class TrainingRun:
         """End because the loss is not finite; returns why, and what was kept, in a line."""
         self.save()
         self.done = True
-        step = self.learner.step
-        return (
-            f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in "
-            f"{self.path}; try a lower learning_rate than {self.config.learning_rate:g}"
-        )
+        return not_finite(self.learner.step, self.path, self.config.learning_rate)
 
     def finish(self) -> None:
         """End training: write the final weights and delete the states."""
