@@ -16,6 +16,7 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from workbench.models.own_model import LONGEST_PROBE, probe_tokens
+from workbench.models.pretrained.attention_functions import FIELD
 from workbench.util.messages import brief
 
 HIDDEN_STATES = (
@@ -78,7 +79,7 @@ def no_bridge(model: PreTrainedModel, name: str) -> str:
 
     It names what its config switches against the architecture's custom, and fields that are none of the architecture's.
     """
-    config, common = model.config, PreTrainedConfig().to_dict()
+    config, common = model.config, {*PreTrainedConfig().to_dict(), FIELD}
     usual, kind = type(config)().to_dict(), type(config).__name__
     own = {field: value for field, value in config.to_dict().items() if field not in common}
     switched = [f"{field}={x}" for field, x in own.items() if isinstance(x, bool) and x != usual.get(field, x)]
