@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from tests.models.tiny_models import EXPERTS, GROUPS, LATENT, other, tokens
 from workbench.capture import LOGITS, Subject, capture
-from workbench.circuits import Comparison, direct_logit_attribution
+from workbench.circuits import Comparison, activation_patching, attribution_patching, direct_logit_attribution
 from workbench.interventions import ReadBy, RemoveHead, SpanEdit, can_remove_heads, fallen_without, try_edit
 from workbench.models.pretrained.model import Pretrained
 from workbench.models.watched_only import EditReachesNothingError
@@ -150,16 +150,29 @@ def test_a_head_that_a_model_does_not_show_is_not_removed() -> None:
     assert not can_remove_heads(hooked)
     with pytest.raises(ValueError, match=r"does not show blocks.0.attn.hook_z"):
         try_edit(hooked, capture(hooked, subject("jetmoe"), batch, [LOGITS]), RemoveHead(0, 1))
+    with pytest.raises(ValueError, match=r"does not show blocks.0.attn.hook_z"):
+        fallen_without(hooked, subject("jetmoe"), batch, [(0, 1)])
 
 
-@pytest.mark.parametrize("name", ["nemotron", "modernbert-decoder"])
-def test_parts_that_do_not_sum_to_the_logit_difference_are_no_attribution(name: str) -> None:
-    """Of the first the norm adds 1 to its weight; the second has a layer between its norm and its unembedding."""
+def compared(name: str) -> Comparison:
+    """A comparison on pairs whose last tokens differ."""
     sides = []
     for last in (5, 6):
         side = tokens()
         side[:, -2:] = last
         sides.append(Batch.next_token(side, 10, 11))
-    comparison = Comparison(loaded(name).hooked(), Pairs(*sides, sides[0].loss_mask, "last"))
+    return Comparison(loaded(name).hooked(), Pairs(*sides, sides[0].loss_mask, "last"))
+
+
+@pytest.mark.parametrize("measure", [activation_patching, attribution_patching])
+def test_effects_of_keys_that_heads_share_are_said_to_be_of_groups(measure: Any) -> None:
+    keys, queries = measure(compared("llama"), "k"), measure(compared("llama"), "q")
+    assert keys.values.shape[1] == 2 and "`head` counts groups of 2 heads" in keys.caption
+    assert queries.values.shape[1] == 4 and "groups" not in queries.caption
+
+
+@pytest.mark.parametrize("name", ["nemotron", "modernbert-decoder"])
+def test_parts_that_do_not_sum_to_the_logit_difference_are_no_attribution(name: str) -> None:
+    """Of the first the norm adds 1 to its weight; the second has a layer between its norm and its unembedding."""
     with pytest.raises(ValueError, match="does not sum to its logit difference"):
-        direct_logit_attribution(comparison)
+        direct_logit_attribution(compared(name))
