@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import workbench
-from tests.models.tiny_models import FAMILIES, tiny, tokens
+from tests.models.tiny_models import FAMILIES, GROUPS, other, tiny, tokens
 from workbench.cli import main
 from workbench.models.pretrained import set_attention
 from workbench.sharing import export_hugging_face
@@ -66,6 +66,15 @@ def test_a_model_of_which_a_tensor_is_missing_is_refused(family: str, tmp_path: 
         refused(tmp_path, r"none of its files holds \S+, .*which would be random numbers")
     save_file(whole, tmp_path / WEIGHTS, {"format": "pt"})
     assert (logits(tmp_path) - tiny(family)(tokens()).logits).abs().max() < 1e-5
+
+
+def test_an_expert_of_which_a_tensor_is_missing_is_said(tmp_path: Path) -> None:
+    """Transformers puts all experts of a layer together as it reads them, and fails with a report that nobody sees."""
+    other("mixtral", **GROUPS, num_local_experts=2).save_pretrained(tmp_path)
+    whole = load_file(tmp_path / WEIGHTS)
+    del whole["model.layers.1.block_sparse_moe.experts.1.w3.weight"]
+    save_file(whole, tmp_path / WEIGHTS, {"format": "pt"})
+    refused(tmp_path, "its experts', do not fit each other, as one is missing.*; get the model anew")
 
 
 def test_the_command_line_writes_no_report_of_random_numbers(

@@ -91,7 +91,16 @@ def other(kind: str, **settings: Any) -> PreTrainedModel:
 
 HEADS: dict[str, Any] = {name: SHAPE[name] for name in ("num_attention_heads", "intermediate_size")}
 GROUPS: dict[str, Any] = HEADS | {"num_key_value_heads": 2, "max_position_embeddings": 32}
+EXPERTS: dict[str, Any] = {
+    **{"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    **{"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "topk_method": "greedy"},
+}
+LATENT: dict[str, Any] = {
+    **(HEADS | EXPERTS | {"max_position_embeddings": 32, "n_routed_experts": 4, "kv_lora_rank": 16}),
+    **{"q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 6, "v_head_dim": 10},
+}
 MAMBA: dict[str, Any] = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 8}
+OPT: dict[str, Any] = {"ffn_dim": 48, "num_attention_heads": 4}
 NO_ATTENTION, NOT_CAUSAL, NO_RESIDUAL = "layer 0 has no attention", "is not causal", "no residual stream to read"
 OTHER_FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Mamba": (NO_ATTENTION, "mamba", {"state_size": 8}),
@@ -120,9 +129,35 @@ OTHER_FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "RoBERTa as a decoder": ("has no bridge for RobertaForCausalLM", "roberta", HEADS | {"is_decoder": True}),
     "OPT, norms on the residual": (
-        "OPTForCausalLM",
+        "which has do_layer_norm_before=False, so that it cannot be opened",
         "opt",
-        {"ffn_dim": 48, "num_attention_heads": 4, "word_embed_proj_dim": 32, "do_layer_norm_before": False},
+        OPT | {"word_embed_proj_dim": 32, "do_layer_norm_before": False},
     ),
+    "OPT, a narrow embedding": (
+        "its embedding is 16 wide and its residual 32",
+        "opt",
+        OPT | {"word_embed_proj_dim": 16},
+    ),
+    "Falcon, new": (
+        "which has new_decoder_architecture=True, so",
+        "falcon",
+        {"num_attention_heads": 4, "new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "Falcon, ALiBi": (
+        "which has alibi=True, multi_query=False, so that it cannot be opened: its logits differ",
+        "falcon",
+        {"num_attention_heads": 4, "alibi": True, "multi_query": False},
+    ),
+    "GPT-NeoX, a field of others": (
+        r"whose config has num_key_value_heads, unknown to GPTNeoXConfig \(take it out\)",
+        "gpt_neox",
+        GROUPS,
+    ),
+    "GPT-NeoX, no biases": (
+        "which has attention_bias=False, .*: AssertionError;",
+        "gpt_neox",
+        HEADS | {"attention_bias": False},
+    ),
+    "HRM, layers in two stacks": ("no single list of layers", "hrm_text", GROUPS),
 }
 """Models that Transformers calls causal and instruments cannot read: why not, the model type, and its settings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
 
     Raises:
         ValueError: if the metric is not the logit difference, which alone is linear in the logits; the final norm is
-            neither a LayerNorm nor none; or the model caps its logits.
+            neither a LayerNorm nor none; the model caps its logits; or the parts do not sum to the logit difference.
     """
     if comparison.metric != "logit_difference":
         raise ValueError(f"direct attribution is of the logit_difference, not of {comparison.metric}: that is no sum")
@@ -48,6 +49,13 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
         names = [*writes, "constants"]
         tables.append(torch.stack([*rows, constant]).detach())
     values = torch.cat(tables, dim=-1).double().cpu().numpy()
+    clean_run = comparison.baselines[0]
+    if not np.allclose(values.sum(0), clean_run, rtol=0, atol=1e-3 * np.abs(values).max()):
+        apart = np.abs(values.sum(0) - clean_run).max()
+        raise ValueError(
+            f"what the parts of this model write does not sum to its logit difference (off by {apart:.2g}): its logits "
+            "are not what a LayerNorm and its unembedding make of the last residual"
+        )
     caption = (
         "What each part of the clean run writes into the logit difference, the scale of the final norm held. What it "
         "does by way of later layers is not in it."

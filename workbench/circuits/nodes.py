@@ -81,7 +81,7 @@ def activation_patching(comparison: Comparison, site: str, by: Sequence[str] | N
             everything is patched. By default heads, of residuals positions.
 
     Returns the change of the metric: dims `layer`, those of `by`, `example` (a pair each); NaN at a position of a pair
-    that neither of its sequences has.
+    that neither of its sequences has. Where heads share keys and values, `head` counts their groups.
 
     Raises:
         ValueError: if there is no such site or axis, or the model has no such hook point.
@@ -224,4 +224,7 @@ def _measured(
             places = real[(slice(None), *(None,) * (values.ndim - 2 - number))]
             values = np.where(places, values, np.nan)
     coords = {axis: range(size) for axis, size in zip(("layer", *by), values.shape[:-1], strict=True)}
+    n_heads = int(cast(Any, comparison.model.cfg).n_heads)
+    if len(coords.get("head", range(n_heads))) != n_heads:
+        caption += f" Heads share keys and values: `head` counts groups of {n_heads // len(coords['head'])} heads."
     return comparison.measurement(name, values, coords, caption)

@@ -18,6 +18,7 @@ from torch import Tensor
 from workbench.capture import visit
 from workbench.interventions.heads import Head, check_head, in_layers
 from workbench.interventions.hooks import Hooks, put
+from workbench.models.watched_only import EditReachesNothingError
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
@@ -76,7 +77,7 @@ class ReadBy:
         """The hooks that give these heads, at the edited positions, the keys and values of an edited input.
 
         Raises:
-            ValueError: if the model has no such head.
+            ValueError: if the model has no such head, or others share its keys and values and cannot be told apart.
         """
         hooks: Hooks = []
         for layer, own in in_layers(self.heads).items():
@@ -86,15 +87,21 @@ class ReadBy:
             captured: dict[str, Tensor] = {}
             with model.hooks(fwd_hooks=[(edit.point, edit)]):
                 visit(model, tokens, points, captured.__setitem__)
-            edited = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
-            edited[own] = True
-            where = self.span[:, :, None, None] & edited[:, None]
+            groups = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
+            groups[own] = True
+            groups = groups.unflatten(0, (captured[points[0]].shape[2], -1))  # of heads with the same keys and values
+            if not torch.equal(groups.any(1), groups.all(1)):
+                raise EditReachesNothingError(
+                    f"heads of layer {layer} of this model share their keys and values, {groups.shape[1]} at a time: "
+                    "an edit that only some of them read cannot be made"
+                )
+            where = self.span[:, :, None, None] & groups.all(1)[:, None]
             hooks += [(point, partial(put, values=captured[point], where=where)) for point in points]
         return hooks
 
 
 def own_keys_and_values(model: AnyHooked, layer: int) -> list[str]:
-    """The hook points of a layer's keys and values, each `[batch, pos, head, d_head]`, also where heads share them."""
+    """The hook points of a layer's keys and values, `[batch, pos, head, d_head]`; in bridges those that heads share."""
     attention = f"blocks.{layer}.attn"
     shared = f"{attention}.hook_k_of_head" in model.hook_dict
     return [f"{attention}.hook_{which}{'_of_head' if shared else ''}" for which in "kv"]

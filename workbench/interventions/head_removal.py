@@ -16,7 +16,7 @@ from workbench.interventions.edit import head_in_words
 from workbench.interventions.heads import Head, check_head
 from workbench.interventions.hooks import Hooks, put
 from workbench.measurement import Measurement
-from workbench.models.watched_only import WatchedOnly
+from workbench.models.watched_only import WatchedOnly, check_editable
 from workbench.tasks import Batch, correct
 
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequ
     Returns dims `removed` (`layer 0, head 3`, …), `example`; NaN where no answer is right to begin with.
 
     Raises:
-        ValueError: if there is no such layer or head.
+        ValueError: if there is no such layer or head, or the model does not show or read what it reads.
     """
     right = (correct(_logits(model, batch, []), batch) == 1) & batch.loss_mask
     fallen = []
     for layer, head in heads:
         check_head(model, layer, head)
+        check_editable(model, [_point(layer)])
         mine = torch.arange(model.cfg.n_heads)[:, None] == head
         after = correct(
             _logits(model, batch, [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]), batch

@@ -16,6 +16,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions.edit import Edit
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
+from workbench.models.watched_only import check_editable
 from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
 
@@ -135,6 +136,7 @@ def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
     if len(seen.batch) != 1:
         raise ValueError(f"an edit is tried on one input, not on a batch of {len(seen.batch)}")
     hooks = edit.hooks(model, seen)
+    check_editable(model, [name for name, _ in hooks])
     with model.hooks(fwd_hooks=hooks):
         logits: Tensor = model(seen.batch.tokens)
     before, after = (Capture({LOGITS: each}, seen.batch, seen.subject) for each in (seen.logits, logits))

@@ -30,7 +30,7 @@ a norm, for one, has TransformerLens compute that norm in another way."""
 
 
 class EditReachesNothingError(ValueError):
-    """An edit at a hook point that the model's output does not depend on."""
+    """An edit that the model cannot have: nothing reads what is edited, or not the edited heads alone do."""
 
 
 class WatchedOnly(HookPoint):
@@ -53,8 +53,10 @@ def why_watched(point: str | None) -> str:
 
 
 def check_editable(model: AnyHooked, names: Sequence[str]) -> None:
-    """Raise EditReachesNothingError if the output does not depend on one of these hook points."""
+    """Raise EditReachesNothingError if there is no such hook point, or the output does not depend on it."""
     for name in names:
+        if name not in model.hook_dict:
+            raise EditReachesNothingError(f"this model does not show {name}, so that nothing can be edited there")
         if isinstance(model.hook_dict[name], WatchedOnly):
             raise EditReachesNothingError(why_watched(name))
 

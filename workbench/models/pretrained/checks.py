@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from workbench.models.own_model import LONGEST_PROBE, probe_tokens
+from workbench.models.pretrained.attention_functions import FIELD
 from workbench.util.messages import brief
 
 HIDDEN_STATES = (
@@ -73,20 +74,50 @@ def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
     return logits
 
 
-def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, name: str) -> None:
-    """Raise ValueError unless a bridge computes these logits, in blocks that add what attention and an MLP write."""
+def no_bridge(model: PreTrainedModel, name: str) -> str:
+    """What is said of a model that TransformerLens's bridge of its architecture does not fit.
+
+    It names what its config switches against the architecture's custom, and fields that are none of the architecture's.
+    """
+    config, common = model.config, {*PreTrainedConfig().to_dict(), FIELD}
+    usual, kind = type(config)().to_dict(), type(config).__name__
+    own = {field: value for field, value in config.to_dict().items() if field not in common}
+    switched = [f"{field}={x}" for field, x in own.items() if isinstance(x, bool) and x != usual.get(field, x)]
+    strange = [field for field in own if field not in usual]
+    how = f", which has {brief(', '.join(switched), 150)}" if switched else ""
+    how += f", whose config has {brief(', '.join(strange), 100)}, unknown to {kind} (take it out)" if strange else ""
+    return f"TransformerLens's bridge of {type(model).__name__} does not fit {name}{how}, so that it cannot be opened"
+
+
+def check_shape(bridge: TransformerBridge, model: PreTrainedModel, name: str) -> None:
+    """Raise ValueError unless a bridge has a list of layers, whose residual is as wide as a token's embedding."""
+    if not hasattr(bridge, "blocks"):
+        raise ValueError(f"{name} is of another family: it has no single list of layers; {HIDDEN_STATES}")
+    width = cast(Tensor, model.get_input_embeddings().weight).shape[1]
+    if width != bridge.cfg.d_model:
+        raise ValueError(
+            f"{name} is of another family: its embedding is {width} wide and its residual {bridge.cfg.d_model}, so "
+            f"that no token has a direction in the residual; {HIDDEN_STATES}"
+        )
+
+
+def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, name: str, unfit: str) -> None:
+    """Raise ValueError unless a bridge computes these logits, in blocks that add what attention and an MLP write.
+
+    Args:
+        hooked, tokens, expected, name: the bridge, what it is run on, what the model itself gives out, what to call it.
+        unfit: what is said where the bridge cannot be run, or computes something else (`no_bridge`).
+    """
     for i in range(hooked.cfg.n_layers):
         if f"blocks.{i}.attn.hook_pattern" not in hooked.hook_dict:
             raise ValueError(f"{name} is of another family: its layer {i} has no attention; {HIDDEN_STATES}")
     blocks = [[f"blocks.{i}.hook_{part}" for part in PARTS] for i in range(hooked.cfg.n_layers)]
     names = {point for block in blocks for point in block}
-    with foreign(f"TransformerLens's bridge of {name} cannot be run"):
+    with foreign(unfit):
         logits, cache = hooked.run_with_cache(tokens, names_filter=lambda point: point in names)
     difference = (logits - expected).abs().max()
     if not difference <= tolerance(expected):
-        raise ValueError(
-            f"TransformerLens's bridge does not compute what {name} does: its logits differ by {float(difference):.2g}"
-        )
+        raise ValueError(f"{unfit}: its logits differ by {float(difference):.2g}; {HIDDEN_STATES}")
     for i, block in enumerate(blocks):
         if not adds_up([cache[point] for point in block if point in cache]):
             raise ValueError(
@@ -109,4 +140,4 @@ def foreign(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{what}: {brief(error, 200)}; {HIDDEN_STATES}") from None
+        raise ValueError(f"{what}: {brief(error, 150) or type(error).__name__}; {HIDDEN_STATES}") from None

@@ -196,6 +196,11 @@ def told(name: str, what: str) -> Iterator[None]:
             )
         elif "trust_remote_code" in str(error) or "does not recognize this architecture" in str(error):
             reason = f"Transformers does not know the architecture of {name}, and code that comes with it is not run"
+        elif "conversion of the weights" in str(error):
+            reason = (
+                f"{name}: cannot read {what}: tensors that the model puts together, such as its experts', do not fit "
+                "each other, as one is missing or of another shape; get the model anew, or save it by save_pretrained"
+            )
         else:
             reason = f"{name}: cannot read {what}: {brief(error, 300)}"
         raise ValueError(brief(reason)) from None

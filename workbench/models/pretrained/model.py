@@ -23,9 +23,11 @@ from workbench.models.pretrained.bridged_texts import around
 from workbench.models.pretrained.checks import (
     HIDDEN_STATES,
     check_bridge,
+    check_shape,
     checked_logits,
     foreign,
     n_tokens,
+    no_bridge,
     random_tokens,
 )
 from workbench.models.pretrained.text_file import needed
@@ -65,7 +67,8 @@ class Pretrained(BridgedModel):
         variants = attention_of(model)
         check_tokenizer(tokenizer, model, name)
         bridge = bridged(model.eval(), variants, name)
-        super().__init__(bridge)
+        with foreign(f"{name} cannot be opened"):
+            super().__init__(bridge)
         self._attention, self.tokenizer = variants, None
         if tokenizer is not None:
             self.tokenizer = speak(bridge, tokenizer)
@@ -197,10 +200,12 @@ def bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) ->
     tokens = random_tokens(model)
     expected = checked_logits(model, tokens, name)
     model.set_attn_implementation("eager")  # others do not give out the pattern
-    with foreign(f"TransformerLens cannot bridge {name}"):
+    unfit = no_bridge(model, name)
+    with foreign(unfit):
         bridge = build_bridge_from_module(
             model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
         )
+    check_shape(bridge, model, name)
     hooked = put_variants(bridge.eval(), variants)
-    check_bridge(hooked, tokens, expected, name)
+    check_bridge(hooked, tokens, expected, name, unfit)
     return hooked
