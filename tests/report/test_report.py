@@ -190,6 +190,7 @@ def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> Non
 
 OTHER_TASKS = {
     "boxes": {"style": "advanced", "max_operations": 8, "n_boxes": 4},
+    "box_moves": {"n_boxes": 3, "n_filled": 2, "min_moves": 1, "max_moves": 3},
     "increment": {"max_length": 5, "test_max_length": 7},
     "arithmetic": {"operators": 3, "min_operators": 1},
     "lis": {"length": 8, "values": 30},

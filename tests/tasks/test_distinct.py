@@ -14,6 +14,7 @@ FEW: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 6, "k": 2},
     "property_chain": {"n": 6, "k": 2, "properties": 2},
     "boxes": {"n_boxes": 2, "n_objects": 2, "capacity": 1, "min_operations": 1, "max_operations": 2},
+    "box_moves": {"n_boxes": 4, "n_filled": 2, "n_objects": 3, "min_moves": 1, "max_moves": 2},
     "sorting": {"q": 4, "max_length": 4},
     "increment": {"max_length": 3},
     "multiplication": {"digits": 1},

@@ -202,6 +202,17 @@ def test_brackets_are_those_of_a_stack() -> None:
         ("induction", {"q": 26}, "a b b c a", "all different but the last"),
         ("induction", {"q": 26}, "a b c c", "not of the end"),
         ("state_tracking", {"moves": "swaps"}, "23451", "no move of this task"),
+        ("box_moves", {"n_filled": 1}, "The ball is in Box A .", "1 to 5 sentences as .* 7 words are not that"),
+        ("box_moves", {"n_filled": 1}, "The ball is in Box A. Move the ball of Box A to Box B.", "word 10 is 'ball'"),
+        ("box_moves", {"n_filled": 1}, "The A is in Box A. Move the contents of Box A to Box B.", "an object was exp"),
+        ("box_moves", {"n_filled": 1}, "The ball is in Box A. Move the contents of Box B to Box C.", "cannot be done"),
+        ("box_moves", {"n_filled": 1}, "The ball is in Box A. Move the contents of Box A to Box A.", "cannot be done"),
+        (
+            "box_moves",
+            {"n_filled": 2},
+            "The ball is in Box A, the ball is in Box B. Move the contents of Box A to Box C.",
+            "the ball is named twice",
+        ),
         ("dyck", {}, "(]", "']' at position 1 closes nothing"),
         ("dyck", {"depth": 1}, "((", "more than 1 brackets"),
     ],
@@ -220,6 +231,9 @@ def test_settings_that_cannot_be_met_are_refused() -> None:
         ("associative_recall", {"length": 31}, "even length"),
         ("induction", {"min_length": 9, "max_length": 5}, "min_length <= max_length"),
         ("dyck", {"kinds": 1, "depth": 1}, "one word"),
+        ("box_moves", {"min_moves": 6}, "min_moves <= max_moves"),
+        ("box_moves", {"n_filled": 6}, "leaves none of 6 boxes"),
+        ("box_moves", {"n_filled": 4, "n_objects": 3}, "need as many objects"),
     ):
         with pytest.raises(ValueError, match=message):
             tasks.make(name, **settings)

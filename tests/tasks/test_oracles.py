@@ -15,6 +15,7 @@ import torch
 
 from workbench import tasks
 from workbench.tasks import Batch, Task, boxes
+from workbench.tasks.boxes_story import read
 from workbench.util.seeds import generator
 
 N = 10_000
@@ -77,6 +78,28 @@ def test_boxes_against_a_plain_state_machine(style: str) -> None:
     for row, a, n in zip(batch.tokens, asked, lengths, strict=True):
         text, ending = task.words_of(row[:a]), task.words_of(row[a:n])
         assert plain_boxes(text, style) == boxes.answer(text, style) == ending  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_boxes": 4, "n_filled": 1}, {"n_boxes": 3, "n_filled": 2, "min_moves": 1}])
+def test_box_moves_against_the_reader_of_boxes(settings: dict[str, Any]) -> None:
+    """Contents and depth of every clause as `boxes` reads them; gold edges as its graph of clauses has them."""
+    task = tasks.make("box_moves", **settings)
+    batch = task.sample(60, generator(2))
+    truth = task.truth(batch.tokens)
+    for i, (row, length) in enumerate(zip(batch.tokens, task.lengths(batch.tokens).tolist(), strict=True)):
+        words = task.words(row[:length])
+        story = read(" ".join(words))
+        ends = [at for at, word in enumerate(words) if word in ",."]
+        moves = range(task.n_filled, len(ends))
+        assert batch.loss_mask[i].nonzero()[:, 0].tolist() == ends[task.n_filled :]
+        for clause in moves:
+            source = words[ends[clause] - 4]
+            moved = task.vocabulary.words[int(batch.targets[i, ends[clause]])]
+            assert story.contents[clause - 1][source] == (moved,)
+            assert truth.labels["moves"][i, ends[clause]] == story.depth[clause]
+        due = {(1, ends[clause], ends[need]) for clause in moves for need in story.depends[clause]}
+        assert {tuple(edge[1:]) for edge in truth.edges.tolist() if edge[0] == i and edge[1] == 1} == due
+        assert truth.arrays["layers"][i] == story.layers
 
 
 class Mod:

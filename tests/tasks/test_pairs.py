@@ -27,6 +27,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("lis", {"length": 8, "values": 40, "mode": "chain_of_thought"}),
     ("boxes", {"n_boxes": 3, "min_operations": 2, "max_operations": 4}),
     ("boxes", {"style": "advanced", "ask": "one", "max_operations": 6}),
+    ("box_moves", {"min_moves": 2, "max_moves": 4}),
     ("modular_addition", {}),
     ("associative_recall", {"d_vocab": 16, "length": 24}),
     ("induction", {"q": 20}),

@@ -30,6 +30,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"style": "advanced", "ask": "one", "max_operations": 6},
         {"style": "advanced"},
     ],
+    "box_moves": [{}, {"n_boxes": 3, "n_filled": 2, "n_objects": 4, "min_moves": 1, "max_moves": 7}],
     "arithmetic": [
         {"operators": 4, "min_operators": 1},
         {"operators": 3, "mode": "pause", "p": 7},

@@ -31,6 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 12, "k": 3},
     "property_chain": {"n": 9, "k": 3},
     "boxes": {"n_boxes": 3, "min_operations": 2, "max_operations": 4},
+    "box_moves": {"n_boxes": 3, "n_filled": 2, "max_moves": 5},
     "sorting": {"q": 9, "max_length": 6},
     "increment": {"max_length": 6, "test_max_length": 9},
     "multiplication": {"digits": 3},

@@ -65,6 +65,12 @@ class RunConfig(Checked):
         description="sequences in the training set, visited in epochs and divided among the heads like the mixture; "
         "by default every batch is fresh",
     )
+    curriculum: tuple[dict[str, Any], ...] = Field(
+        (), description="easier settings of the task, one after the other, to begin with; each waits for curriculum_at"
+    )
+    curriculum_at: float = Field(
+        0.97, gt=0, le=1, description="held-out accuracy at which the next step of the curriculum follows"
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
@@ -165,6 +171,7 @@ class RunConfig(Checked):
         self._check_model_fits(task)
         self._check_mixture(task)
         self._check_train_size()
+        self._check_curriculum(task)
         if self.stop_on == "exact_match" and not self.eval_decoded:
             raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:
@@ -200,6 +207,22 @@ class RunConfig(Checked):
                 f"train_size={self.train_size} is divided among the heads {', '.join(self.mixture)}: {its_part} for "
                 f"{least} are fewer than a batch of batch_size={self.batch_size}"
             )
+
+    def _check_curriculum(self, task: Task) -> None:
+        if not self.curriculum:
+            return
+        for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
+            alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
+            if not alike or easier.n_ctx > task.n_ctx:
+                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens, heads or a longer context")
+        if self.train_size is not None:
+            raise ValueError("a curriculum draws fresh sequences at every step: leave train_size out")
+        if self.workers:
+            raise ValueError("workers draw ahead, and a curriculum waits for the model: set workers to 0")
+
+    def curriculum_tasks(self) -> tuple[Task, ...]:
+        """The easier tasks that training begins with, in order; none where there is no curriculum."""
+        return tuple(make_task({**self.task, **settings}) for settings in self.curriculum)
 
     def _check_objectives(self, task: Task) -> None:
         if not self.objectives:

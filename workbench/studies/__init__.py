@@ -7,6 +7,7 @@ A study of the papers is one file here and one entry in `STUDIES`; one of your o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from workbench.judgement.contrast import Outcome, Verdict
@@ -79,6 +80,8 @@ __all__ = [
     "write_pages",
 ]
 
+FOLDER = Path(__file__).parent
+
 STUDIES: dict[str, Study] = {
     "chain-layers": chain_layers.STUDY,
     "chain-hops": chain_hops.STUDY,
@@ -86,6 +89,7 @@ STUDIES: dict[str, Study] = {
     "property-heads": property_heads.STUDY,
     "boxes-depth": boxes_depth.STUDY,
     "boxes-default": boxes_default.STUDY,
+    "box-moves": replace(study_from_file(FOLDER / "box_moves.toml"), file=""),
     "text-perplexity": text_perplexity.STUDY,
     "finetuned-perplexity": finetuned_perplexity.STUDY,
     "sorting-by-hand": sorting_by_hand.STUDY,

@@ -89,6 +89,7 @@ class StudyFile(_Part):
     tune: dict[str, list[Any]] = {}
     less_is_better: list[str] = []
     n: int = Field(256, ge=2)
+    note: str = ""
 
 
 def study_from_file(path: str | Path) -> Study:
@@ -137,4 +138,5 @@ def _study(data: Mapping[str, Any]) -> Study:
         because=file.because,
         tune=file.tune,
         less_is_better=file.less_is_better,
+        note=file.note,
     )

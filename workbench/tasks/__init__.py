@@ -14,6 +14,7 @@ from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.associative_recall import AssociativeRecall
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.box_moves import BoxMoves
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.distinct_questions import counted, distinct, once_each
 from workbench.tasks.dyck import Dyck
@@ -38,6 +39,7 @@ TASKS: dict[str, type[Task]] = {
     "pointer_chain": PointerChain,
     "property_chain": PropertyChain,
     "boxes": Boxes,
+    "box_moves": BoxMoves,
     "sorting": Sorting,
     "increment": Increment,
     "multiplication": Multiplication,

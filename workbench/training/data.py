@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
@@ -17,11 +17,21 @@ from workbench.util.seeds import generator
 DRAWN_AHEAD = 16  # steps
 
 
-def training_batches(task: Task, config: RunConfig, first: int = 0) -> Iterator[Batches]:
+def training_batches(
+    task: Task, config: RunConfig, first: int = 0, passed: Callable[[], int] = lambda: 0
+) -> Iterator[Batches]:
     """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes.
 
     They are fresh, or those of the config's finite training set.
+
+    Args:
+        task: the task.
+        config: the run's.
+        first: the step to begin with.
+        passed: how many steps of its curriculum the run has passed by now, which changes at evaluations alone.
     """
+    if config.curriculum:
+        return _of_curriculum(task, config, first, passed)
     workers = min(config.workers, os.cpu_count() or 1)  # a config may ask for any number
     if config.train_size is None:
         batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, first), workers)
@@ -34,6 +44,16 @@ def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:
     """The same batches, drawn several at a time: one by one, between optimizer steps, they take twice as long."""
     while several := list(islice(batches, DRAWN_AHEAD)):
         yield from several
+
+
+def _of_curriculum(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
+    """Fresh batches of the task that the curriculum is at, drawn several at a time, up to the next evaluation."""
+    tasks, steps = (*config.curriculum_tasks(), task), sizes_of_steps(config, first)
+    while first < config.steps:
+        several = min(DRAWN_AHEAD, config.eval_every - first % config.eval_every, config.steps - first)
+        now = tasks[min(passed(), len(tasks) - 1)]
+        yield from [_fresh(now, config.seed, of_step) for of_step in islice(steps, several)]
+        first += several
 
 
 def _fresh(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:

@@ -21,6 +21,7 @@ from workbench.tasks.answers import Answers
 from workbench.training.data import held_out, trained_on
 from workbench.util.seeds import generator
 
+OF_CURRICULUM = "accuracy/curriculum"
 AT_ONCE = 128  # sequences in a forward pass
 
 Figures = dict[str, float]
@@ -42,11 +43,15 @@ class Evaluation:
                                 writes them, and the chain of thought before them, from the question alone
         edit_distance           with `eval_decoded`: mean edit distance of these answers, in tokens
 
+        accuracy/curriculum     the same on what the curriculum is at, until all of it is passed
+        curriculum              how many of its steps are passed
+
     Each but those of groups also for every test condition, as `NAME/test CONDITION`, and all that is not decoded for
     every hint, as `NAME/HINT`, and with `eval_training` for questions of the training side, as `NAME/training`.
 
     Attributes:
         held_out: the sequences of each output head.
+        curriculum: sequences of each step of the curriculum.
         training: sequences of the training side, with `eval_training`.
         conditions: those of each test condition: the task's with `eval_conditions`, and `test_conditions`.
         answers: the questions that are decoded, by what their figures' names end in.
@@ -57,6 +62,10 @@ class Evaluation:
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
         self.training = trained_on(task, config) if config.eval_training else None
+        self.curriculum = [
+            easier.sample(config.eval_size, generator(config.seed, "evaluation", "curriculum", number), split="test")
+            for number, easier in enumerate(config.curriculum_tasks())
+        ]
         self.conditions: dict[str, Batch] = {}
         for condition in (*(task.conditions if config.eval_conditions else ()), *config.test_conditions):
             name = condition_in_words(condition)
@@ -68,8 +77,13 @@ class Evaluation:
             self.answers |= {f"/test {name}": Answers.of(task, batch[:n]) for name, batch in self.conditions.items()}
 
     @torch.no_grad()
-    def __call__(self, model: Decoder, device: torch.device) -> Figures:
-        """The metrics of a model on its held-out sequences, by the names under which they are logged."""
+    def __call__(self, model: Decoder, device: torch.device, passed: int = 0) -> Figures:
+        """The metrics of a model on its held-out sequences, by the names under which they are logged.
+
+        Args:
+            model, device: the model, and where to compute.
+            passed: how many steps of the curriculum it has passed.
+        """
         model.eval()
         figures: Figures = {}
         for head, batch in self.held_out.items():
@@ -78,6 +92,11 @@ class Evaluation:
             )
         if self.training is not None:
             figures |= self._predicted(model, self.training, device, "/training")
+        if self.curriculum:
+            figures["curriculum"] = passed
+        if passed < len(self.curriculum):
+            of_step = self._predicted(model, self.curriculum[passed], device, "/curriculum")
+            figures[OF_CURRICULUM] = of_step[OF_CURRICULUM]
         for name, batch in self.conditions.items():
             figures |= self._predicted(model, batch, device, f"/test {name}")
         for ending, answers in self.answers.items():

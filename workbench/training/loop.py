@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from workbench import runs
 from workbench.runs import Run, RunConfig
-from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.learning_rate import learning_rate
@@ -163,7 +162,7 @@ def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
 def run_alone(member: TrainingRun, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
     """Train one run by itself, from the step its learner is at, to the end or until Ctrl-C."""
     step = Step(member.config, member.learner, member.processes)
-    batches = ((drawn,) for drawn in training_batches(member.task, member.config, member.learner.step))
+    batches = ((drawn,) for drawn in member.batches())
     train_together([member], lambda drawn, rate: [step(drawn[0], rate)], batches, show, problems, resumed)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from workbench import runs
 from workbench.runs import Run, RunConfig, load_run
-from workbench.training.data import training_batches
 from workbench.training.loop import create, train_together
 from workbench.training.seed_stack import StackedStep, single_process
 from workbench.training.state import State, forget_states, only_trainer
@@ -63,7 +62,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
             step, problems = _restore(unfinished)
             for member in members:
                 member.learner.step = step
-            streams = [training_batches(member.task, member.config, step) for member in members]
+            streams = [member.batches() for member in members]
             train_together(members, StackedStep(members), zip(*streams, strict=True), progress, problems, resumed=True)
     return [member.opened() for member in members]
 

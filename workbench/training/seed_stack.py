@@ -16,7 +16,6 @@ from workbench import runs
 from workbench.objectives import Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
-from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import create, train_together
@@ -62,7 +61,7 @@ def train_seeds(
         for member in members:
             create(member, seeds)
             locks.enter_context(only_trainer(member.path))
-        streams = [training_batches(member.task, member.config) for member in members]
+        streams = [member.batches() for member in members]
         train_together(members, StackedStep(members), zip(*streams, strict=True), progress)
     return [member.opened() for member in members]
 

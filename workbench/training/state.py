@@ -28,7 +28,7 @@ from workbench.util.messages import brief, in_one_line
 KEPT = 2  # the number of states kept: the last, and the one before in case the last is damaged
 
 
-PROGRESS = ("step", "seconds", "tokens", "figures", "best", "scaler")  # what a state holds beside tensors
+PROGRESS = ("step", "seconds", "tokens", "figures", "best", "passed", "scaler")  # what a state holds beside tensors
 
 
 class TrainingError(RuntimeError):
@@ -68,6 +68,7 @@ class Learner:
         step, seconds, tokens: its progress in optimizer steps, wall time, and tokens trained on.
         figures: the latest value of each figure; those of a hint are from its latest turn.
         best: the highest held-out accuracy so far.
+        passed: how many steps of a curriculum are behind it.
     """
 
     model: Decoder
@@ -80,6 +81,7 @@ class Learner:
     tokens: int = 0
     figures: Figures = field(default_factory=dict)
     best: float = -1.0
+    passed: int = 0
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
@@ -176,11 +178,14 @@ class State:
 def _progress(state: State, wrong: str) -> dict[str, Any]:
     """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
     try:
-        progress = {name: json.loads(state.metadata[name]) for name in PROGRESS}
+        metadata = {"passed": "0", **state.metadata}  # states of earlier versions had no curriculum
+        progress = {name: json.loads(metadata[name]) for name in PROGRESS}
     except (KeyError, ValueError, RecursionError):
         raise ValueError(f"{wrong}: it does not say how far it is") from None
     figures = progress["figures"]
     numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
+    if not isinstance(progress["passed"], int) or progress["passed"] < 0:
+        raise ValueError(f"{wrong}: it does not say how far its curriculum is")
     numbers += figures.values() if isinstance(figures, dict) else [None]
     if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
         raise ValueError(f"{wrong}: it does not say how far it is")

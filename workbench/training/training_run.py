@@ -14,10 +14,11 @@ from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.training.checkpoints import is_checkpoint, levels_passed
+from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.early_stopping import stop_event
 from workbench.training.environment import environment, peak_megabytes
-from workbench.training.evaluation import Evaluation
+from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
@@ -82,6 +83,10 @@ class TrainingRun:
                 if self.writer is not None:
                     self.writer.close()
 
+    def batches(self) -> Iterator[Batches]:
+        """The batches of the steps that are left."""
+        return training_batches(self.task, self.config, self.learner.step, lambda: self.learner.passed)
+
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
         """Count a finished step; where the config says so, log it, evaluate, keep a checkpoint, or stop early.
 
@@ -125,7 +130,7 @@ class TrainingRun:
         learner, config = self.learner, self.config
         target = None
         if self.processes.main:
-            figures = self.evaluation(learner.model, learner.device)
+            figures = self.evaluation(learner.model, learner.device, learner.passed)
             row |= figures
             accuracy = figures.get("accuracy", -1.0)
             passed = levels_passed(config, learner.best, accuracy)
@@ -134,7 +139,11 @@ class TrainingRun:
                 self._event({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
             target = stop_event(config, learner.step, figures)
-        return self.processes.agree(target)  # type: ignore[no-any-return]
+            if learner.passed < len(config.curriculum) and figures[OF_CURRICULUM] >= config.curriculum_at:
+                learner.passed += 1
+                self._event({"event": "curriculum", "step": learner.step, "passed": learner.passed})
+        target, learner.passed = self.processes.agree((target, learner.passed))
+        return target
 
     def _event(self, event: Mapping[str, Any]) -> None:
         if self.log is not None:
