@@ -123,7 +123,8 @@ def test_what_is_trained_today_is_what_was_trained_then(same: Same) -> None:
     assert said(["resume", "runs/today", "--quiet"])[0] == 0
     check_resumed("runs/today", "runs/single", same, FLOAT64)
     then, today = (json.loads(Path(at, "config.json").read_text()) for at in (HERE / "runs/single", "runs/today"))
-    today["model"].pop("initial_std")  # a setting that came later; its default is what was fixed then
+    today["model"].pop("initial_std")  # settings that came later; their defaults are what was fixed then
+    assert (today.pop("curriculum"), today.pop("curriculum_at")) == ([], 0.97)
     same(then, today)
 
 
