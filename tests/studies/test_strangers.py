@@ -184,12 +184,12 @@ def test_a_report_has_every_study_of_its_root_and_says_which_file_it_lacks(
     (place / "own.toml").unlink()
     assert run_study(study("Is it whole?"), name="object", root=place / "R") is not None
     code, text = said(capsys, "report", "--root", "R")
-    assert code == 0 and "left out object: give the file of each too, as in `workbench study report object.py`" in text
+    assert code == 0 and "left out object: name the file of each too, as in `workbench study report FILE`" in text
     page = (place / "R" / "report" / "own.md").read_text(encoding="utf-8")
     assert page.startswith("# Is it parted?") and "workbench study run own.toml" in page and "![" in page
     (place / "R" / "own" / "study.toml").unlink()
     code, text = said(capsys, "report", "--root", "R", "--out", "pages")
-    assert code == 2 and "left out object, own: give the file of each" in text
+    assert code == 2 and "left out object, own: name the file of each" in text
 
 
 HOSTILE = [

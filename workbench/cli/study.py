@@ -174,27 +174,33 @@ def _told(result: Result) -> list[str]:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from workbench import studies as room
-    from workbench.studies import REPORT, STUDIES, collect, find_studies, keep_earlier, read_ledger
+    from workbench.studies import (
+        REPORT,
+        STUDIES,
+        collect,
+        find_studies,
+        keep_earlier,
+        read_ledger,
+        studies_under,
+        write_pages,
+    )
     from workbench.studies.engine import RESULT
     from workbench.studies.ledger import LEDGER
 
-    studies = {**STUDIES, **room.studies_under(options.root), **dict(find_studies(options.names).values())}
+    studies = {**STUDIES, **studies_under(options.root), **dict(find_studies(options.names).values())}
     new = collect(options.root, studies)
     out = options.out or options.root / REPORT
     earlier = read_ledger(out / LEDGER)  # which alone is judged anew
     others = sorted({path.parents[1].name for path in options.root.glob(f"[!.]*/*/{RESULT}")} - set(studies))
     if others:
-        left_out = (
-            f"left out {', '.join(others)}: give the file of each too, as in `workbench study report {others[0]}.py`"
-        )
+        left_out = f"left out {', '.join(others)}: name the file of each too, as in `workbench study report FILE`"
         if not new and not earlier:
             raise ValueError(left_out)
         warn([left_out])
     elif not new and not earlier:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     results = keep_earlier(new, earlier, studies)
-    pages = room.write_pages(results, studies, out)
+    pages = write_pages(results, studies, out)
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
 
 
