@@ -235,9 +235,10 @@ def pages(text: str) -> list[Tags]:
         published=[Published(text, text, 0.5)],
         differs=[Differs(text, text, text, text)],
         tried=[Tried(group=text, quantity=text, settings=[text], chosen=text, means=[0.5], units=text)],
+        note=text,
         made={"date": text, "commit": text, "workbench": text, "step_times": {text: 1.0}},
     )
-    both = {"parted": study(text), text: study(text)}
+    both = dict.fromkeys(("parted", text), study(text, file="own.toml"))
     page = study_page([result], {f"parted-{SMALL}": ["a.png"]}, both["parted"])
     return [Tags(index_page([result], both)), Tags(page)]
 

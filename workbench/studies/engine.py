@@ -238,7 +238,7 @@ class Engine:
             self._minutes(),
         )
         write_json(self.out / RESULT, result.to_dict())
-        if self.study.toml:
+        if self.study.file and self.study.toml:
             write_atomically(self.out.parent / STUDY_FILE, self.study.toml.encode())
         try:
             self.study.figures(groups)

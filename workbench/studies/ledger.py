@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -199,6 +200,8 @@ def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]],
     if study.runs_of is not None:
         lines += [f"Its runs are those of {_code(study.runs_of)}, where there may be more seeds.", ""]
     for one in results:
+        if study.file:  # a note of the papers' studies is Markdown
+            one = replace(one, note=in_markdown(one.note))
         lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
     return "\n".join(lines)
 
