@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -186,6 +187,25 @@ def test_a_table_that_is_not_one_is_refused_with_its_line(
     assert main(["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.csv")]) == 2
     shown = capsys.readouterr()
     assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+def test_json_that_is_nested_too_deeply_is_refused_by_its_name(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = '{"a": ' + "[" * 300 + "]" * 300 + "}"
+    shutil.copytree(place / "gpt2", tmp_path / "gpt2")
+    (tmp_path / "gpt2" / "config.json").write_text(deep, encoding="utf-8")
+    (tmp_path / "pairs.jsonl").write_text(deep, encoding="utf-8")
+    for command, named in (
+        (
+            ["inspect", str(tmp_path / "gpt2"), "--text", str(place / "plain.txt"), "--quiet"],
+            "config.json is corrupted: ",
+        ),
+        (["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.jsonl")], "pairs.jsonl, line 1: "),
+    ):
+        assert main(command) == 2
+        shown = capsys.readouterr()
+        assert f"{named}it is nested too deeply: at most 100 levels" in shown.err and shown.err.count("\n") == 1
 
 
 def test_a_circuit_of_pairs_with_a_mark_is_found(place: Path, tmp_path: Path) -> None:

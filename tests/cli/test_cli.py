@@ -68,6 +68,15 @@ def test_fields_are_nested_and_typed() -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["[" * 5000, "1" * 5000])
+def test_a_value_that_python_cannot_read_is_refused_as_what_it_is(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "chain-chacal", "--steps", value, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "steps: " in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
 def test_a_variant_and_its_settings_may_come_in_any_order() -> None:
     for order in (["attention=chacal", "attention.gamma=0.8"], ["attention.gamma=0.8", "attention=chacal"]):
         assert parse_fields([f"--model.{field}" for field in order]) == {

@@ -108,7 +108,7 @@ def test_signs_that_mean_something_to_latex_or_markdown_are_escaped() -> None:
     rows = [["a_b & 50 %", "γ < 1", "1.5"], ["x|y", "–", "2"]]
     latex = as_latex(["name", "what", "n"], rows)
     assert r"a\_b \& 50 \% & $\gamma$ $<$ 1 & 1.5 \\" in latex and latex.startswith(r"\begin{tabular}{llr}")
-    assert r"| x\|y | – | 2 |" in as_markdown(["name", "what", "n"], rows)
+    assert "| x&#124;y | – | 2 |" in as_markdown(["name", "what", "n"], rows)
 
 
 @pytest.mark.skipif(

@@ -152,6 +152,43 @@ def test_damaged_runs_are_named_beside_the_whole_ones(root: Path, capsys: pytest
     assert said.count("cannot be read") == 2 and "metrics.jsonl is corrupted: line 1" in said
 
 
+@pytest.mark.parametrize(
+    ("file", "damage", "why"),
+    [
+        ("config.json", "{", "config.json is corrupted: it is not JSON"),
+        ("config.json", '{"task": ' + "[" * 500 + "]" * 500 + "}", "config.json is corrupted: it is nested too deeply"),
+        ("weights.safetensors", "", "weights.safetensors is truncated or corrupted"),
+        ("metrics.jsonl", "{\n{}\n", "metrics.jsonl is corrupted: line 1 is not JSON"),
+        ("metrics.jsonl", '{"step": "x"}\n{}\n', "metrics.jsonl is corrupted: line 1 is not a row of figures"),
+        (
+            "metrics.jsonl",
+            '{"event": ' + "[" * 500 + "]" * 500 + "}\n",
+            "metrics.jsonl is corrupted: line 1: it is nested",
+        ),
+        ("metrics.jsonl", "\ud800\n", "metrics.jsonl is not text in UTF-8"),
+    ],
+)
+def test_what_is_damaged_of_a_run_is_said_by_every_command_that_reads_it(
+    file: str, damage: str, why: str, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "b" / file).write_text(damage, encoding="utf-8", errors="surrogatepass")
+    listed, inspected = ["runs", "--root", str(root)], ["--n", "4", "--only", "overall", "--out", str(tmp_path / "out")]
+    for command in (
+        [*listed, "b"],
+        [*listed, "a", "b", "--compare"],
+        [*listed, "b", "--delete", "--yes"],
+        ["inspect", str(root / "b"), *inspected, "--quiet"],
+    ):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert why in error and str(root / "b" / file) in error and error.count("\n") == 1
+    assert main([*listed, "--csv"]) == 0
+    said = capsys.readouterr()
+    assert f"cannot be read: {root / 'b' / file}" in said.err and len(said.out.splitlines()) == 3
+    assert main([*listed, "a"]) == 0 and not capsys.readouterr().err
+    assert (root / "b").is_dir() and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_opening_a_run_draws_no_weights_that_its_file_replaces(trained: Path, name: str) -> None:
     """To draw them for the shapes alone loads PyTorch's compiler, which takes a second of a command's time."""

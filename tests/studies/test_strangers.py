@@ -6,19 +6,23 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from workbench import studies
 from workbench.cli import main
-from workbench.judgement.contrast import Outcome, Verdict
-from workbench.judgement.tuning import Tuning
+from workbench.judgement.contrast import Asked, Group, Kind, Outcome, Verdict
+from workbench.judgement.tuning import Tried, Tuning
 from workbench.measurement import Measurement
-from workbench.studies import SMALL, Reaches, Result, Study, read_ledger, run_study, write_pages
+from workbench.studies import SMALL, Published, Reaches, Result, Study, find_study, read_ledger, run_study, write_pages
 from workbench.studies.engine import RESULT
+from workbench.studies.ledger import index_page, study_page
+from workbench.studies.result import Differs
 from workbench.studies.stored import write_json
 from workbench.training.sweeps import output_folder
 from workbench.util.lookup import check_name
@@ -120,6 +124,130 @@ def test_a_scale_of_a_file_stays_under_the_root(place: Path, capsys: pytest.Capt
         )
         assert code == 2 and "own.toml: '../../EVIL' cannot be the name of a study's scale" in text
     assert [path.name for path in place.iterdir()] == ["own.toml"]
+
+
+@pytest.mark.parametrize(
+    ("top", "end", "why"),
+    [
+        ("seeds.small = 1e9", "", "seeds must be at most 10,000, not 1,000,000,000"),
+        (f"seeds.small = {10**30}", "", "seeds must be at most 10,000, not a number of more than 15 digits"),
+        ("seeds.small = 0", "", "seeds must be at least 1, not 0"),
+        ("seeds.small = true", "", "input should be a number"),
+        ("seeds.small = nan", "", "input should be a finite number"),
+        ("seeds.small = 10_000", "grid.batch_size = [4, 8]", "a sweep has 10,000 runs at most, not 20,000"),
+        ("", "grid.seed = [7]", "say how many seeds each group has: seeds.small = 5"),
+        ("", "settings.seed = 7", "say how many seeds each group has"),
+        ("tune.seed = [7]", "", "say how many seeds each group has"),
+        ("", "grid = 3", "runs.small: grid: input should be a valid dictionary, not 3"),
+        ("", "variants = 3", "runs.small: variants are [[variants]] blocks"),
+        ("source = { papr = 'A' }", "", "source.paper: field required"),
+        (
+            "",
+            "[[contrasts]]\nquantity = 'parameters'\ngroup = 'a'\nreaches = nan",
+            "should be a finite number, not nan",
+        ),
+        ("", "[[published]]\nquantity = 'parameters'\ngroup = 'a'\nvalue = true", "published.0.value: input should be"),
+        ("", "[runs.'Study.toml']\npreset = 'chain-chacal'", "'Study.toml' cannot be the name of a study's scale"),
+    ],
+)
+def test_a_value_that_is_none_is_refused_before_it_takes_memory_or_is_read_as_another(
+    place: Path, top: str, end: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = f'question = "Is it parted?"\nmeasure = ["parameters"]\ndraw = "parameters"\n{top}\n'
+    (place / "own.toml").write_text(f"{head}[runs.small]\npreset = 'chain-chacal'\n{end}\n", encoding="utf-8")
+    for action in ("show", "run"):
+        code, text = said(capsys, action, "own.toml", "--quiet")
+        assert code == 2 and why in text
+    assert [path.name for path in place.iterdir()] == ["own.toml"]
+
+
+@pytest.mark.parametrize("name", ["report", "Zoo"])
+def test_a_study_does_not_share_the_folder_of_the_pages_or_of_the_zoo(place: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a study: a file or folder beside it has"):
+        run_study(study(), name=name, root=place)
+    (place / f"{name}.toml").write_text(TOML.format(scale="small"), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a study"):
+        find_study(f"{name}.toml")
+
+
+def test_seeds_that_are_asked_for_are_counted_before_they_are_listed(place: Path) -> None:
+    for asked in (10**12, 10_001, -(10**30)):
+        with pytest.raises(ValueError, match=r"seeds must be at (most 10,000|least 1), not "):
+            run_study(study(), name="parted", root=place, seeds=asked)
+
+
+def test_a_report_has_every_study_of_its_root_and_says_which_file_it_lacks(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "own.toml").write_text(TOML.format(scale="small"), encoding="utf-8")
+    assert said(capsys, "run", "own.toml", "--root", "R", "--quiet", "--workers", "1")[0] == 0
+    (place / "own.toml").unlink()
+    assert run_study(study("Is it whole?"), name="object", root=place / "R") is not None
+    code, text = said(capsys, "report", "--root", "R")
+    assert code == 0 and "left out object: name the file of each too, as in `workbench study report FILE`" in text
+    page = (place / "R" / "report" / "own.md").read_text(encoding="utf-8")
+    assert page.startswith("# Is it parted?") and "workbench study run own.toml" in page and "![" in page
+    (place / "R" / "own" / "study.toml").unlink()
+    code, text = said(capsys, "report", "--root", "R", "--out", "pages")
+    assert code == 2 and "left out object, own: name the file of each" in text
+
+
+HOSTILE = [
+    "x|y <script>alert(1)</script> `a` [b](javascript:alert(1)) ![c](http://evil) {: onclick=d } *e* \n\n## f",
+    "# heading",
+    "> [1]: javascript:alert(1)",
+    "- item",
+    "1. item \\",
+    "```bash\nrm -rf ~",
+    "<!-- &lt; ~~a~~ $b$ <http://evil> [0, 1](http://evil) [0, 1][1]",
+]
+
+
+class Tags(HTMLParser):
+    """The tags of a page in their order, each with where it leads, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(page))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs).get("href", dict(attrs).get("src"))))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def pages(text: str) -> list[Tags]:
+    """The pages of a result of which everything is called the same."""
+    mean = one().groups["chain-chacal"]["accuracy"]
+    lengths: dict[str, Any] = {"dims": ("length",), "coords": {"length": [text]}, "values": np.array([0.5])}
+    by_length = replace(mean, units=text, low=None, high=None, each=None, **lengths)
+    group = Group(name=text, units=text, settings=text, n=2)
+    result = replace(
+        one(question=text),
+        groups={text: {text: mean, "units": replace(mean, units=text), "by length": by_length}},
+        outcomes=[
+            Outcome(verdict=Verdict.HOLDS, asked=Asked(kind=Kind.REACHES, quantity=text, value=0.5), groups=[group])
+        ],
+        source={"paper": text, "place": text},
+        published=[Published(text, text, 0.5)],
+        differs=[Differs(text, text, text, text)],
+        tried=[Tried(group=text, quantity=text, settings=[text], chosen=text, means=[0.5], units=text)],
+        note=text,
+        made={"date": text, "commit": text, "workbench": text, "step_times": {text: 1.0}},
+    )
+    both = dict.fromkeys(("parted", text), study(text, file="own.toml"))
+    page = study_page([result], {f"parted-{SMALL}": ["a.png"]}, both["parted"])
+    return [Tags(index_page([result], both)), Tags(page)]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_stranger_wrote_is_text_on_the_pages(text: str) -> None:
+    """In a study's file, or in its result."""
+    for page, usual in zip(pages(text), pages("plain words"), strict=True):
+        assert page.tags == usual.tags and " ".join(text.split()) in " ".join(page.text.split())
 
 
 @pytest.mark.parametrize("file", ["...toml", "...py"])
@@ -243,6 +371,9 @@ def test_damaged_measurements_are_made_again(place: Path) -> None:
     own = replace(own, contrasts=[Reaches("accuracy", "chain-chacal", 0.1)])
     first = run_study(own, name="own", root=place, progress=False)
     (kept,) = (place / "own").rglob("measured/*/*.json")
+    (log,) = (place / "own").rglob("metrics.jsonl")
+    with log.open("a", encoding="utf-8") as file:
+        file.write('{"event": "finished", "seconds": "x"}\n')  # as anyone may have written it
     for damage in ([], {"accuracy": {}}, {"accuracy": 1}, {"accuracy": {"name": 3, "dims": 3}}):
         write_json(kept, {**json.loads(kept.read_text(encoding="utf-8")), "quantities": damage})
         again = run_study(own, name="own", root=place, progress=False)

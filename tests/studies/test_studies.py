@@ -671,9 +671,9 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "property-heads", "chain-hops", "--scale", "gpu"], "property-heads: no scale 'gpu'; there is: small"),
         (["run", "--all", "--scale", "huge"], "chain-layers: no scale 'huge'; there is: small, gpu, paper"),
         (["run", "chain-layers", "--all"], "--all runs more than chain-layers"),
-        (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1"),
-        (["run", "data-statistics", "--seeds", "0"], "seeds must be at least 1"),
-        (["run", "finetuned-perplexity", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "chain-layers", "--seeds", "0"], "seeds must be at least 1, not 0"),
+        (["run", "data-statistics", "--seeds", "0"], "seeds must be at least 1, not 0"),
+        (["run", "finetuned-perplexity", "--seeds", "0"], "seeds must be at least 1, not 0"),
         (["run", "finetuned-perplexity", "--workers", "-1"], "workers must be at least 1, not -1"),
         (["run", "finetuned-perplexity", "--ray", "auto"], "finetuned-perplexity: it fine-tunes on this machine alone"),
         (["run", "data-statistics", "--scale", "gpu"], "data-statistics: no scale 'gpu'; there is: small, paper"),
@@ -729,6 +729,13 @@ def test_all_leaves_out_what_has_no_such_scale_and_goes_on_after_a_failure(
         ("question = 'x?'", "measure"),
         ("question = ", "is not TOML"),
         (FILE.replace('than = "chain-chacal, gamma 0.0"', 'than = "chain-chacal, gamma 0"'), "own.toml: unknown group"),
+        (
+            FILE.replace('draw = "accuracy"', 'draw = "nothing"'),
+            "own.toml: unknown quantity 'nothing'; there is: accuracy,",
+        ),
+        (FILE.replace('draw = "accuracy"', 'draw = "log.accuracy"'), "(did you mean 'accuracy'?)"),
+        (FILE.replace('quantity = "accuracy"\ngroup', 'quantity = "loss"\ngroup'), "own.toml: unknown quantity 'loss'"),
+        (FILE.replace('"overall"]', '"overal"]'), "own.toml: unknown instrument or mechanism 'overal'"),
         (FILE.replace("seeds.small = 3", "seeds.smal = 3"), "seeds are given for scale 'smal'; runs has: small, paper"),
         ("question='x?'\nmeasure=['overall']\ndraw='overall'\n[runs.small]\npreset='no'\n", "unknown preset 'no'"),
         (
@@ -756,13 +763,16 @@ def test_a_file_named_like_a_study_of_the_papers_is_refused(capsys: pytest.Captu
 def test_a_result_that_cannot_be_drawn_is_named_and_the_other_pages_are_written(
     root: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`draw` names a quantity, not what measures it."""
+    """`draw` names a figure that these runs do not log."""
     own = tmp_path / "my hops.toml"
-    own.write_text(FILE.replace('draw = "accuracy"', 'draw = "log.accuracy"'), encoding="utf-8")
+    drawn = FILE.replace('draw = "accuracy"', 'draw = "accuracies"').replace(
+        "measure = [", 'measure = ["log.accuracies", '
+    )
+    own.write_text(drawn, encoding="utf-8")
     (tmp_path / "my hops").mkdir()
     shutil.copytree(root / "hops", tmp_path / "my hops", dirs_exist_ok=True)
     shutil.copytree(root / "hops", tmp_path / "hops")
-    why = "cannot be drawn: unknown quantity 'log.accuracy' (did you mean 'accuracy'?)"
+    why = "cannot be drawn: unknown quantity 'accuracies' (did you mean 'accuracy'?)"
     code, text = said(capsys, "run", str(own), "--root", str(tmp_path), "--quiet")
     assert code == 2 and why in text and text.count("\n") == 1 and "result.json" in text
     code, text = said(capsys, "report", str(own), str(file), "--root", str(tmp_path), "--out", str(tmp_path / "pages"))

@@ -134,9 +134,33 @@ def test_a_grid_wins_over_a_variant_and_a_variant_over_the_file() -> None:
     ("text", "message"),
     [
         ("preset = ", "is not TOML"),
+        ("x = " + "[" * 5000, "is nested too deeply: at most 100 levels are read"),
+        ("x = " + "[" * 500 + "]" * 500, "is nested too deeply"),
+        (".".join(["a"] * 300_000) + " = 1", "is nested too deeply"),  # which takes hours to parse
+        ("[" + ".".join(['"a b"'] * 300) + "]", "is nested too deeply"),
+        ("retries = " + "1" * 5000, "is not TOML: Exceeds the limit (4300 digits)"),
         ("steps = 3", "preset, task, settings, grid, variants, retries"),
         ("[settings]\nsteps = 3", "no preset"),
         ('preset = "chain-chakal"', "did you mean 'chain-chacal'?"),
+        ('preset = "chain-chacal"\nretries = true', "retries: input should be a number"),
+        (
+            f'preset = "chain-chacal"\n[grid]\nseed = {[*range(1000)]}\nsteps = {[*range(1000)]}',
+            "10,000 runs at most, not 1,000,000",
+        ),
+        (
+            'preset = "chain-chacal"\n[grid]\n' + "\n".join(f"x{i} = [1, 2]" for i in range(5000)),
+            "10,000 runs at most, not a number of more than 15 digits",
+        ),
+        (
+            f'preset = "chain-chacal"\n[grid]\nseed = {[*range(6000)]}\n'
+            '[[variants]]\nname = "a"\n[[variants]]\nname = "b"',
+            "10,000 runs at most, not 12,000",
+        ),
+        (
+            'preset = "chain-chacal"\n[[variants]]\nname = "Results.parquet"',
+            "'Results.parquet' cannot be the name of a run: a file or folder beside it has that name already",
+        ),
+        ('preset = "chain-chacal"\n[[variants]]\nname = "a."', "'a.' cannot be the name of a run"),
         ('preset = "chain-chacal"\nretries = -1', "retries: input should be greater than or equal to 0"),
         (
             'preset = "chain-chacal"\n[settings]\nstepz = 3',

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from workbench.circuits.graph import INPUT, LOGITS, Graph
 from workbench.measurement import Measurement
+from workbench.util.files import parse_json
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Circuit:
     def from_json(cls, text: str) -> Circuit:
         """The circuit that `to_json` wrote. Raises ValueError if this is none."""
         try:
-            given = json.loads(text)
+            given = parse_json(text)
             groups = given.get("n_groups")
             shape = (int(given["n_layers"]), int(given["n_heads"]), None if groups is None else int(groups))
             graph = Graph(*shape, bool(given.get("has_mlps", True)))

@@ -106,6 +106,8 @@ def parsed(line: str, where: str) -> object:
         return parse_json(line)
     except json.JSONDecodeError:
         raise ValueError(f"{where} is not JSON; pairs are JSON lines, or CSV in a file that ends in .csv") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.cli.options import add_root, add_where, check_root
-from workbench.cli.output import say
+from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
@@ -58,21 +58,21 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
         print_table(frame[list(COLUMNS)], SPARE)
     else:
         say(f"no run under {options.root} meets that" if options.where else f"there is no run under {options.root}")
-    if not (options.runs or options.delete or options.compare or options.csv):
-        for problem in problems:
-            say(f"cannot be read: {problem}")
+    if not (options.runs or options.delete or options.compare):
+        for line in (f"cannot be read: {problem}" for problem in problems):
+            warn([line]) if options.csv else say(line)
 
 
 def _chosen(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """A row for each run that is meant, sorted; and why other folders under the root cannot be read."""
     from workbench.runs import load_run
-    from workbench.runs.listing import filtered, in_order, table
+    from workbench.runs.listing import filtered, in_order, row_of, table
 
     frame, problems = table(options.root)
     names = [name.rstrip("/") for name in options.runs]
     absent = [name for name in names if name not in set(frame["run"])]
     if absent:
-        load_run(options.root / absent[0])  # raises with what is wrong with it
+        row_of(load_run(options.root / absent[0]))  # raises with what is wrong with it
         raise ValueError(f"there is no run {absent[0]} directly under {options.root}")
     if names:
         frame = frame[frame["run"].isin(names)]

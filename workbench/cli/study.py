@@ -66,7 +66,10 @@ def _show(options: argparse.Namespace) -> None:
     from workbench.studies import find_studies
 
     for name, study in find_studies(_names(options)).values():
-        say("\n".join(_described(name, study)))
+        try:
+            say("\n".join(_described(name, study)))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
 
 def _described(name: str, study: Study) -> list[str]:
@@ -171,14 +174,30 @@ def _told(result: Result) -> list[str]:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from workbench.studies import STUDIES, collect, find_studies, keep_earlier, read_ledger, write_pages
+    from workbench.studies import (
+        REPORT,
+        STUDIES,
+        collect,
+        find_studies,
+        keep_earlier,
+        read_ledger,
+        studies_under,
+        write_pages,
+    )
+    from workbench.studies.engine import RESULT
     from workbench.studies.ledger import LEDGER
 
-    studies = dict(STUDIES) | dict(find_studies(options.names).values())
+    studies = {**STUDIES, **studies_under(options.root), **dict(find_studies(options.names).values())}
     new = collect(options.root, studies)
-    out = options.out or options.root / "report"
+    out = options.out or options.root / REPORT
     earlier = read_ledger(out / LEDGER)  # which alone is judged anew
-    if not new and not earlier:
+    others = sorted({path.parents[1].name for path in options.root.glob(f"[!.]*/*/{RESULT}")} - set(studies))
+    if others:
+        left_out = f"left out {', '.join(others)}: name the file of each too, as in `workbench study report FILE`"
+        if not new and not earlier:
+            raise ValueError(left_out)
+        warn([left_out])
+    elif not new and not earlier:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     results = keep_earlier(new, earlier, studies)
     pages = write_pages(results, studies, out)
@@ -186,9 +205,10 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _zoo(options: argparse.Namespace) -> None:
+    from workbench.studies import ZOO
     from workbench.studies.zoo import build_zoo
 
-    out = options.out or options.root / "zoo"
+    out = options.out or options.root / ZOO
     found = build_zoo(options.root, out, progress=not options.quiet)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
     say(f"{len(found)} runs in {out}, {size:.0f} MB")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, signature
@@ -129,17 +129,23 @@ class Measure:
         return MECHANISMS[self.name].causal(model.hooked, model.subject, batch, draws, **where, **options)
 
 
+def every_measure(names: Iterable[str]) -> dict[str, Instrument | WeightInstrument | Mechanism]:
+    """Every instrument and mechanism by its name. Raises ValueError if it has not all of these names."""
+    everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
+    for name in names:
+        if name in SETS:
+            raise ValueError(f"{name} is of all sequences together: --geometry measures it, with its default settings")
+        lookup(everything, name, "instrument or mechanism")
+    return everything
+
+
 def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[list[Measure], dict[str, str]]:
     """The measures to take of this model, and name -> reason of those that do not apply.
 
     Raises:
         ValueError: if there is no such instrument or mechanism, it has no such setting, or a setting no such value.
     """
-    everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
-    for name in (*only, *settings):
-        if name in SETS:
-            raise ValueError(f"{name} is of all sequences together: --geometry measures it, with its default settings")
-        lookup(everything, name, "instrument or mechanism")
+    everything = every_measure((*only, *settings))
     n_hops = hops_measured(subject)
     measures, left_out = [], {}
     for name, thing in everything.items():

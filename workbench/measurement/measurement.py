@@ -135,7 +135,7 @@ class Measurement:
         arrays["aside"] = Measurement._aside(parts, np.stack)
         return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
 
-    def select(self, **where: Any) -> Measurement:
+    def select(self, /, **where: Any) -> Measurement:
         """The part at one label of each named dim: these dims are dropped, and the labels are added to the settings.
 
         Raises:

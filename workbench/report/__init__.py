@@ -115,13 +115,14 @@ def inspect(
         progress: show a progress bar on standard error.
 
     Raises:
-        ValueError: if a run cannot be opened or is named twice, n is below 2, a name or format does not exist, a
-            task has no such condition, nothing applies, or a timeline is wanted of a run without checkpoints. Nothing
-            is written then.
+        ValueError: if a run cannot be opened, its log is damaged, or it is named twice, n is below 2, a name or format
+            does not exist, a task has no such condition, nothing applies, or a timeline is wanted of a run without
+            checkpoints. Nothing is written then.
     """
     check(n, export, width)
     opened = [runs.load_run(path) for path in paths]
     for run in opened:
+        run.log()  # raises where it is damaged, of which the report would tell only after all was measured
         for condition in conditions or ():
             check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"

@@ -11,7 +11,7 @@ from workbench.instruments import INSTRUMENTS
 from workbench.report import NOTHING_ASKED, Report, check, check_folder, check_measured, write_report
 from workbench.runs import CONFIG
 from workbench.tasks.text_file import read_parts
-from workbench.util.files import parse_json, read_text
+from workbench.util.files import load_json
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
@@ -89,7 +89,7 @@ def is_run(folder: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        config = parse_json(read_text(path, 2**24))
+        config = load_json(path, 2**24)
     except ValueError:  # damaged: whoever loads it says what is wrong
         return False
     return isinstance(config, dict) and "format" in config and "model_type" not in config

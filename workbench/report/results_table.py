@@ -16,6 +16,7 @@ from workbench.measurement.numbers import difference, p_alone, with_interval
 from workbench.runs import Run
 from workbench.runs.config import HOW_OFTEN
 from workbench.runs.listing import check_column, filtered, row_of
+from workbench.util.messages import in_markdown
 from workbench.util.settings import as_text, flat_config
 
 ALIASES = {"model.attention": "variants"}
@@ -149,8 +150,8 @@ _NUMBERS = ("mean", "low", "high", "n", "difference", "difference_low", "differe
 
 def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    lines = [map(in_markdown, headings), ["---"] * len(headings), *(map(in_markdown, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

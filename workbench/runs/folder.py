@@ -31,6 +31,7 @@ from workbench.runs.weights import (
 from workbench.tasks import TASKS, Task
 from workbench.util.files import (
     check_contents,
+    load_json,
     parse_json,
     read_metadata,
     read_text,
@@ -298,22 +299,16 @@ def stack_of(path: Path) -> tuple[int, ...]:
     if not file.exists():
         return ()
     try:
-        seeds = parse_json(read_text(file, LONGEST_CONFIG))["seeds"]
+        seeds = load_json(file, LONGEST_CONFIG)["seeds"]
         if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
             raise TypeError
-    except (KeyError, TypeError, json.JSONDecodeError):
+    except (KeyError, TypeError):
         raise ValueError(f"{file} is corrupted: it does not list seeds") from None
     return tuple(seeds)
 
 
 def _read_config(path: Path) -> RunConfig:
-    text = read_text(path, LONGEST_CONFIG)
-    try:
-        data = parse_json(text)
-    except json.JSONDecodeError:
-        raise ValueError(f"{path} is corrupted: it is not JSON") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is corrupted: {error}") from None
+    data = load_json(path, LONGEST_CONFIG)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         version = data.get("format") if isinstance(data, dict) else None
         if isinstance(data, dict) and "format" not in data and "model_type" in data:

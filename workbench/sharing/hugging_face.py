@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.models import Decoder
 from workbench.runs import CONFIG, LONGEST_CONFIG, Run, load_run
-from workbench.util.files import check_free, new_folder, parse_json, read_text
+from workbench.util.files import check_free, load_json, new_folder
 
 MODELLING = "modeling_workbench"
 CODE = f"{MODELLING}.py"
@@ -105,7 +105,7 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
 def is_hugging_face(path: Path) -> bool:
     """Whether a folder holds a model of Hugging Face, and no run."""
     try:
-        config = parse_json(read_text(path / CONFIG, LONGEST_CONFIG))
+        config = load_json(path / CONFIG, LONGEST_CONFIG)
     except (ValueError, OSError):
         return False
     return isinstance(config, dict) and "model_type" in config and "format" not in config
@@ -149,7 +149,7 @@ def _write_model(source: Path, folder: Path) -> None:
     with told(str(source), "its weights"):
         listed_tensors(str(source), revision)
     name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[read.model_type]
-    config: dict[str, Any] = parse_json(read_text(source / CONFIG, LONGEST_CONFIG))
+    config: dict[str, Any] = load_json(source / CONFIG, LONGEST_CONFIG)
     config |= {"architectures": [name], "auto_map": {"AutoModelForCausalLM": f"{MODELLING}.{name}"}}
     for file in (file for pattern in COPIED for file in source.glob(pattern)):
         shutil.copyfile(file, folder / file.name)

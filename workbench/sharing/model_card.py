@@ -15,8 +15,8 @@ import torch
 
 from workbench.models import Decoder
 from workbench.runs import Run
+from workbench.util.messages import in_markdown
 
-_WORDS = re.compile(r"[A-Za-z0-9]+(?:[ _-][A-Za-z0-9]+)*")
 _LONGEST = 200
 _ANSWERS = {"sequence": "whole sequences answered right", "position": "scored positions predicted right"}
 _SHAPE = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "d_vocab", "n_ctx", "positions", "activation", "norm")
@@ -90,13 +90,9 @@ def _title(run: Run) -> Iterable[str]:
 
 
 def escape(text: object) -> str:
-    """Escape text so that Markdown (paragraph, heading, table) and HTML show it as it is."""
+    """The beginning of a text, as Markdown (paragraph, heading, table) and HTML show it as it is."""
     text = str(text)
-    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    if _WORDS.fullmatch(text):
-        return text
-    printable = (c for c in text if c.isprintable())
-    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in printable)
+    return in_markdown(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
 def _value(value: Any) -> str:

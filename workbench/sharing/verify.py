@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
 from workbench.sharing.contents import refuse_tasks_with_files
-from workbench.util.files import parse_json, read_metadata, read_text
+from workbench.util.files import load_json, read_metadata
 
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 
@@ -20,7 +20,7 @@ def verify(folder: Path) -> Run:
     Raises:
         ValueError: if it is not a whole run; a library may raise any other error (see `contents.refusing`).
     """
-    config = parse_json(read_text(folder / CONFIG, LONGEST_CONFIG))
+    config = load_json(folder / CONFIG, LONGEST_CONFIG)
     refuse_tasks_with_files(config.get("task") if isinstance(config, Mapping) else None, "it")
     run = load_run(folder)
     run.model()

@@ -49,15 +49,17 @@ from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result, check_question
 from workbench.studies.stored import read_json
-from workbench.studies.study import GPU, PAPER, SMALL, Published, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, STUDY_FILE, Published, Source, Study, check_seeds
 from workbench.training.sweeps.local import at_a_time
 from workbench.util.lookup import check_name, lookup
 
 __all__ = [
     "GPU",
     "PAPER",
+    "REPORT",
     "SMALL",
     "STUDIES",
+    "ZOO",
     "Contrast",
     "Engine",
     "Higher",
@@ -76,6 +78,7 @@ __all__ = [
     "keep_earlier",
     "read_ledger",
     "run_study",
+    "studies_under",
     "study_from_file",
     "write_pages",
 ]
@@ -117,6 +120,9 @@ STUDIES: dict[str, Study] = {
 }
 """The claims of the papers, by name."""
 
+REPORT, ZOO = "report", "zoo"
+"""Folders of pages and of models, beside those of the studies."""
+
 
 def find_study(name: str) -> tuple[str, Study]:
     """A study by its name, or by the path of its file; with the name of its folder.
@@ -126,7 +132,7 @@ def find_study(name: str) -> tuple[str, Study]:
     """
     if name not in STUDIES and (Path(name).suffix in (".toml", ".py") or Path(name).is_file()):
         stem = Path(name).stem
-        check_name(stem, "a study")
+        check_name(stem, "a study", taken=[REPORT, ZOO])
         if stem.casefold() in map(str.casefold, STUDIES):
             raise ValueError(f"{name} has the name of a study of the papers, whose folder it would share: rename it")
         return stem, study_from_file(name)
@@ -145,6 +151,17 @@ def find_studies(names: Iterable[str]) -> dict[str, tuple[str, Study]]:
         if (first := of_folder.setdefault(folder.casefold(), given)) != given:
             raise ValueError(f"{first} and {given} would share the folder of the study {folder}: rename one of them")
     return found
+
+
+def studies_under(root: Path) -> dict[str, Study]:
+    """The studies of one's own, of a TOML file, that have run in a folder of studies, by the name of their own folder.
+
+    Raises:
+        ValueError: if one of these files is damaged.
+    """
+    copies = {path.parent.name: path for path in sorted(root.glob(f"[!.]*/{STUDY_FILE}"))}
+    own = {name: path for name, path in copies.items() if name not in STUDIES}
+    return {name: replace(study_from_file(path), file=f"{name}.toml") for name, path in own.items()}
 
 
 def run_study(
@@ -184,12 +201,11 @@ def run_study(
     else:
         found, study = find_study(study)
         name = name or found
-    check_name(name, "a study")
+    check_name(name, "a study", taken=[REPORT, ZOO])
     if missing := study.missing(scale, given or {}, ray):
         raise ValueError(f"{name}: {missing}")
     count = study.seeds.get(scale, 1) if seeds is None else seeds
-    if count < 1:
-        raise ValueError(f"seeds must be at least 1, not {count}")
+    check_seeds(count)
     if ray is None:
         at_a_time(workers)  # a wrong number is said before anything is made
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))

@@ -23,11 +23,12 @@ from workbench.studies.result import Result
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
-from workbench.studies.study import Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
+from workbench.studies.study import STUDY_FILE, Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
 from workbench.studies.tuning import Choices
 from workbench.training.sweeps import sweep
 from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
+from workbench.util.files import write_atomically
 from workbench.util.plugins import sources
 
 RUNS, TUNING, TUNED, MEASURED, RESULT = "runs", "tuning", "tuned", "measured", "result.json"
@@ -237,6 +238,8 @@ class Engine:
             self._minutes(),
         )
         write_json(self.out / RESULT, result.to_dict())
+        if self.study.file and self.study.toml:
+            write_atomically(self.out.parent / STUDY_FILE, self.study.toml.encode())
         try:
             self.study.figures(groups)
         except ValueError as error:
@@ -250,4 +253,5 @@ class Engine:
             for folder in (self.runs / RUNS, self.out / TUNING, self.out / TUNED)
             for path in folder.glob(f"[!.]*/{METRICS}")
         ]
-        return sum(max((row.get("seconds", 0.0) for row in read_log(path)), default=0.0) for path in logs) / 60
+        said = [[row.get("seconds") for row in read_log(path)] for path in logs]  # of events, by anyone
+        return sum(max((one for one in own if isinstance(one, int | float)), default=0.0) for own in said) / 60

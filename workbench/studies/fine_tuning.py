@@ -13,10 +13,10 @@ import numpy as np
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
 from workbench.studies.fine_tuning_workers import Job, Train, train
-from workbench.studies.study import SMALL, Quantities, Scale
+from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
-from workbench.util.files import new_folder, parse_json, read_text
+from workbench.util.files import load_json, new_folder
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -25,7 +25,6 @@ UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
 OVER = "over fine-tuning"
 WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
 LONGEST = 2**20  # bytes of a model's config
-FRESH, BEGIN = "fresh", "begin"  # folders: fresh weights, and the model that every group begins with
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class FineTunes:
         fresh = folder / f"{FRESH}-seed={seed}"
         if not fresh.exists():
             make_fresh(fresh, self.shape, seed)
-        shape = parse_json(read_text(fresh / "config.json", LONGEST))
+        shape = load_json(fresh / "config.json", LONGEST)
         if other := next((name for name, size in self.shape.items() if shape.get(name) != size), None):
             raise ValueError(
                 f"{fresh} is a model with {other} {shape.get(other)} and not {self.shape[other]}: "

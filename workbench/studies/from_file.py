@@ -25,24 +25,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.figures import by_its_dims
 from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
-from workbench.util.files import read_toml
+from workbench.util.files import LONGEST_TOML, read_text, read_toml
+from workbench.util.lookup import lookup
 from workbench.util.messages import brief, first_problem
 from workbench.util.plugins import running
+from workbench.util.strict_settings import Checked
 
 SEEDS = 5  # of each group, where the file does not say how many
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ContrastInFile(_Part):
+class ContrastInFile(Checked):
     """A `[[contrasts]]` block."""
 
     quantity: str
@@ -51,7 +49,7 @@ class ContrastInFile(_Part):
     by: float = 0.0
     reaches: float | None = None
     stays_below: float | None = None
-    at: dict[str, Any] = {}
+    at: dict[str, Any] = Field(default={})
 
     def contrast(self) -> Contrast:
         """What it says. Raises ValueError unless it has exactly one of `than`, `reaches` and `stays_below`."""
@@ -65,29 +63,29 @@ class ContrastInFile(_Part):
         return StaysBelow(self.quantity, self.group, self.stays_below, self.at)
 
 
-class PublishedInFile(_Part):
+class PublishedInFile(Checked):
     """A `[[published]]` block."""
 
     group: str
     quantity: str
     value: float
-    at: dict[str, Any] = {}
+    at: dict[str, Any] = Field(default={})
 
 
-class StudyFile(_Part):
+class StudyFile(Checked):
     """The fields of a study's TOML file."""
 
-    question: str
+    question: str = Field(min_length=1)
     measure: list[str] = Field(min_length=1)
     draw: str
     runs: dict[str, dict[str, Any]] = Field(min_length=1)
-    contrasts: list[ContrastInFile] = []
-    published: list[PublishedInFile] = []
-    source: dict[str, str] | None = None
-    seeds: dict[str, int] = {}
-    because: dict[str, str] = {}
-    tune: dict[str, list[Any]] = {}
-    less_is_better: list[str] = []
+    contrasts: list[ContrastInFile] = Field(default=[])
+    published: list[PublishedInFile] = Field(default=[])
+    source: Source | None = None
+    seeds: dict[str, int] = Field(default={})
+    because: dict[str, str] = Field(default={})
+    tune: dict[str, list[Any]] = Field(default={})
+    less_is_better: list[str] = Field(default=[])
     n: int = Field(256, ge=2)
     note: str = ""
 
@@ -114,7 +112,7 @@ def study_from_file(path: str | Path) -> Study:
 def _toml(path: Path) -> Study:
     data = read_toml(path)
     try:
-        return _study(data)
+        return replace(_study(data), toml=read_text(path, LONGEST_TOML))
     except ValidationError as error:
         raise ValueError(brief(f"{path}: {first_problem(error, StudyFile)}")) from None
     except (ValueError, TypeError) as error:
@@ -125,14 +123,19 @@ def _study(data: Mapping[str, Any]) -> Study:
     file = StudyFile.model_validate(data)
     if unknown := sorted(set(file.seeds) - set(file.runs)):
         raise ValueError(f"seeds are given for scale {unknown[0]!r}; runs has: {', '.join(file.runs)}")
+    contrasts, measure = [one.contrast() for one in file.contrasts], by_name(file.measure, file.n)
+    quantities = [name.removeprefix("log.") for name in file.measure]
+    asked = [*(one.quantity for one in file.contrasts), *(one.quantity for one in file.published)]
+    for quantity in (file.draw, *asked, *file.less_is_better):
+        lookup(dict.fromkeys(quantities), quantity, "quantity")
     published = [Published(one.group, one.quantity, one.value, one.at) for one in file.published]
     return Study(
         question=file.question,
-        contrasts=[one.contrast() for one in file.contrasts],
+        contrasts=contrasts,
         draw=partial(by_its_dims, quantity=file.draw, title=file.question, published=published),
         runs=file.runs,
-        measure=by_name(file.measure, file.n),
-        source=None if file.source is None else Source(**file.source),
+        measure=measure,
+        source=file.source,
         published=published,
         seeds={scale: file.seeds.get(scale, SEEDS) for scale in file.runs},
         because=file.because,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +28,7 @@ from workbench.studies.stored import read_json, write_json
 from workbench.studies.study import SMALL, Study
 from workbench.util.files import write_atomically
 from workbench.util.lookup import check_told_apart
+from workbench.util.messages import in_markdown
 
 LEDGER = "ledger.json"
 WIDTH, PIXELS = 900, 2
@@ -146,21 +149,29 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for one in results:
-        source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}"
-        asked = f"[{one.question}]({quote(one.name)}.md){_decided_by(one)}"
-        cells = [asked, source, one.scale, str(one.seeds), f"{in_short(one.verdict)}{_how_many_hold(one)}"]
+        source = "" if one.source is None else in_markdown(f"{one.source['paper']}, {one.source['place']}")
+        asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md){_decided_by(one)}"
+        cells = [asked, source, in_markdown(one.scale), str(one.seeds)]
+        cells.append(f"{in_short(one.verdict)}{_how_many_hold(one)}")
         if one.tuning is not None and one.tuning.stale:
             cells[-1] += f"<br>{one.tuning}"
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
-        lines += ["", "Not run yet:", "", *(f"- {study.question} (`{name}`)" for name, study in missing.items())]
+        lines += [
+            "",
+            "Not run yet:",
+            "",
+            *(f"- {in_markdown(study.question)} ({_code(name)})" for name, study in missing.items()),
+        ]
     return "\n".join([*lines, ""])
 
 
 def _decided_by(one: Result) -> str:
     """The first contrast whose verdict is that of the whole study, on a line of its own."""
-    return next((f"<br>{sentence(outcome)}" for outcome in one.outcomes if outcome.verdict is one.verdict), "")
+    return next(
+        (f"<br>{in_markdown(sentence(outcome))}" for outcome in one.outcomes if outcome.verdict is one.verdict), ""
+    )
 
 
 def _how_many_hold(one: Result) -> str:
@@ -171,9 +182,9 @@ def _how_many_hold(one: Result) -> str:
 
 def command(result: Result, study: Study) -> str:
     """What makes a result again: the scale and the number of seeds where they are not those taken by default."""
-    words = ["workbench study run", shlex.quote(study.file) if study.file else result.name]
+    words = ["workbench study run", shlex.quote(study.file or result.name)]
     if result.scale != SMALL:
-        words += ["--scale", result.scale]
+        words += ["--scale", shlex.quote(result.scale)]
     if result.seeds != study.seeds.get(result.scale):
         words += ["--seeds", str(result.seeds)]
     return " ".join(words)
@@ -182,13 +193,15 @@ def command(result: Result, study: Study) -> str:
 def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]], study: Study) -> str:
     """The page of one study, all its scales; `pictures` are the files of `NAME-SCALE`."""
     first = results[0]
-    lines = [f"# {first.question}", ""]
+    lines = [f"# {in_markdown(first.question)}", ""]
     if first.source is not None:
-        lines += [f"{first.source['paper']}, {first.source['place']}.", ""]
+        lines += [in_markdown(f"{first.source['paper']}, {first.source['place']}."), ""]
     lines += ["```bash", *(command(one, study) for one in results), "```", ""]
     if study.runs_of is not None:
-        lines += [f"Its runs are those of `{study.runs_of}`, where there may be more seeds.", ""]
+        lines += [f"Its runs are those of {_code(study.runs_of)}, where there may be more seeds.", ""]
     for one in results:
+        if study.file:  # a note of the papers' studies is Markdown
+            one = replace(one, note=in_markdown(one.note))
         lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
     return "\n".join(lines)
 
@@ -198,13 +211,13 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
     if "minutes" in made:
         about += f"; its runs, several at a time, trained for {made['minutes']:.0f} min in all"
-    lines = [f"## Scale {one.scale}: {one.verdict.value}", ""]
+    lines = [f"## Scale {in_markdown(one.scale)}: {one.verdict.value}", ""]
     for picture in pictures:
-        lines += [f"![{one.question}]({quote(picture)})", ""]
-    lines += [f"{about}.", ""]
+        lines += [f"![{in_markdown(one.question)}]({quote(picture)})", ""]
+    lines += [in_markdown(f"{about}."), ""]
     if one.outcomes:
         lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]
-        lines += [f"| {sentence(outcome)} | {in_short(outcome.verdict)} |" for outcome in one.outcomes]
+        lines += [f"| {in_markdown(sentence(outcome))} | {in_short(outcome.verdict)} |" for outcome in one.outcomes]
         lines.append("")
     if one.note:
         lines += [one.note, ""]
@@ -215,7 +228,10 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
     if one.differs:
         lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
         lines += ["| --- | --- | --- | --- |"]
-        lines += [f"| `{each.setting}` | {each.ours} | {each.papers} | {each.why} |" for each in one.differs]
+        cells = [map(in_markdown, (each.ours, each.papers, each.why)) for each in one.differs]
+        lines += [
+            f"| {_code(each.setting)} | {' | '.join(row)} |" for each, row in zip(one.differs, cells, strict=True)
+        ]
         lines.append("")
     return lines
 
@@ -225,16 +241,16 @@ def _tried(one: Result) -> list[str]:
     tuning = one.tuning or Tuning.PLANNED
     if not one.tried:
         return [f"{tuning}.".capitalize(), ""] if tuning.stale else []
-    return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {tuned(each)}" for each in one.tried), ""]
+    return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {in_markdown(tuned(each))}" for each in one.tried), ""]
 
 
 def _step_times(made: Mapping[str, Any]) -> list[str]:
     """What a training step of each group takes beside the others, and on what; nothing where it was not timed."""
     if "step_times" not in made:
         return []
-    device = made.get("device", f"{made['cores']} CPU cores")
-    ratios = [f"- {group}: {ratio:.2f}" for group, ratio in made["step_times"].items()]
-    return [f"The time of a training step, as a ratio, on {device}:", "", *ratios, ""]
+    device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
+    ratios = [f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()]
+    return [f"The time of a training step, as a ratio, on {in_markdown(device)}:", "", *ratios, ""]
 
 
 def _numbers(one: Result) -> list[str]:
@@ -253,9 +269,9 @@ def _numbers(one: Result) -> list[str]:
         what = f"{quantity}, {place}" if place else quantity
         theirs = published.get((group, quantity, place))
         cells = [
-            group,
-            what,
-            "" if theirs is None else number(theirs, mean.units),
+            in_markdown(group),
+            in_markdown(what),
+            "" if theirs is None else in_markdown(number(theirs, mean.units)),
             _mean(mean),
             _seeds(mean),
         ]
@@ -279,11 +295,19 @@ def _numbers_by_place(one: Result) -> list[str]:
         if not measured:
             continue
         columns = measured[:: -math.ceil(len(measured) / MOST_COLUMNS)][::-1]
-        heads = [point_name(at) if isinstance(at, str) else str(at) for at in columns]
-        lines += [f"| {name}, by {dim} | {' | '.join(heads)} |", f"| --- |{' --- |' * len(columns)}"]
-        lines += [f"| {group} | {' | '.join(own.get(at, '') for at in columns)} |" for group, own in cells.items()]
+        heads = [in_markdown(point_name(at) if isinstance(at, str) else at) for at in columns]
+        lines += [f"| {in_markdown(f'{name}, by {dim}')} | {' | '.join(heads)} |", f"| --- |{' --- |' * len(columns)}"]
+        lines += [
+            f"| {in_markdown(group)} | {' | '.join(own.get(at, '') for at in columns)} |"
+            for group, own in cells.items()
+        ]
         lines.append("")
     return lines
+
+
+def _code(name: str) -> str:
+    """A name as code, where nothing in it ends that."""
+    return f"`{name}`" if re.fullmatch(r"[\w.-]+", name) else in_markdown(name)
 
 
 def _cells(mean: Measurement) -> dict[Any, str]:
@@ -294,9 +318,9 @@ def _cells(mean: Measurement) -> dict[Any, str]:
 
 
 def _mean(mean: Measurement) -> str:
-    """A mean over seeds with its interval, in words."""
+    """A mean over seeds with its interval, in words, for Markdown."""
     low, high = (None if end is None else float(end) for end in (mean.low, mean.high))
-    return with_interval(float(mean.values), low, high, mean.units)
+    return in_markdown(with_interval(float(mean.values), low, high, mean.units))
 
 
 def _seeds(mean: Measurement) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from workbench.inspection import inspect_run
 from workbench.inspection.learning_curves import single, units_of
+from workbench.inspection.measures import every_measure
 from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
@@ -222,6 +223,9 @@ def by_name(names: Sequence[str], n: int) -> Together:
     Args:
         names: the names.
         n: sequences of each test condition, for instruments.
+
+    Raises:
+        ValueError: if there is no such instrument or mechanism.
     """
     parts: list[Measure] = []
     instruments: list[str] = []
@@ -234,4 +238,5 @@ def by_name(names: Sequence[str], n: int) -> Together:
             parts.append(OverTraining(name.removeprefix("log.").removesuffix(" over training")))
         else:
             parts.append(Logged((name.removeprefix("log."),)))
+    every_measure(instruments)
     return Together((*parts, *([Inspect(tuple(instruments), n)] if instruments else [])))

@@ -13,10 +13,10 @@ from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
 from workbench.studies.reasons import AT_GPU_SCALE, AT_SMALL_SCALE
-from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.training.sweeps.plan import MOST_RUNS, Planned, in_digits, read_fields, read_plan
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
-from workbench.util.settings import as_text
+from workbench.util.settings import as_text, flat
 
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
@@ -35,6 +35,12 @@ SMALL, DAY, GPU, PAPER = "small", "day", "gpu", "paper"
 
 TUNING_SEEDS, FIRST_TUNING_SEED = 3, 1000
 """Seeds on which settings are chosen: how many, and from which on, far from those that are asked."""
+
+FRESH, BEGIN = "fresh", "begin"
+"""Folders beside those of fine-tuned groups: fresh weights, and the model that every group begins with."""
+
+STUDY_FILE = "study.toml"
+"""A copy of the study's own file, beside the folders of its scales."""
 
 BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, GPU: AT_GPU_SCALE}
 
@@ -120,6 +126,7 @@ class Study:
             every example. Its intervals are over the examples of all seeds.
         tunes: in place of runs, models that are fine-tuned, and what is measured of them.
         file: the name of the file that it came from; empty for a study of the papers.
+        toml: the text of that file, where it is TOML.
     """
 
     question: str
@@ -140,6 +147,7 @@ class Study:
     compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
     tunes: Tunes | None = None
     file: str = ""
+    toml: str = ""
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.measure, self.compute, self.tunes)) != 1:
@@ -147,11 +155,23 @@ class Study:
         if bool(self.runs) != (self.measure is not None):
             raise ValueError("a study with runs says what to `measure` of each; one without has none to measure")
         for scale in self.scales:
-            check_name(scale, "a study's scale")
+            check_name(scale, "a study's scale", taken=[STUDY_FILE])
         for group in () if self.tunes is None else {name for each in self.tunes.groups.values() for name in each}:
-            check_name(group, "a group that is fine-tuned")
+            check_name(group, "a group that is fine-tuned", taken=[FRESH, BEGIN])
         if self.runs_of is not None:
             check_name(self.runs_of, "a study")
+        for count in self.seeds.values():
+            check_seeds(count)
+        for scale, sweep in self.runs.items():
+            try:
+                file = read_fields(sweep)
+            except ValueError as error:
+                raise ValueError(f"runs.{scale}: {error}") from None
+            parts = [settings for part in (file, *file.variants) for settings in (part.grid, dict(flat(part.settings)))]
+            if any("seed" in settings for settings in (*parts, self.tune)):
+                raise ValueError(
+                    f"runs.{scale} or tune has a seed; say how many seeds each group has: seeds.{scale} = 5"
+                )
 
     @property
     def scales(self) -> tuple[Scale, ...]:
@@ -192,12 +212,11 @@ class Study:
         """The sweep of one scale, with its seeds.
 
         Raises:
-            ValueError: if the study has no such scale, or seeds are fewer than one.
+            ValueError: if the study has no such scale, or seeds are too few or too many.
         """
         if scale not in self.runs:
             raise ValueError(f"this study has no scale {scale!r}; there is: {', '.join(self.runs)}")
-        if seeds < 1:
-            raise ValueError(f"seeds must be at least 1, not {seeds}")
+        check_seeds(seeds)
         return self._sweep(scale, range(seeds))
 
     def _sweep(self, scale: Scale, seeds: Iterable[int], more: Mapping[str, Sequence[Any]] | None = None) -> Sweep:
@@ -245,6 +264,13 @@ class Study:
     def reason(self, setting: str, scale: Scale = SMALL) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
         return self.because.get(setting, BECAUSE.get(scale, {}).get(setting, ""))
+
+
+def check_seeds(count: int) -> None:
+    """Raise ValueError unless a group can have so many seeds, before a list of them is made."""
+    if not 1 <= count <= MOST_RUNS:
+        bound = "at least 1" if count < 1 else f"at most {MOST_RUNS:,}"
+        raise ValueError(f"seeds must be {bound}, not {in_digits(count)}")
 
 
 def group_name(planned: Planned, without: Iterable[str] = ()) -> str:

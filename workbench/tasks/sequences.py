@@ -19,7 +19,7 @@ from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.split import Split
 from workbench.tasks.vocabulary import Vocabulary
-from workbench.util.files import load_tensors, save_tensors
+from workbench.util.files import load_tensors, parse_json, save_tensors
 
 SEQUENCES = "sequences.safetensors"
 HELD = "held:"  # begins the path of sequences that are in memory, and in no file
@@ -259,7 +259,7 @@ def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
     """Raise ValueError unless these are sequences, as a stranger's file may not be."""
     try:
         d_vocab, pad = int(said["d_vocab"]), int(said["pad"])
-        words = [json.loads(said[name]) for name in ("words", "texts") if name in said]
+        words = [parse_json(said[name]) for name in ("words", "texts") if name in said]
         pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
         fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
     except (KeyError, ValueError, TypeError):

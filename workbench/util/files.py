@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -23,6 +24,9 @@ from workbench.util.memory import check_memory
 from workbench.util.messages import brief
 
 MOST_DIGITS = 40  # of an integer in JSON: enough for a seed of 128 bits
+DEEPEST = 100  # levels of brackets, or parts of a name
+LONGEST_TOML = 2**24  # bytes
+_DEEP_NAME = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
@@ -260,12 +264,29 @@ def read_text(path: Path, longest: int) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file. Raises ValueError in one line if it is none, or as `read_text`."""
-    text = read_text(path, 2**24)
+    """A TOML file. Raises ValueError in one line if it is none, is nested too deeply, or as `read_text`."""
+    text = read_text(path, LONGEST_TOML)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        if _DEEP_NAME.search(text):  # which would take time with its square to parse
+            raise RecursionError
+        data = tomllib.loads(text)
+        _check_depth(data)
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply: at most {DEEPEST} levels are read") from None
+    except ValueError as error:  # not TOML's alone: Python reads no integer of more than 4300 digits
         raise ValueError(f"{path} is not TOML: {error}") from None
+    return data
+
+
+def load_json(path: Path, longest: int) -> Any:
+    """The data in a JSON file. Raises ValueError in one line, with its name, as `read_text` and `parse_json`."""
+    text = read_text(path, longest)
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError:
+        raise ValueError(f"{path} is corrupted: it is not JSON") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is corrupted: {error}") from None
 
 
 def parse_json(text: str) -> Any:
@@ -277,9 +298,22 @@ def parse_json(text: str) -> Any:
             too deeply.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        data = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        _check_depth(data)
     except RecursionError:
-        raise ValueError("brackets are nested too deeply") from None
+        raise ValueError(f"it is nested too deeply: at most {DEEPEST} levels are read") from None
+    return data
+
+
+def _check_depth(data: Any) -> None:
+    """Raise RecursionError if lists and mappings are nested too deeply for what will walk through them."""
+    level: list[Any] = [[data]]
+    for _ in range(DEEPEST + 1):
+        inner = (each for one in level for each in (one.values() if isinstance(one, dict) else one))
+        level = [each for each in inner if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -61,7 +61,7 @@ def check_told_apart(names: Sequence[str], what: str) -> None:
         seen[name.casefold()] = name
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, what: str, taken: Iterable[str] = ()) -> None:
     """Raise ValueError unless a name can be that of one file or folder, in the folder that it is put into.
 
     Called wherever a name becomes a part of a path, whoever wrote it.
@@ -69,9 +69,12 @@ def check_name(name: str, what: str) -> None:
     Args:
         name: the name.
         what: what it is the name of, in words.
+        taken: the names of what else is written there.
     """
     if not _NAME.fullmatch(name) or not name.isprintable() or len(os.fsencode(name)) > LONGEST_NAME:
         raise ValueError(
             f"{brief(repr(name), 100)} cannot be the name of {what}, which names a file: it begins with a letter, a "
             f'digit or _, has no sign of / \\ : * ? " < > |, no . or space at its end, and {LONGEST_NAME} bytes at most'
         )
+    if name.casefold() in map(str.casefold, taken):
+        raise ValueError(f"{name!r} cannot be the name of {what}: a file or folder beside it has that name already")

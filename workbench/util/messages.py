@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -10,6 +11,11 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 LONGEST = 800  # characters
+_MARKUP = re.compile(
+    r"(?P<interval>\[[-−+<>\d., %]+\](?![(\[:]))"  # numbers in brackets, which are no link
+    r"|[\\`*\[\]|{}$~@#]|<(?![\d\s=])|&(?=[#\w])|:(?=//)|(?<=www)\.|(?<!\w)_|_(?!\w)"
+    r"|^>(?!\d)|^[!?:]|^[-+](?=[-+\s]|$)|^\d(?=\d*[.)](?:\s|$))"  # what would begin a block
+)
 
 
 class Notice(UserWarning):
@@ -19,6 +25,12 @@ class Notice(UserWarning):
 def harmless(text: str) -> str:
     """The text with control and invisible characters spelt out, as `\\x1b`: printed, it moves no cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_markdown(text: object) -> str:
+    """The text as one line that Markdown, its tables and HTML show as it is, whoever wrote it."""
+    line = harmless(" ".join(str(text).split()))
+    return _MARKUP.sub(lambda found: found[0] if found["interval"] else f"&#{ord(found[0])};", line)
 
 
 def brief(text: object, longest: int = LONGEST) -> str:

@@ -11,7 +11,7 @@ def value_of(text: str) -> Any:
     """JSON, or else the text itself."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also of an integer of more digits, or of more brackets, than Python reads
         return text
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.util.files import load_tensors, save_tensors
+from workbench.util.files import load_tensors, parse_json, save_tensors
 
 
 @dataclass(frozen=True)
@@ -59,4 +59,4 @@ class AffineLens:
         tensors, words = load_tensors(Path(path))
         if words.get("kind") != cls.KIND:
             raise ValueError(f"{path} is no {cls.KIND}")
-        return cls(tuple(json.loads(words["points"])), **tensors, settings=json.loads(words["settings"]))
+        return cls(tuple(parse_json(words["points"])), **tensors, settings=parse_json(words["settings"]))

@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from workbench.util.files import check_contents, parse_json, read_shapes, read_text
+from workbench.util.files import check_contents, load_json, read_shapes
 from workbench.util.memory import check_memory
 from workbench.util.messages import Notice, brief
 
@@ -79,7 +79,7 @@ def check_config(source: str) -> str:
     """
     path = fetch(source, CONFIG)
     assert path is not None  # `check_folder` comes first
-    fields = parse_json(read_text(path, LONGEST))
+    fields = load_json(path, LONGEST)
     if not isinstance(fields, dict):
         raise ValueError(f"{path} holds no fields")
     check_fields(fields)
@@ -132,7 +132,7 @@ def weight_files(source: str, revision: str) -> list[str]:
             f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model by "
             "Transformers, and save it by save_pretrained"
         )
-    listed = parse_json(read_text(index, LONGEST))
+    listed = load_json(index, LONGEST)
     parts = listed.get("weight_map") if isinstance(listed, dict) else None
     if not isinstance(parts, dict) or not isinstance(listed.get("metadata"), dict):
         raise ValueError(f"{index} is damaged: it has no weight_map and metadata; get the model anew")

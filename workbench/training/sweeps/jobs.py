@@ -13,11 +13,9 @@ import pyarrow as pa
 
 from workbench.runs import Run, RunConfig, load_run
 from workbench.runs.listing import FIGURES
-from workbench.training.sweeps.plan import Plan, Planned
+from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
-
-RESULTS = "results.parquet"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -11,36 +12,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config, task_config
 from workbench.util.files import read_toml
-from workbench.util.messages import first_problem
+from workbench.util.lookup import check_name
+from workbench.util.messages import brief, first_problem
 from workbench.util.settings import as_text, flat, place
+from workbench.util.strict_settings import Checked
 
 LONGEST_NAME = 100
+MOST_RUNS = 10_000  # of a sweep: their configs take seconds and some 100 MB to make
+RESULTS = "results.parquet"  # beside the run folders
 
 
-class Part(BaseModel):
+class Part(Checked):
     """The fields that a sweep file and each of its variants can have; those of a variant win."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     preset: str | None = None
     task: str | None = Field(None, description="a task to learn, without a preset or in place of the preset's")
-    settings: dict[str, Any] = {}
-    grid: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default={})
+    grid: dict[str, Any] = Field(default={})
 
     @field_validator("grid", mode="before")
     @classmethod
     def _lists_under_dotted_names(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        grid: dict[str, list[Any]] = {}
+        grid: dict[str, list[Any] | range] = {}
         for name, values in flat(value):
-            if not isinstance(values, list) or not values:
-                raise ValueError(f"grid.{name} is a list of values, such as [0, 1, 2], not {values!r}")
+            if not isinstance(values, list | range) or not values:
+                raise ValueError(brief(f"grid.{name} is a list of values, such as [0, 1, 2], not {values!r}"))
             if name in grid:
                 raise ValueError(f"grid.{name} is given twice")
             grid[name] = values
@@ -101,13 +104,17 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:
-    file = _read(data)
+    file = read_fields(data)
     # A file without variants has one, named after its preset or task: its runs keep their names if it gets others.
     variants = file.variants or (Variant.model_construct(name=str(file.preset or file.task).replace("/", "-")),)
+    count = sum(math.prod(map(len, (file.grid | variant.grid).values())) for variant in variants)
+    if count > MOST_RUNS:
+        raise ValueError(f"a sweep has {MOST_RUNS:,} runs at most, not {in_digits(count)}; give fewer values or seeds")
     runs = tuple(run for variant in variants for run in _runs_of(file, variant))
     names: set[str] = set()
     configs: dict[str, str] = {}
     for run in runs:
+        check_name(run.name, "a run", taken=[RESULTS])
         if run.name.casefold() in names:
             raise ValueError(f"two runs are named {run.name!r}; give each variant, and each value of a grid, once")
         names.add(run.name.casefold())
@@ -117,7 +124,13 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     return Plan(runs, file.retries)
 
 
-def _read(data: Mapping[str, Any]) -> SweepFile:
+def in_digits(count: int) -> str:
+    """A count with its thousands apart; of one beyond all measure, of which Python writes no digits, that it is so."""
+    return f"{count:,}" if abs(count) < 10**15 else "a number of more than 15 digits"
+
+
+def read_fields(data: Mapping[str, Any]) -> SweepFile:
+    """The fields of a sweep file, each of its own type. Raises ValueError in one line if one is wrong."""
     variants = data.get("variants", [])
     if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
         raise ValueError("variants are [[variants]] blocks, each with a name")
