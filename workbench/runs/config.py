@@ -65,6 +65,9 @@ class RunConfig(Checked):
         description="sequences in the training set, visited in epochs and divided among the heads like the mixture; "
         "by default every batch is fresh",
     )
+    bucket_steps: int = Field(
+        1, ge=1, le=256, description="steps whose sequences are dealt anew by length, so that batches have less padding"
+    )
     curriculum: tuple[dict[str, Any], ...] = Field(
         (), description="easier settings of the task, one after the other, to begin with; each waits for curriculum_at"
     )
@@ -219,6 +222,11 @@ class RunConfig(Checked):
             raise ValueError("a curriculum draws fresh sequences at every step: leave train_size out")
         if self.workers:
             raise ValueError("workers draw ahead, and a curriculum waits for the model: set workers to 0")
+        if self.eval_every % self.bucket_steps:
+            raise ValueError(
+                "a curriculum is asked between two buckets: "
+                f"eval_every={self.eval_every} is no multiple of bucket_steps={self.bucket_steps}"
+            )
 
     def curriculum_tasks(self) -> tuple[Task, ...]:
         """The easier tasks that training begins with, in order; none where there is no curriculum."""

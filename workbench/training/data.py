@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
+
+import torch
 
 from workbench.runs import RunConfig
 from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.stream import in_order
-from workbench.training.hint_mixing import Batches, purpose, sizes_of_steps
+from workbench.training.hint_mixing import Batches, purpose, sizes, sizes_of_steps
 from workbench.training.training_set import batches_of_set, sets_of
 from workbench.util.seeds import generator
 
@@ -22,7 +25,8 @@ def training_batches(
 ) -> Iterator[Batches]:
     """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes.
 
-    They are fresh, or those of the config's finite training set.
+    They are fresh, or those of the config's finite training set. With `bucket_steps`, the sequences of so many steps
+    are dealt to these steps anew, by length.
 
     Args:
         task: the task.
@@ -30,6 +34,14 @@ def training_batches(
         first: the step to begin with.
         passed: how many steps of its curriculum the run has passed by now, which changes at evaluations alone.
     """
+    begin = first - first % config.bucket_steps
+    batches = _as_drawn(task, config, begin, passed)
+    if config.bucket_steps > 1:
+        batches = islice(_by_length(task, config, batches, begin), first - begin, None)
+    return batches
+
+
+def _as_drawn(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
     if config.curriculum:
         return _of_curriculum(task, config, first, passed)
     workers = min(config.workers, os.cpu_count() or 1)  # a config may ask for any number
@@ -44,6 +56,28 @@ def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:
     """The same batches, drawn several at a time: one by one, between optimizer steps, they take twice as long."""
     while several := list(islice(batches, DRAWN_AHEAD)):
         yield from several
+
+
+def _by_length(task: Task, config: RunConfig, batches: Iterator[Batches], first: int) -> Iterator[Batches]:
+    """The same sequences, those of `bucket_steps` steps dealt anew: sequences of like length together.
+
+    Batches come in random order, and sequences of one length are dealt at random. Each step has as many sequences of
+    each head as before.
+    """
+    while several := list(islice(batches, config.bucket_steps)):
+        draws = generator(config.seed, "buckets", first // config.bucket_steps)
+        dealt: dict[str, list[Batch]] = {}  # head -> its batches, in the order in which steps take them
+        for head in dict.fromkeys(batch.head for step in several for batch in step):
+            whole = Batch.cat([batch for step in several for batch in step if batch.head == head], task.pad)
+            size = sizes(config)[head]
+            order = torch.randperm(len(whole), generator=draws)
+            order = order[task.lengths(whole.tokens)[order].argsort(stable=True)]
+            parts = [task.trimmed(whole[rows]) for rows in order.split(size)]
+            turn = torch.randperm(len(parts), generator=draws).tolist()
+            dealt[head] = [replace(parts[i], head=head) for i in turn]
+        for step in several:
+            yield tuple(dealt[batch.head].pop() for batch in step)
+        first += config.bucket_steps
 
 
 def _of_curriculum(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
