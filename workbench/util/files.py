@@ -10,7 +10,7 @@ import stat
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -118,7 +118,7 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
         listed: path within it of the list of what was written, which is written too.
 
     Raises:
-        ValueError: as `files_listed`.
+        ValueError: as `check_replaceable`, before anything is replaced.
     """
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,6 +126,7 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
     try:
         yield place
         files = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
+        check_replaceable(folder, listed, map(Path, files))
         write_atomically(place / listed, json.dumps({"files": files}, indent=1).encode())
         for path in (folder / name for name in files_listed(folder, listed)):
             path.unlink(missing_ok=True)
@@ -145,6 +146,27 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
+def check_replaceable(folder: Path, listed: str, files: Iterable[Path]) -> None:
+    """Raise ValueError if in the place of one of these files is something that `files_replaced` has not written.
+
+    Args:
+        folder, listed: as of `files_replaced`.
+        files: paths within the folder.
+
+    Raises:
+        ValueError: in one line, that names it; or as `files_listed`.
+    """
+    own = set(files_listed(folder, listed))
+    for file in files:
+        there = [path for path in (file, *file.parents[:-1]) if os.path.lexists(folder / path)]
+        for path in (path for path in there if path == file or not (folder / path).is_dir()):
+            if path.as_posix() not in own:
+                raise ValueError(
+                    f"{folder / path} is there already, and {listed} does not list it as written here, so it is not "
+                    "replaced; move it away, or give another folder"
+                )
+
+
 def files_listed(folder: Path, listed: str) -> list[str]:
     """The files that `files_replaced` wrote into a folder, of those that lie in it; none where nothing was written.
 
@@ -154,7 +176,7 @@ def files_listed(folder: Path, listed: str) -> list[str]:
     if not (folder / listed).exists():
         return []
     try:
-        names = parse_json(read_text(folder / listed, 2**24))["files"]
+        names = read_object(folder / listed, 2**24)["files"]
         root = os.path.realpath(folder)  # a list that a stranger wrote reaches nothing outside it
         return [name for name in names if Path(os.path.realpath(folder / name)).is_relative_to(root)]
     except (ValueError, KeyError, TypeError):
@@ -231,6 +253,21 @@ def _readable(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is truncated or corrupted: {error}") from None
 
 
+def check_file(path: Path, what: str = "file") -> None:
+    """Raise ValueError in one line unless a path is a file; a pipe or device might never end.
+
+    Args:
+        path: where.
+        what: what the file is, in words.
+    """
+    if not path.exists():
+        raise ValueError(f"there is no {what} {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a {what}; give the path of a file")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device, not a {what}; save what it gives, and give that file")
+
+
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
     """A text file opened to read: in UTF-8, without the mark (BOM) that it may begin with, lines ending in `\\n`.
@@ -251,8 +288,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
 
 def read_text(path: Path, longest: int) -> str:
     """The text of a file. Raises ValueError as `open_text`, and unless it is a file of at most `longest` bytes."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file")
+    check_file(path)
     if path.stat().st_size > longest:
         raise ValueError(f"{path} is corrupted: it has {path.stat().st_size:,} bytes, and at most {longest:,} are read")
     with open_text(path) as file:
@@ -266,6 +302,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def read_object(path: Path, longest: int) -> dict[str, Any]:
+    """The object that a JSON file holds. Raises ValueError in one line if it holds none, or as `read_text`."""
+    text = read_text(path, longest)
+    try:
+        data = parse_json(text)
+    except json.JSONDecodeError:
+        raise ValueError(f"{path} is corrupted: it is not JSON") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is corrupted: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} is corrupted: it is JSON, but not an object with named fields in braces {{}}")
+    return data
 
 
 def parse_json(text: str) -> Any:
