@@ -33,6 +33,7 @@ from workbench.util.files import (
     check_contents,
     parse_json,
     read_metadata,
+    read_object,
     read_text,
 )
 from workbench.util.memory import most_memory
@@ -298,30 +299,23 @@ def stack_of(path: Path) -> tuple[int, ...]:
     if not file.exists():
         return ()
     try:
-        seeds = parse_json(read_text(file, LONGEST_CONFIG))["seeds"]
+        seeds = read_object(file, LONGEST_CONFIG)["seeds"]
         if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
             raise TypeError
-    except (KeyError, TypeError, json.JSONDecodeError):
+    except (KeyError, TypeError):
         raise ValueError(f"{file} is corrupted: it does not list seeds") from None
     return tuple(seeds)
 
 
 def _read_config(path: Path) -> RunConfig:
-    text = read_text(path, LONGEST_CONFIG)
-    try:
-        data = parse_json(text)
-    except json.JSONDecodeError:
-        raise ValueError(f"{path} is corrupted: it is not JSON") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is corrupted: {error}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        version = data.get("format") if isinstance(data, dict) else None
-        if isinstance(data, dict) and "format" not in data and "model_type" in data:
+    data = read_object(path, LONGEST_CONFIG)
+    if data.get("format") != FORMAT:
+        if "format" not in data and "model_type" in data:
             raise ValueError(
                 f"{path.parent} is a model of Hugging Face, not a run folder; "
                 f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
             )
-        raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
+        raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
             data["task"] = tasks.in_folder(data["task"], path.parent)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from workbench.models import Decoder
 from workbench.runs import CONFIG, LONGEST_CONFIG, Run, load_run
-from workbench.util.files import check_free, new_folder, parse_json, read_text
+from workbench.util.files import check_free, new_folder, read_object
 
 MODELLING = "modeling_workbench"
 CODE = f"{MODELLING}.py"
@@ -105,10 +104,10 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
 def is_hugging_face(path: Path) -> bool:
     """Whether a folder holds a model of Hugging Face, and no run."""
     try:
-        config = parse_json(read_text(path / CONFIG, LONGEST_CONFIG))
+        config = read_object(path / CONFIG, LONGEST_CONFIG)
     except (ValueError, OSError):
         return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+    return "model_type" in config and "format" not in config
 
 
 def _write_run(run: Run, folder: Path) -> None:
@@ -149,7 +148,7 @@ def _write_model(source: Path, folder: Path) -> None:
     with told(str(source), "its weights"):
         listed_tensors(str(source), revision)
     name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[read.model_type]
-    config: dict[str, Any] = parse_json(read_text(source / CONFIG, LONGEST_CONFIG))
+    config = read_object(source / CONFIG, LONGEST_CONFIG)
     config |= {"architectures": [name], "auto_map": {"AutoModelForCausalLM": f"{MODELLING}.{name}"}}
     for file in (file for pattern in COPIED for file in source.glob(pattern)):
         shutil.copyfile(file, folder / file.name)

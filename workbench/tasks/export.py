@@ -16,7 +16,7 @@ from workbench import tasks
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
 from workbench.tasks.stream import in_order
-from workbench.util.files import check_free, new_file, open_text
+from workbench.util.files import check_file, check_free, new_file, open_text
 from workbench.util.seeds import generator
 
 SHARD = 1024  # sequences
@@ -150,8 +150,7 @@ def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
         ValueError: if the file is missing, damaged, or was not written by `write`.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+    check_file(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"data is read from {' or '.join(FORMATS)}, not {path.name!r}")
     try:
