@@ -172,11 +172,18 @@ def rows(*more: str) -> str:
     ("content", "reason"),
     [
         (rows("Mary, John,Mary, Ann,c,d"), "line 3 has more fields than the first line: put a text that holds ','"),
-        (rows('"a" b,c,d,e'), "after line 2: its quotes are not those of CSV"),
-        (rows('"a,b,c,d', "a,b,c,d"), "after line 2: its quotes are not those of CSV"),
+        (rows('"a" b,c,d,e'), "from line 3 on: its quotes are not those of CSV"),
+        (rows('"a,b,c,d', "a,b,c,d"), "from line 3 on: its quotes are not those of CSV"),
         (rows("a,b,c"), "line 3 has no text 'wrong'; a pair has clean, corrupted, answer, wrong"),
         (rows(f"{'x' * 200_000},y,c,d", "e,f,g,h", "i,j,k,l"), "line 3: clean has 200000 tokens, and corrupted 1"),
-        (table("|"), "line 2 has no text 'clean'; a pair has clean, corrupted, answer, wrong"),
+        ('"clean,corrupted,answer,wrong', "from line 1 on: its quotes are not those of CSV"),
+        (table("|"), "clean is not among those it names: 'clean|corrupted|answer|wrong'"),
+        (
+            "Clean,corrupted,answer,wrong\na,b,c,d",
+            "line 1 has to name the columns of a table of pairs, clean, corrupted",
+        ),
+        ("", "line 1 has to name the columns of a table of pairs, clean, corrupted, answer, wrong, and clean is not "),
+        ("clean,corrupted,answer,wrong,answer\na,b,c,d,e", "line 1 names the column answer twice; take one out"),
     ],
 )
 def test_a_table_that_is_not_one_is_refused_with_its_line(
@@ -186,6 +193,33 @@ def test_a_table_that_is_not_one_is_refused_with_its_line(
     assert main(["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.csv")]) == 2
     shown = capsys.readouterr()
     assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+def pair(**changes: Any) -> str:
+    return json.dumps(dict(zip(FIELDS, PAIRS[0], strict=True)) | changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (pair(clean="a\ud800"), r"line 2: clean has \ud800, which is half of a character: write both halves"),
+        (pair(wrong="\udc00"), r"line 2: wrong has \udc00, which is half of a character"),
+        ("[" * 100_000, "line 2: brackets are nested too deeply"),
+        (pair().replace('"wrong"', '"clean"'), "line 2: the name 'clean' is there twice"),
+        (pair(note=0).replace("0", "1" * 5000), "line 2: it holds an integer of 5000 digits; at most 40 are read"),
+        (pair(answer=5), "line 2: answer is the number 5, and has to be text: put it in double quotes"),
+        (pair(answer=["c"]), 'line 2: answer is ["c"], and has to be text'),
+        (pair(answer=None), "line 2 has no text 'answer'; a pair has clean, corrupted, answer, wrong"),
+        (f"[{pair()}]", "line 2 is no pair; one is an object in braces with clean, corrupted, answer, wrong"),
+    ],
+)
+def test_a_line_of_json_that_is_no_pair_is_refused_with_its_line(
+    line: str, reason: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.jsonl").write_text(f"{pair()}\n{line}\n", encoding="utf-8")
+    assert main(["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.jsonl")]) == 2
+    shown = capsys.readouterr()
+    assert f"{tmp_path / 'pairs.jsonl'}, {reason}" in shown.err and shown.err.count("\n") == 1 and not shown.out
 
 
 def test_a_circuit_of_pairs_with_a_mark_is_found(place: Path, tmp_path: Path) -> None:
