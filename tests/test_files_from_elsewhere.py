@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,65 @@ def test_another_encoding_is_refused_in_a_line_that_says_what_to_do(
     shown = capsys.readouterr()
     assert REFUSED in shown.err and shown.err.endswith("save it as text in UTF-8\n") and not shown.out
     assert [path.name for path in tmp_path.iterdir()] == ["file.csv"]
+
+
+OPTIONS = {
+    "inspect": ["--text"],
+    "probe": ["previous_token", "--text"],
+    "finetune": ["--out", "tuned", "--text"],
+    "explore": ["--headless", "--text"],
+    "circuit": ["--pairs"],
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("kind", ["a folder", "a pipe or a device", "the path is empty", "there is no"])
+def test_what_is_no_file_is_named_as_what_it_is(
+    kind: str, command: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a folder").mkdir()
+    os.mkfifo(tmp_path / "a pipe or a device")
+    given = "" if kind == "the path is empty" else kind
+    assert main([command, str(place / "gpt2"), *OPTIONS[command], given]) == 2
+    shown = capsys.readouterr()
+    assert (kind if not given or kind.startswith("there") else f"{kind} is {kind}, not a ") in shown.err
+    assert shown.err.replace(f"opening {place / 'gpt2'} …\n", "").count("\n") == 1 and not shown.out
+
+
+@pytest.mark.parametrize("out", ["", "afile", "afile/data", "afile/x/y"])
+@pytest.mark.parametrize("command", ["inspect", "probe", "circuit", "export", "finetune"])
+def test_a_place_where_no_folder_can_be_is_refused_before_anything_is_measured(
+    command: str, out: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "afile").write_text("my own")
+    files = {"circuit": ["--pairs", str(place / "plain.jsonl")]}
+    given = files.get(command, [] if command == "export" else ["--text", str(place / "plain.txt")])
+    given = {"probe": ["previous_token"]}.get(command, []) + given
+    assert main([command, str(place / "gpt2"), *given, *([] if command == "export" else ["--out"]), out]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1 and not shown.out and [path.name for path in tmp_path.iterdir()] == ["afile"]
+    assert (
+        "the path is empty"
+        if not out
+        else "afile already exists"
+        if "already" in shown.err
+        else "afile is a file, not a folder"
+    ) in shown.err
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "null", '"x"'])
+def test_a_config_that_is_no_object_is_said_to_be_none(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "metrics.jsonl").touch()
+    (tmp_path / "weights.safetensors").touch()
+    for words in (["inspect"], ["inspect", "--text", __file__], ["import", "--out", str(tmp_path / "out")]):
+        assert main([words[0], str(tmp_path), *words[1:]]) == 2
+        error = capsys.readouterr().err
+        assert "config.json is corrupted: it is JSON, but not an object with named fields" in error, words
 
 
 FORMS_OF_PAIRS: dict[str, tuple[str, Callable[[], str]]] = {

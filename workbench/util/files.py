@@ -211,7 +211,7 @@ def check_can_make(path: Path) -> None:
         parent = next(parent for parent in (*path.parents, Path()) if os.path.lexists(parent))
         if not parent.is_dir():
             kind = "a link that leads nowhere" if parent.is_symlink() and not parent.exists() else "a file"
-            raise ValueError(f"{parent} is {kind}, not a folder; give another path than {brief(path)}")
+            raise ValueError(f"{parent} is {kind}, not a folder; give another path, or move it away")
         if path.is_symlink() and not path.exists():
             raise ValueError(f"{path} is a link that leads nowhere; give another path, or delete the link first")
         Path(tempfile.mkdtemp(prefix=".", dir=parent)).rmdir()
