@@ -23,6 +23,7 @@ import workbench
 from workbench.circuits.pairs_file import read_pairs
 from workbench.cli import main
 from workbench.runs import load_run, open_model
+from workbench.runs.compiled import compile_run
 from workbench.tasks.text import Text
 from workbench.training.sweeps.plan import read_plan
 
@@ -280,6 +281,33 @@ def test_a_line_of_json_that_is_no_pair_is_refused_with_its_line(
     assert main(["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.jsonl")]) == 2
     shown = capsys.readouterr()
     assert f"{tmp_path / 'pairs.jsonl'}, {reason}" in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1, 2, 3])
+def test_too_few_pairs_are_refused_in_terms_of_the_option(
+    n: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_run("chaser", tmp_path / "run")
+    assert main(["circuit", str(tmp_path / "run"), "--n", str(n)]) == 2
+    why = f"a circuit needs 4 pairs or more (--n), half to find it and half to test it, not {n}"
+    assert capsys.readouterr() == ("", f"workbench: {why}\n")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (("--alpha_req.first", "99"), "alpha_req with first=99 measures nothing on these sequences"),
+        (("--entropy.points", "[]"), "entropy.points is empty, which leaves nothing to measure"),
+    ],
+)
+def test_a_setting_that_leaves_nothing_to_measure_is_refused(
+    setting: tuple[str, str], reason: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = setting[0].split(".")[0].removeprefix("--")
+    given = ["--text", str(place / "plain.txt"), "--length", "16", "--n", "8", "--quiet", "--only", name, *setting]
+    assert main(["inspect", str(place / "gpt2"), *given, "--out", str(tmp_path / "out")]) == 2
+    shown = capsys.readouterr()
+    assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out and not (tmp_path / "out").exists()
 
 
 def test_a_circuit_of_pairs_with_a_mark_is_found(place: Path, tmp_path: Path) -> None:
