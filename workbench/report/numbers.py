@@ -93,5 +93,5 @@ def write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Se
         parts = [one.differences.assign(first_group=one.first, second_group=one.second) for one in groups]
         tables[OVER_SEEDS] = pd.concat(parts, ignore_index=True)
     for name, table in tables.items():
-        table.to_parquet(folder / f"{name}.parquet", index=False)
+        (folder / f"{name}.parquet").write_bytes(table.to_parquet(index=False))
         table.to_csv(folder / f"{name}.csv", index=False)

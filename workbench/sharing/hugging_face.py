@@ -13,7 +13,7 @@ from pathlib import Path
 
 from workbench.models import Decoder
 from workbench.runs import CONFIG, LONGEST_CONFIG, Run, load_run
-from workbench.util.files import check_free, new_folder, read_object
+from workbench.util.files import check_free, check_utf8, new_folder, read_object
 
 MODELLING = "modeling_workbench"
 CODE = f"{MODELLING}.py"
@@ -91,6 +91,7 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
     """
     out = Path(out)
     check_free(out)
+    check_utf8(out, as_text=True)
     of_hugging_face = not isinstance(source, Run) and is_hugging_face(Path(source))
     with new_folder(out) as folder:
         if of_hugging_face:

@@ -114,7 +114,7 @@ def _write(recipe: Recipe, path: Path, workers: int) -> Generator[int, None, Non
 def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     schema = _SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
     written = 0
-    with pq.ParquetWriter(path, schema) as writer:
+    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
         for batch in stream(recipe, workers=workers):
             writer.write_table(pa.Table.from_pylist(_rows(recipe.task, batch), schema=schema))
             written += len(batch)
@@ -164,9 +164,15 @@ def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
-    file = pq.ParquetFile(path)
-    header = json.loads((file.schema_arrow.metadata or {})[b"workbench"])
-    return header, (part.to_pylist() for part in file.iter_batches(SHARD))
+    with path.open("rb") as file:
+        header = json.loads((pq.read_schema(file).metadata or {})[b"workbench"])
+    return header, _parquet_parts(path)
+
+
+def _parquet_parts(path: Path) -> Iterator[list[dict[str, Any]]]:
+    with path.open("rb") as file:
+        for part in pq.ParquetFile(file).iter_batches(SHARD):
+            yield part.to_pylist()
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:

@@ -89,7 +89,7 @@ class Text(Task):
         from tokenizers import Tokenizer
 
         try:
-            return Tokenizer.from_file(str(self.tokenizer))
+            return Tokenizer.from_buffer(Path(str(self.tokenizer)).read_bytes())
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"{self.tokenizer} is not a tokenizers JSON file: {brief(error)}") from None
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import tomllib
 from collections import Counter
@@ -127,7 +128,8 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
         yield place
         files = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
         check_replaceable(folder, listed, map(Path, files))
-        write_atomically(place / listed, json.dumps({"files": files}, indent=1).encode())
+        names = [os.fsencode(name).decode(errors="surrogateescape") for name in files]  # read in another locale too
+        write_atomically(place / listed, json.dumps({"files": names}, indent=1).encode())
         for path in (folder / name for name in files_listed(folder, listed)):
             path.unlink(missing_ok=True)
             with suppress(OSError):  # it holds other files too
@@ -176,10 +178,11 @@ def files_listed(folder: Path, listed: str) -> list[str]:
     if not (folder / listed).exists():
         return []
     try:
-        names = read_object(folder / listed, 2**24)["files"]
+        written = read_object(folder / listed, 2**24)["files"]
+        names = [os.fsdecode(name.encode(errors="surrogateescape")) for name in written]
         root = os.path.realpath(folder)  # a list that a stranger wrote reaches nothing outside it
         return [name for name in names if Path(os.path.realpath(folder / name)).is_relative_to(root)]
-    except (ValueError, KeyError, TypeError):
+    except (AttributeError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / listed} is no list of files; move {folder} away, or give another folder") from None
 
 
@@ -204,6 +207,7 @@ def check_can_make(path: Path) -> None:
         raise ValueError("a path has no character of code 0; give another path")
     if "\n" in str(path) or "\r" in str(path):  # what is said of it would be torn apart, and commands with it
         raise ValueError(f"{str(path)!r} has a line end in its name; give another path, or rename the folder")
+    check_utf8(path)
     try:
         # Raises OSError if a name is too long, the temporary name of `new_file` included, or if links form a circle.
         path.with_name(f".{path.name}.partial__").exists()
@@ -218,6 +222,24 @@ def check_can_make(path: Path) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ValueError(f"nothing can be made at {brief(path, 200)}: {reason}; give another path") from None
+
+
+def check_utf8(path: Path, *, as_text: bool = False) -> None:
+    """Raise ValueError unless a path is UTF-8 on the disk, as weights need it.
+
+    Args:
+        path: where.
+        as_text: whether it has to be UTF-8 as Python reads it too, as a tokenizer needs it; in a locale of another
+            encoding it is not.
+    """
+    name = os.fsencode(path)
+    if name.decode(errors="replace").encode() != name:
+        raise ValueError(f"{path} is not in UTF-8 on the disk, and weights are not read from there; rename it")
+    if as_text and str(path).encode(errors="replace") != name:
+        raise ValueError(
+            f"{path} is not in UTF-8 in this locale ({sys.getfilesystemencoding()}), and tokenizers are not read from "
+            "there; set PYTHONUTF8=1, or give another path"
+        )
 
 
 def _umask() -> int:
@@ -247,6 +269,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise ValueError(f"there is no {path}")
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
+    check_utf8(path)
     try:
         yield
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
