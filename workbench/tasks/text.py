@@ -74,7 +74,7 @@ class Text(Task):
         if not self._place.exists():
             raise ValueError(f"text reads {self.path}, which is not there; `shakespeare` comes with the workbench")
         if self.tokenizer is not None:
-            check_file(Path(self.tokenizer), "file of a tokenizer")
+            check_file(Path(self.tokenizer), "tokenizer file")
             _ = self._tokenizer
         if self._source.n_blocks == 0:
             raise ValueError(f"text reads {self.path}, which holds no text")
