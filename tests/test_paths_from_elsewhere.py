@@ -116,6 +116,7 @@ def test_a_model_with_a_tokenizer_or_a_config_that_would_name_such_a_path_is_ref
         ["inspect", str(tmp_path / f"g{UMLAUT}"), "--text", str(text), "--quiet"],
         ["export", str(run), "--hugging-face", new],
         ["finetune", "gpt2", "--text", "t.txt", "--out", new],
+        ["explore", "--headless", "--root", str(run)],
         ["train", "--task", "text", "--task.path", str(text), "--out", str(tmp_path / "new")],
     ):
         assert main(command) == 2

@@ -191,7 +191,7 @@ def checked(name: str, function: Callable[..., Measurement], given: Mapping[str,
         made = kind.model_validate(dict(given))
     except ValidationError as error:
         raise ValueError(f"{name}.{first_problem(error, kind)}") from None
-    if empty := next((key for key, value in given.items() if value == []), None):
+    if empty := next((key for key, value in given.items() if isinstance(value, list | tuple) and not value), None):
         raise ValueError(
             f"{name}.{empty} is empty, which leaves nothing to measure; name some, or leave it out for all"
         )

@@ -229,16 +229,16 @@ def check_utf8(path: Path, *, as_text: bool = False) -> None:
 
     Args:
         path: where.
-        as_text: whether it has to be UTF-8 as Python reads it too, as a tokenizer needs it; in a locale of another
-            encoding it is not.
+        as_text: whether it has to be UTF-8 as Python reads it too, as a tokenizer and a browser need it; in a locale
+            of another encoding it is not.
     """
     name = os.fsencode(path)
     if name.decode(errors="replace").encode() != name:
         raise ValueError(f"{path} is not in UTF-8 on the disk, and weights are not read from there; rename it")
     if as_text and str(path).encode(errors="replace") != name:
         raise ValueError(
-            f"{path} is not in UTF-8 in this locale ({sys.getfilesystemencoding()}), and tokenizers are not read from "
-            "there; set PYTHONUTF8=1, or give another path"
+            f"{path} is not in UTF-8 in this locale ({sys.getfilesystemencoding()}), as it has to be; set "
+            "PYTHONUTF8=1, or give another path"
         )
 
 
