@@ -161,7 +161,7 @@ def save(answers: Sequence[Answer], folder: Path) -> None:
     """
     with new_folder(folder) as place:
         numbers = frame(answers)
-        numbers.to_parquet(place / "probe.parquet", index=False)
+        (place / "probe.parquet").write_bytes(numbers.to_parquet(index=False))
         numbers.to_csv(place / "probe.csv", index=False)
         settings = [dict(answer.measured.settings) for answer in answers]
         content = {"question": answers[0].question, "settings": settings, "findings": findings(answers)}

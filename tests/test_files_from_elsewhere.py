@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -23,6 +24,7 @@ import workbench
 from workbench.circuits.pairs_file import read_pairs
 from workbench.cli import main
 from workbench.runs import load_run, open_model
+from workbench.runs.compiled import compile_run
 from workbench.tasks.text import Text
 from workbench.training.sweeps.plan import read_plan
 
@@ -141,6 +143,65 @@ def test_another_encoding_is_refused_in_a_line_that_says_what_to_do(
     assert [path.name for path in tmp_path.iterdir()] == ["file.csv"]
 
 
+OPTIONS = {
+    "inspect": ["--text"],
+    "probe": ["previous_token", "--text"],
+    "finetune": ["--out", "tuned", "--text"],
+    "explore": ["--headless", "--text"],
+    "circuit": ["--pairs"],
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("kind", ["a folder", "a pipe or a device", "the path is empty", "there is no"])
+def test_what_is_no_file_is_named_as_what_it_is(
+    kind: str, command: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a folder").mkdir()
+    os.mkfifo(tmp_path / "a pipe or a device")
+    given = "" if kind == "the path is empty" else kind
+    assert main([command, str(place / "gpt2"), *OPTIONS[command], given]) == 2
+    shown = capsys.readouterr()
+    assert (kind if not given or kind.startswith("there") else f"{kind} is {kind}, not a ") in shown.err
+    assert shown.err.replace(f"opening {place / 'gpt2'} …\n", "").count("\n") == 1 and not shown.out
+
+
+@pytest.mark.parametrize("out", ["", "afile", "afile/data", "afile/x/y"])
+@pytest.mark.parametrize("command", ["inspect", "probe", "circuit", "export", "finetune"])
+def test_a_place_where_no_folder_can_be_is_refused_before_anything_is_measured(
+    command: str, out: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "afile").write_text("my own")
+    files = {"circuit": ["--pairs", str(place / "plain.jsonl")]}
+    given = files.get(command, [] if command == "export" else ["--text", str(place / "plain.txt")])
+    given = {"probe": ["previous_token"]}.get(command, []) + given
+    assert main([command, str(place / "gpt2"), *given, *([] if command == "export" else ["--out"]), out]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1 and not shown.out and [path.name for path in tmp_path.iterdir()] == ["afile"]
+    assert (
+        "the path is empty"
+        if not out
+        else "afile already exists"
+        if "already" in shown.err
+        else "afile is a file, not a folder"
+    ) in shown.err
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "null", '"x"'])
+def test_a_config_that_is_no_object_is_said_to_be_none(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "metrics.jsonl").touch()
+    (tmp_path / "weights.safetensors").touch()
+    for words in (["inspect"], ["inspect", "--text", __file__], ["import", "--out", str(tmp_path / "out")]):
+        assert main([words[0], str(tmp_path), *words[1:]]) == 2
+        error = capsys.readouterr().err
+        assert "config.json is corrupted: it is JSON, but not an object with named fields" in error, words
+
+
 FORMS_OF_PAIRS: dict[str, tuple[str, Callable[[], str]]] = {
     "JSON lines": (".jsonl", json_lines),
     "JSON lines in ASCII": (".jsonl", lambda: "\n".join(json.dumps(dict(zip(FIELDS, p, strict=True))) for p in PAIRS)),
@@ -173,11 +234,18 @@ def rows(*more: str) -> str:
     ("content", "reason"),
     [
         (rows("Mary, John,Mary, Ann,c,d"), "line 3 has more fields than the first line: put a text that holds ','"),
-        (rows('"a" b,c,d,e'), "after line 2: its quotes are not those of CSV"),
-        (rows('"a,b,c,d', "a,b,c,d"), "after line 2: its quotes are not those of CSV"),
+        (rows('"a" b,c,d,e'), "from line 3 on: its quotes are not those of CSV"),
+        (rows('"a,b,c,d', "a,b,c,d"), "from line 3 on: its quotes are not those of CSV"),
         (rows("a,b,c"), "line 3 has no text 'wrong'; a pair has clean, corrupted, answer, wrong"),
         (rows(f"{'x' * 200_000},y,c,d", "e,f,g,h", "i,j,k,l"), "line 3: clean has 200000 tokens, and corrupted 1"),
-        (table("|"), "line 2 has no text 'clean'; a pair has clean, corrupted, answer, wrong"),
+        ('"clean,corrupted,answer,wrong', "from line 1 on: its quotes are not those of CSV"),
+        (table("|"), "clean is not among those it names: 'clean|corrupted|answer|wrong'"),
+        (
+            "Clean,corrupted,answer,wrong\na,b,c,d",
+            "line 1 has to name the columns of a table of pairs, clean, corrupted",
+        ),
+        ("", "line 1 has to name the columns of a table of pairs, clean, corrupted, answer, wrong, and clean is not "),
+        ("clean,corrupted,answer,wrong,answer\na,b,c,d,e", "line 1 names the column answer twice; take one out"),
     ],
 )
 def test_a_table_that_is_not_one_is_refused_with_its_line(
@@ -206,6 +274,60 @@ def test_json_that_is_nested_too_deeply_is_refused_by_its_name(
         assert main(command) == 2
         shown = capsys.readouterr()
         assert f"{named}it is nested too deeply: at most 100 levels" in shown.err and shown.err.count("\n") == 1
+
+
+def pair(**changes: Any) -> str:
+    return json.dumps(dict(zip(FIELDS, PAIRS[0], strict=True)) | changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (pair(clean="a\ud800"), r"line 2: clean has \ud800, which is half of a character: write both halves"),
+        (pair(wrong="\udc00"), r"line 2: wrong has \udc00, which is half of a character"),
+        ("[" * 100_000, "line 2: it is nested too deeply: at most 100 levels"),
+        (pair().replace('"wrong"', '"clean"'), "line 2: the name 'clean' is there twice"),
+        (pair(note=0).replace("0", "1" * 5000), "line 2: it holds an integer of 5000 digits; at most 40 are read"),
+        (pair(answer=5), "line 2: answer is the number 5, and has to be text: put it in double quotes"),
+        (pair(answer=["c"]), 'line 2: answer is ["c"], and has to be text'),
+        (pair(answer=None), "line 2 has no text 'answer'; a pair has clean, corrupted, answer, wrong"),
+        (f"[{pair()}]", "line 2 is no pair; one is an object in braces with clean, corrupted, answer, wrong"),
+    ],
+)
+def test_a_line_of_json_that_is_no_pair_is_refused_with_its_line(
+    line: str, reason: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.jsonl").write_text(f"{pair()}\n{line}\n", encoding="utf-8")
+    assert main(["circuit", str(place / "gpt2"), "--pairs", str(tmp_path / "pairs.jsonl")]) == 2
+    shown = capsys.readouterr()
+    assert f"{tmp_path / 'pairs.jsonl'}, {reason}" in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1, 2, 3])
+def test_too_few_pairs_are_refused_in_terms_of_the_option(
+    n: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_run("chaser", tmp_path / "run")
+    assert main(["circuit", str(tmp_path / "run"), "--n", str(n)]) == 2
+    why = f"a circuit needs 4 pairs or more (--n), half to find it and half to test it, not {n}"
+    assert capsys.readouterr() == ("", f"workbench: {why}\n")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (("--alpha_req.first", "99"), "alpha_req with first=99 measures nothing on these sequences"),
+        (("--entropy.points", "[]"), "entropy.points is empty, which leaves nothing to measure"),
+    ],
+)
+def test_a_setting_that_leaves_nothing_to_measure_is_refused(
+    setting: tuple[str, str], reason: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = setting[0].split(".")[0].removeprefix("--")
+    given = ["--text", str(place / "plain.txt"), "--length", "16", "--n", "8", "--quiet", "--only", name, *setting]
+    assert main(["inspect", str(place / "gpt2"), *given, "--out", str(tmp_path / "out")]) == 2
+    shown = capsys.readouterr()
+    assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out and not (tmp_path / "out").exists()
 
 
 def test_a_circuit_of_pairs_with_a_mark_is_found(place: Path, tmp_path: Path) -> None:

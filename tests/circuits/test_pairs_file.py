@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_file_is_one_line(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["gpt2", "--pairs", "gone.jsonl"], "there is no file gone.jsonl of pairs"),
+        (["gpt2", "--pairs", "gone.jsonl"], "there is no file of pairs gone.jsonl"),
         (["gpt2", "--pairs", "gpt2/config.json"], "line 1 is not JSON; pairs are JSON lines, or CSV"),
         (["gpt2", "--pairs", "gpt2/model.safetensors"], "is not text in UTF-8"),
         (["mute", "--pairs", "good.jsonl"], "has no tokenizer"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.attention import attention_graph, path_mass
+from workbench.instruments.attention import attention_graph, path_mass, rollout
 from workbench.measurement.controls.random_graph import random_graph
+from workbench.mechanisms import chain_following
 from workbench.tasks import Truth
 from workbench.util.seeds import generator
 
@@ -68,9 +70,11 @@ def test_best_head_has_the_most_mass_on_the_chain(chained: Chained, parents: Pat
     assert path_mass.best_head(path_mass.measure(capture)) == (1, 1)
 
 
-def test_negative_hops_are_refused(chained: Chained, uniform: Pattern) -> None:
-    with pytest.raises(ValueError, match="n_hops must not be negative, and is -1"):
-        path_mass.measure(chained(uniform), n_hops=-1)
+@pytest.mark.parametrize("measure", [path_mass.measure, rollout.measure, rollout.path_length, chain_following.score])
+@pytest.mark.parametrize("n_hops", [0, -1])
+def test_no_hops_are_refused(measure: Any, n_hops: int, chained: Chained, uniform: Pattern) -> None:
+    with pytest.raises(ValueError, match=f"n_hops must be at least 1, not {n_hops}"):
+        measure(chained(uniform), n_hops=n_hops)
 
 
 @pytest.mark.parametrize("rows", ["drawn", "permuted"])

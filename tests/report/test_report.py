@@ -118,6 +118,9 @@ def test_unusable_input_writes_nothing(root: Path) -> None:
         ({"only": ["minimum"]}, "nothing that was asked for can be measured; minimum: "),
         ({"settings": {"entropy": {"alfa": 2}}}, "entropy has no setting 'alfa'; there is: alpha"),
         ({"settings": {"entropy": {"alpha": -1}}}, "alpha > 0"),
+        ({"settings": {"entropy": {"points": []}}}, "entropy.points is empty, which leaves nothing to measure"),
+        ({"only": ["path_mass"], "settings": {"path_mass": {"n_hops": 0}}}, "n_hops must be at least 1, not 0"),
+        ({"only": ["alpha_req"], "settings": {"alpha_req": {"first": 99}}}, "alpha_req with first=99 measures nothing"),
         ({"export": ["gif"]}, "there is: html, svg, png, pdf"),
     ):
         with pytest.raises(ValueError, match=said):

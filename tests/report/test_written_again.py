@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from workbench import report
 from workbench.cli import main
 from workbench.report import FILES, Report, inspect
 
@@ -61,7 +64,9 @@ def test_a_report_that_does_not_say_what_it_wrote_is_not_mixed_with_another(comp
     out, outside = tmp_path / "out", tmp_path / "outside.txt"
     outside.write_text("not in the report")
     quick(compiled / "sorter", out=out)
-    (out / FILES).write_text(json.dumps({"files": ["../outside.txt", str(outside), "data/sorter/overall.csv"]}))
+    (out / FILES).write_text(
+        json.dumps({"files": ["report.html", "../outside.txt", str(outside), "data/sorter/overall.csv"]})
+    )
     quick(compiled / "chaser", out=out)
     assert outside.exists() and not (out / "data" / "sorter" / "overall.csv").exists()
     before = files(out)
@@ -70,7 +75,7 @@ def test_a_report_that_does_not_say_what_it_wrote_is_not_mixed_with_another(comp
         with pytest.raises(ValueError, match=r"is no list of files; move .* away, or give another folder"):
             quick(compiled / "chaser", out=out)
     (out / FILES).unlink()
-    with pytest.raises(ValueError, match="has a report without a list of its files"):
+    with pytest.raises(ValueError, match=r"report\.html is there already, and report_files\.json does not list it"):
         quick(compiled / "chaser", out=out)
     assert files(out) == {name: content for name, content in before.items() if name != FILES}
 
@@ -81,3 +86,37 @@ def test_data_of_ones_own_in_the_folder_stay(compiled: Path, tmp_path: Path) -> 
     quick(compiled / "sorter", out=tmp_path)
     quick(compiled / "sorter", out=tmp_path)
     assert (tmp_path / "data" / "mine.csv").read_text() == "my own"
+
+
+@pytest.mark.parametrize(
+    "name", ["report.html", "data/a/overall.csv", "data/a/overall.json/mine", "data/a", "data/comparison.csv"]
+)
+def test_a_file_of_ones_own_is_not_taken_over_but_said_before_anything_is_measured(
+    name: str, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in ("a", "b"):
+        shutil.copytree(compiled / "sorter", tmp_path / run)
+    own = tmp_path / "out" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("my own")
+    before = files(tmp_path)
+    monkeypatch.setattr(report, "inspect_run", None)  # would be called to measure
+    taken = own.parent if own.name == "mine" else own
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(taken))} is (there already, and|a file, not a folder)"):
+        quick(tmp_path / "a", tmp_path / "b", out=tmp_path / "out")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["data/sorter/circuit/circuit.json", "figures"])
+def test_a_file_of_ones_own_whose_name_is_known_only_at_the_end_is_not_taken_over(
+    name: str, compiled: Path, tmp_path: Path
+) -> None:
+    """Nor is anything of the report before replaced."""
+    out = tmp_path / "out"
+    quick(compiled / "chaser", out=out)
+    (out / name).parent.mkdir(exist_ok=True, parents=True)
+    (out / name).write_text("my own")
+    before = files(out)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(out / name))} is "):
+        quick(compiled / "sorter", out=out, circuit=True, export=["html"])
+    assert files(out) == before

@@ -312,6 +312,24 @@ def test_pages_and_pictures_of_two_studies_never_have_one_name(place: Path) -> N
     assert not (place / "pages").exists()
 
 
+def test_pages_of_studies_replace_those_of_their_ledger_and_no_file_of_ones_own(place: Path) -> None:
+    two, out = {"parted": one(), "other": one("other")}, place / "pages"
+    drawn = dict.fromkeys(two, study())
+    for _ in range(2):
+        write_pages([two["parted"]], drawn, out)
+    for name in ("other.md", "index.md"):
+        (out / name).write_text("my own", encoding="utf-8")
+        before = {path.name: path.read_bytes() for path in out.iterdir()}
+        with pytest.raises(ValueError, match=rf"{name} is there already, and ledger\.json beside it has no such study"):
+            write_pages(list(two.values()), drawn, out)
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+        (out / name).unlink()
+        (out / "ledger.json").unlink(missing_ok=True)
+    with pytest.raises(ValueError, match=r"index\.md is a file, not a folder"):
+        (out / "index.md").touch()
+        write_pages([two["parted"]], drawn, out / "index.md" / "deeper")
+
+
 def paths(data: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key) in JSON's data."""
     for key in list(data) if isinstance(data, dict) else range(len(data)):

@@ -88,7 +88,7 @@ def test_what_cannot_be_read_fails_when_the_task_is_made(tmp_path: Path, file: P
         ({"path": str(tmp_path / "set")}, "no column 'text'; there is: words"),
         ({"path": str(tmp_path / "sets")}, "several data sets.*train"),
         ({"path": str(file), "tokenizer": str(file)}, "not a tokenizers JSON file"),
-        ({"path": str(file), "tokenizer": "nowhere.json"}, "not there"),
+        ({"path": str(file), "tokenizer": "nowhere.json"}, "there is no tokenizer file nowhere.json"),
         ({}, "path"),
     ]:
         with pytest.raises(ValueError, match=message) as caught:

@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from workbench.circuits.summary import FEWEST
 from workbench.tasks import Batch, Pairs
-from workbench.util.files import parse_json, read_text
-from workbench.util.messages import brief
+from workbench.util.files import check_file, parse_json, read_text
+from workbench.util.messages import brief, check_characters
 
 if TYPE_CHECKING:
     from workbench.models.pretrained import Pretrained
 
 FIELDS = ("clean", "corrupted", "answer", "wrong")
 LONGEST = 2**24  # bytes
-FEWEST = 4  # two to find a circuit on, and two to test it on, so that there are intervals
 Row = dict[str, str]
 
 
@@ -61,8 +61,7 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Each row with what errors call it. Raises ValueError if one is no pair."""
-    if not path.is_file():
-        raise ValueError(f"there is no file {path} of pairs")
+    check_file(path, "file of pairs")
     lines = read_text(path, LONGEST).split("\n")  # a text may hold other ends of a line, such as U+2028
     if path.suffix.lower() == ".csv":
         numbered = table(path, lines)
@@ -70,34 +69,62 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
         numbered = ((i, parsed(line, f"{path}, line {i}")) for i, line in enumerate(lines, 1) if line.strip())
     for number, row in numbered:
         where = f"{path}, line {number}"
-        missing = [name for name in FIELDS if not isinstance(row, dict) or not isinstance(row.get(name), str)]
-        if missing or not isinstance(row, dict):
-            raise ValueError(f"{where} has no text {missing[0]!r}; a pair has {', '.join(FIELDS)}")
-        yield where, {name: row[name] for name in FIELDS}
+        if not isinstance(row, dict):
+            raise ValueError(f"{where} is no pair; one is an object in braces with {', '.join(FIELDS)}")
+        yield where, {name: field(row, name, where) for name in FIELDS}
+
+
+def field(row: Mapping[str, object], name: str, where: str) -> str:
+    """One text of a pair. Raises ValueError if there is none."""
+    text = row.get(name)
+    if text is None:
+        raise ValueError(f"{where} has no text {name!r}; a pair has {', '.join(FIELDS)}")
+    if not isinstance(text, str):
+        given = f"the number {text}" if type(text) in (int, float) else brief(json.dumps(text), 40)
+        raise ValueError(f"{where}: {name} is {given}, and has to be text: put it in double quotes")
+    check_characters(text, f"{where}: {name}")
+    return text
 
 
 def table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
     """The rows of a CSV file with their lines; commas, semicolons or tabs are between fields, by its first line.
 
     Raises:
-        ValueError: if a quote is not closed, or a row has more fields than the first line.
+        ValueError: if the first line does not name each of the four columns once, a quote is not closed, or a row has
+            more fields than the first line.
     """
     csv.field_size_limit(LONGEST)
     separator = max(",;\t", key=lines[0].count)
-    reader = csv.DictReader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
     line = 0  # where the last row ended
     try:
+        columns = next(reader)
+        check_columns(columns, f"{path}, line 1")
+        line = reader.line_num
         for row in reader:
             line = reader.line_num
-            if None in row:
+            if len(row) > len(columns):
                 raise ValueError(
                     f"{path}, line {line} has more fields than the first line: put a text that holds {separator!r} in "
                     "double quotes"
                 )
-            if any(row.values()):  # spreadsheets write empty rows
-                yield line, row
+            if any(row):  # spreadsheets write empty rows
+                yield line, dict(zip(columns, row, strict=False))
     except csv.Error as error:
-        raise ValueError(f"{path}, after line {line}: its quotes are not those of CSV ({error})") from None
+        raise ValueError(f"{path}, from line {line + 1} on: its quotes are not those of CSV ({error})") from None
+
+
+def check_columns(columns: list[str], where: str) -> None:
+    """Raise ValueError unless each field of a pair is the name of one column."""
+    for name in FIELDS:
+        if name not in columns:
+            found = brief(", ".join(map(repr, columns)), 200) or "none"
+            raise ValueError(
+                f"{where} has to name the columns of a table of pairs, {', '.join(FIELDS)}, and {name} is not among "
+                f"those it names: {found}"
+            )
+        if columns.count(name) > 1:
+            raise ValueError(f"{where} names the column {name} twice; take one out, or give it another name")
 
 
 def parsed(line: str, where: str) -> object:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+FEWEST = 4  # pairs: two to find a circuit on, and two to test it on, so that there are intervals
 Step = Callable[[str], None]
 
 
@@ -99,13 +100,23 @@ def on_pairs(
         model, task: the hooked model, and what the pairs are drawn from.
         n, generator, kind, later: as for `task.minimal_pairs`.
         about: metric, name and more of `Comparison`.
+
+    Raises:
+        ValueError: if n is below `FEWEST`, or as `task.minimal_pairs`.
     """
+    check_enough(n)
     comparison = Comparison(model, task.minimal_pairs(n, generator, kind=kind, later=later), **about)
     try:
         pairs = task.minimal_pairs(n, generator, kind=comparison.pairs.kind, relevant=False)
     except ValueError as error:
         return comparison, None, str(error)
     return comparison, comparison.of(pairs), ""
+
+
+def check_enough(n: int) -> None:
+    """Raise ValueError if there are too few pairs to find a circuit on half of them and test it on the other half."""
+    if n < FEWEST:
+        raise ValueError(f"a circuit needs {FEWEST} pairs or more (--n), half to find it and half to test it, not {n}")
 
 
 def find_circuit(
@@ -133,6 +144,7 @@ def find_circuit(
     Raises:
         ValueError: if there are too few pairs, no such method or size, or nothing that a circuit could keep.
     """
+    check_enough(len(comparison.pairs))
     found, tested = (comparison.of(half) for half in comparison.pairs.halves())
     step, graph = _steps(progress, 6), Graph.of(comparison.model)
     measured = _measured(found, control, method, step)

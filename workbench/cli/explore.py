@@ -52,6 +52,9 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     keep_freed()
     from workbench.app.server.serve import listen, serve
+    from workbench.util.files import check_utf8
+
+    check_utf8(options.root.resolve(), as_text=True)
 
     sockets = listen(options.port)  # before the half minute that the libraries may take
     shown = options.model or options.root

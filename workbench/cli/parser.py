@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -66,9 +67,17 @@ def add_command(
     """
     usage = None if usage is None else f"workbench {name} {usage}"
     parser = commands.add_parser(name, help=summary, description=description, usage=usage, allow_abbrev=False)
+    parser.register("type", Path, _path)
     parser.set_defaults(command=run, takes_fields=takes_fields)
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="FILE.py", help="load parts of your own from this file"
     )
     parser.mixed = not takes_fields
     return parser
+
+
+def _path(text: str) -> Path:
+    """What is made of every path that is given: an empty one, which `Path` takes for the current folder, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; give a path, or . for the current folder")
+    return Path(text)

@@ -27,7 +27,7 @@ from workbench.runs.own_run import HeldRun
 from workbench.runs.weights import WEIGHTS
 from workbench.tasks import Task
 from workbench.util.distribution import version
-from workbench.util.files import parse_json, read_metadata, read_text, write_atomically
+from workbench.util.files import read_metadata, read_object, write_atomically
 
 FOUND = "found.json"
 LONGEST = 500_000  # characters of that file
@@ -133,7 +133,7 @@ def kept(run: Run) -> Kept | None:
     if not has_place(run) or not (run.path / FOUND).is_file():
         return None
     try:
-        found = Kept.model_validate(parse_json(read_text(run.path / FOUND, LONGEST)))
+        found = Kept.model_validate(read_object(run.path / FOUND, LONGEST))
         return found if (found.run, found.weights) == (run.name, _weights(run)) and _is_sound(found, run) else None
     except (ValueError, LookupError, ArithmeticError, OSError):  # by hand or of another version: it is measured again
         return None

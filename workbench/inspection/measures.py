@@ -182,7 +182,7 @@ def checked(name: str, function: Callable[..., Measurement], given: Mapping[str,
     """The settings given for a measure, each of the type that its function declares.
 
     Raises:
-        ValueError: in one line, if there is no such setting, or its value is of another type.
+        ValueError: in one line, if there is no such setting, or its value is of another type or an empty list.
     """
     known = settings_of(function)
     wrong = next((key for key in given if key not in known), None)
@@ -197,6 +197,10 @@ def checked(name: str, function: Callable[..., Measurement], given: Mapping[str,
         made = kind.model_validate(dict(given))
     except ValidationError as error:
         raise ValueError(f"{name}.{first_problem(error, kind)}") from None
+    if empty := next((key for key, value in given.items() if isinstance(value, list | tuple) and not value), None):
+        raise ValueError(
+            f"{name}.{empty} is empty, which leaves nothing to measure; name some, or leave it out for all"
+        )
     return {key: getattr(made, key) for key in given}
 
 

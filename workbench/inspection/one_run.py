@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.markup import escape
@@ -84,7 +85,8 @@ def inspect_run(
         progress: show a progress bar on standard error; or what is told, after each batch, the share that is measured.
 
     Raises:
-        ValueError: if there is no such instrument or mechanism, or it has no such setting.
+        ValueError: if there is no such instrument or mechanism, it has no such setting, or with those given it measures
+            nothing.
     """
     task, name = run.task(), name or run.name
     conditions = list(task.conditions if conditions is None else conditions)
@@ -103,9 +105,18 @@ def inspect_run(
             plan.test(batch)
         give_back()
     results, own = plan.results(sample), plan.own
+    check_settings(results, settings or {})
     return Inspected(
         run, name, results, sample, plan.not_made(), plan.example(), own.head, plan.fallen(), removed=plan.removed
     )
+
+
+def check_settings(results: Mapping[str, Result], settings: Settings) -> None:
+    """Raise ValueError if a measure has no number at all with the settings that were given for it."""
+    for name, given in settings.items():
+        if given and name in results and np.isnan(results[name].mean.values).all():
+            values = ", ".join(f"{key}={value!r}" for key, value in given.items())
+            raise ValueError(f"{name} with {values} measures nothing on these sequences; give other settings")
 
 
 T = TypeVar("T")

@@ -232,5 +232,5 @@ class Measurement:
 
     def save_parquet(self, folder: Path, stem: str) -> None:
         """Write `stem.parquet` alone into `folder`: for tables with a row for every example."""
-        with new_file(folder / f"{stem}.parquet") as partial:
-            self.frame().to_parquet(partial, index=False)
+        with new_file(folder / f"{stem}.parquet") as partial, partial.open("wb") as file:
+            self.frame().to_parquet(file, index=False)  # a path in another encoding than UTF-8 Arrow would not open

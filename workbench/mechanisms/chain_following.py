@@ -49,11 +49,14 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     """Share of queries with an ancestor h hops up whose row picks it out: dims `layer`, `head`, `hop`, `example`.
 
     As many hops as asked for, or as this batch's truth has; NaN where an example has no ancestor that far.
+
+    Raises:
+        ValueError: if n_hops is below 1.
     """
     n, n_pos = capture.batch.tokens.shape
     ancestors = capture.truth.adjacency(n, n_pos)
     others = ~ancestors & ~torch.eye(n_pos, dtype=torch.bool)
-    hops = range(1, (n_hops or max(capture.truth.n_hops, 1)) + 1)
+    hops = range(1, max(attention_graph.n_hops_of(capture, n_hops), 1) + 1)
     layers = range(capture.subject.n_layers)
     gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
     by_layer = []

@@ -17,26 +17,22 @@ from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
 from workbench.inspection.judged import Column
 from workbench.inspection.over_training import Timeline, follow
-from workbench.inspection.result import files_of
 from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words import many
-from workbench.measurement import Measurement
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.geometry import geometry_section
+from workbench.report.numbers import FILES, PAGE, check_folder, write_comparisons, write_numbers
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs.config import check_condition, condition_in_words
-from workbench.util.files import check_can_make, files_listed, files_replaced, write_atomically
-from workbench.util.lookup import check_told_apart, lookup, tell_apart
+from workbench.util.files import files_replaced, write_atomically
+from workbench.util.lookup import lookup
 
-__all__ = ["FORMATS", "Report", "inspect", "write"]
-
-PAGE, FILES = "report.html", "report_files.json"  # the page; the list of all files, which the next report replaces
-COMPARISONS = ("comparison", "comparison_over_seeds")  # files of two runs in pairs, and of groups of seeds
+__all__ = ["FILES", "FORMATS", "Report", "inspect", "write"]
 
 
 class Asked(NamedTuple):
@@ -126,7 +122,7 @@ def inspect(
         for condition in conditions or ():
             check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
-    check_folder(folder)
+    check_folder(folder, labels(opened))
     options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "conditions": conditions}
     options["progress"] = progress
     inspected = _measure(opened, options)
@@ -152,18 +148,8 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
     if not any(one.results for one in inspected):
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
-    check_folder(folder)
+    check_folder(folder, [one.name for one in inspected])
     return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
-
-
-def check_folder(folder: Path) -> None:
-    """Raise ValueError unless a report can be written into a folder, where it takes the place of one that is there."""
-    check_can_make(folder / "data")
-    if not files_listed(folder, FILES) and (folder / PAGE).exists() and (folder / "data").exists():
-        raise ValueError(
-            f"{folder} has a report without a list of its files ({FILES}), which the new one cannot replace; move it "
-            "away, or give another folder"
-        )
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -219,12 +205,12 @@ def write_report(
         f"{how_made}; n counts distinct ones",
     )
     with files_replaced(folder, FILES) as place:
-        folders = _write_numbers(place / "data", inspected, asked.timelines)
+        folders = write_numbers(place / "data", inspected, asked.timelines)
         for one in asked.circuits:
             one.save(place / "data" / folders[one.name] / "circuit")
         for name, of_run in asked.geometries.items():
             of_run.save(place / "data" / folders[name] / "geometry")
-        _write_comparisons(place / "data", differences, groups)
+        write_comparisons(place / "data", differences, groups)
         write_atomically(place / PAGE, text.encode())
         files = write_figures(place / "figures", drawn, *export)
     files = [folder / path.relative_to(place) for path in files]
@@ -244,55 +230,3 @@ def _summary(
     if differences is not None:
         parts.append(comparison_text(differences, inspected[0].name, inspected[1].name))
     return "\n\n".join([*parts, *map(over_seeds_text, groups)])
-
-
-def _write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Sequence[Timeline]) -> dict[str, str]:
-    """Write every measurement, into a folder for each run and for each config with several seeds.
-
-    Folders are named like the lines of figures; of two names that differ in their case alone, the second is numbered.
-    Returns name -> folder.
-
-    Raises:
-        ValueError: if two things would be written into one folder. Nothing is written then.
-    """
-    groups = [group for group in seed_groups(inspected) if not group.alone]
-    names = [*(one.name for one in inspected), *(group.name for group in groups)]
-    taken = [f"{name}.{suffix}" for name in COMPARISONS for suffix in ("parquet", "csv")]
-    folders = dict(zip(names, tell_apart([_inside(name) for name in names], taken), strict=True))
-    numbers: list[tuple[str, dict[str, Measurement]]] = [(folders[one.name], one.all()) for one in inspected]
-    for group in groups:
-        files = {stem: m for name, result in group.results.items() for stem, m in files_of(name, result).items()}
-        numbers.append((folders[group.name], files))
-    numbers += [(f"{folders[followed.name]}/timeline", followed.all()) for followed in timelines]
-    examples = [
-        (f"{folders[one.name]}/examples", {name: result.examples for name, result in one.results.items()})
-        for one in inspected
-    ]
-    check_told_apart([name for name, _ in (*numbers, *examples)], "folders of numbers")
-    for name, measured in numbers:
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for stem, measurement in measured.items():
-            measurement.save(folder / name, stem)
-    for name, each in examples:
-        (folder / name).mkdir(exist_ok=True)
-        for stem, measurement in each.items():
-            measurement.save_parquet(folder / name, stem)
-    return folders
-
-
-def _inside(name: str) -> str:
-    """A name as a path within a folder: models of one name are told apart by their whole paths."""
-    path = Path(name)
-    return Path(*(part for part in path.parts if part not in (path.anchor, ".."))).as_posix()
-
-
-def _write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:
-    """Write the comparison of two runs, and that of groups of seeds, as a table each."""
-    pairs, over = COMPARISONS
-    tables = {} if differences is None else {pairs: differences}
-    if groups:
-        parts = [one.differences.assign(first_group=one.first, second_group=one.second) for one in groups]
-        tables[over] = pd.concat(parts, ignore_index=True)
-    for name, table in tables.items():
-        table.to_parquet(folder / f"{name}.parquet", index=False)
-        table.to_csv(folder / f"{name}.csv", index=False)

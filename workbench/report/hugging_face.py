@@ -8,10 +8,11 @@ from typing import Any
 
 from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
-from workbench.report import NOTHING_ASKED, Report, check, check_folder, check_measured, write_report
+from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
+from workbench.report.numbers import check_folder
 from workbench.runs import CONFIG
 from workbench.tasks.text_file import read_parts
-from workbench.util.files import load_json
+from workbench.util.files import read_object
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
@@ -50,7 +51,7 @@ def inspect_text(
     check_models(sources)
     next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
-    check_folder(folder)
+    check_folder(folder, names(sources))
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
     inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
     check_measured(inspected)
@@ -89,10 +90,10 @@ def is_run(folder: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        config = load_json(path, 2**24)
+        config = read_object(path, 2**24)
     except ValueError:  # damaged: whoever loads it says what is wrong
         return False
-    return isinstance(config, dict) and "format" in config and "model_type" not in config
+    return "format" in config and "model_type" not in config
 
 
 def names(sources: Sequence[str]) -> list[str]:

@@ -31,9 +31,9 @@ from workbench.runs.weights import (
 from workbench.tasks import TASKS, Task
 from workbench.util.files import (
     check_contents,
-    load_json,
     parse_json,
     read_metadata,
+    read_object,
     read_text,
 )
 from workbench.util.memory import most_memory
@@ -299,7 +299,7 @@ def stack_of(path: Path) -> tuple[int, ...]:
     if not file.exists():
         return ()
     try:
-        seeds = load_json(file, LONGEST_CONFIG)["seeds"]
+        seeds = read_object(file, LONGEST_CONFIG)["seeds"]
         if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
             raise TypeError
     except (KeyError, TypeError):
@@ -308,15 +308,14 @@ def stack_of(path: Path) -> tuple[int, ...]:
 
 
 def _read_config(path: Path) -> RunConfig:
-    data = load_json(path, LONGEST_CONFIG)
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        version = data.get("format") if isinstance(data, dict) else None
-        if isinstance(data, dict) and "format" not in data and "model_type" in data:
+    data = read_object(path, LONGEST_CONFIG)
+    if data.get("format") != FORMAT:
+        if "format" not in data and "model_type" in data:
             raise ValueError(
                 f"{path.parent} is a model of Hugging Face, not a run folder; "
                 f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
             )
-        raise ValueError(f"{path} is of format {version!r}; this version reads format {FORMAT}")
+        raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
             data["task"] = tasks.in_folder(data["task"], path.parent)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from workbench.models import Decoder
 from workbench.runs import CONFIG, LONGEST_CONFIG, Run, load_run
-from workbench.util.files import check_free, load_json, new_folder
+from workbench.util.files import check_free, check_utf8, new_folder, read_object
 
 MODELLING = "modeling_workbench"
 CODE = f"{MODELLING}.py"
@@ -92,6 +91,7 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
     """
     out = Path(out)
     check_free(out)
+    check_utf8(out, as_text=True)
     of_hugging_face = not isinstance(source, Run) and is_hugging_face(Path(source))
     with new_folder(out) as folder:
         if of_hugging_face:
@@ -105,10 +105,10 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
 def is_hugging_face(path: Path) -> bool:
     """Whether a folder holds a model of Hugging Face, and no run."""
     try:
-        config = load_json(path / CONFIG, LONGEST_CONFIG)
+        config = read_object(path / CONFIG, LONGEST_CONFIG)
     except (ValueError, OSError):
         return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+    return "model_type" in config and "format" not in config
 
 
 def _write_run(run: Run, folder: Path) -> None:
@@ -149,7 +149,7 @@ def _write_model(source: Path, folder: Path) -> None:
     with told(str(source), "its weights"):
         listed_tensors(str(source), revision)
     name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[read.model_type]
-    config: dict[str, Any] = load_json(source / CONFIG, LONGEST_CONFIG)
+    config = read_object(source / CONFIG, LONGEST_CONFIG)
     config |= {"architectures": [name], "auto_map": {"AutoModelForCausalLM": f"{MODELLING}.{name}"}}
     for file in (file for pattern in COPIED for file in source.glob(pattern)):
         shutil.copyfile(file, folder / file.name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
 from workbench.sharing.contents import refuse_tasks_with_files
-from workbench.util.files import load_json, read_metadata
+from workbench.util.files import read_metadata, read_object
 
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 
@@ -20,8 +19,7 @@ def verify(folder: Path) -> Run:
     Raises:
         ValueError: if it is not a whole run; a library may raise any other error (see `contents.refusing`).
     """
-    config = load_json(folder / CONFIG, LONGEST_CONFIG)
-    refuse_tasks_with_files(config.get("task") if isinstance(config, Mapping) else None, "it")
+    refuse_tasks_with_files(read_object(folder / CONFIG, LONGEST_CONFIG).get("task"), "it")
     run = load_run(folder)
     run.model()
     _check_step(folder / WEIGHTS, run.step())

@@ -16,7 +16,7 @@ from workbench.studies.fine_tuning_workers import Job, Train, train
 from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
-from workbench.util.files import load_json, new_folder
+from workbench.util.files import new_folder, read_object
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -105,7 +105,7 @@ class FineTunes:
         fresh = folder / f"{FRESH}-seed={seed}"
         if not fresh.exists():
             make_fresh(fresh, self.shape, seed)
-        shape = load_json(fresh / "config.json", LONGEST)
+        shape = read_object(fresh / "config.json", LONGEST)
         if other := next((name for name, size in self.shape.items() if shape.get(name) != size), None):
             raise ValueError(
                 f"{fresh} is a model with {other} {shape.get(other)} and not {self.shape[other]}: "

@@ -31,7 +31,7 @@ from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.figures import by_its_dims
 from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
-from workbench.util.files import LONGEST_TOML, read_text, read_toml
+from workbench.util.files import LONGEST_TOML, check_file, read_text, read_toml
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief, first_problem
 from workbench.util.plugins import running
@@ -97,8 +97,7 @@ def study_from_file(path: str | Path) -> Study:
         ValueError: in one line, if there is no such file, or it is not a study.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no study file {path}")
+    check_file(path, "study file")
     if path.suffix == ".py":
         with running(path, "study"):
             study = runpy.run_path(str(path)).get("STUDY")

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ from workbench.studies.engine import RESULT
 from workbench.studies.result import Result, read_result
 from workbench.studies.stored import read_json, write_json
 from workbench.studies.study import SMALL, Study
-from workbench.util.files import write_atomically
+from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart
 from workbench.util.messages import in_markdown
 
@@ -95,9 +96,11 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     """The ledger, a page for every study, each with its figures as pictures, and a page over all of them.
 
     Raises:
-        ValueError: if two files would have one name, or there is no browser to draw the pictures with; or if a result
-            cannot be drawn, once all pages are written, that one's without a picture.
+        ValueError: if two files would have one name, a file is there that the folder's ledger has no result for, or
+            there is no browser to draw the pictures with; or if a result cannot be drawn, once all pages are written,
+            that one's without a picture.
     """
+    check_can_make(out / LEDGER)
     names = list(dict.fromkeys(one.name for one in results))
     files = ["index.md", *(f"{name}.md" for name in names)]
     pictures: dict[str, list[str]] = {}
@@ -114,19 +117,36 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
         figures |= dict(zip(pictures[stem], drawn, strict=True))
         files += pictures[stem]
     check_told_apart(files, "pages or pictures of studies")
+    _check_replaceable(files, out)
     pages = {"index.md": index_page(results, studies)}
     for name in names:
         pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures, studies[name])
     out.mkdir(parents=True, exist_ok=True)
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
-    write_pictures(list(figures.values()), [out / name for name in figures], width=WIDTH, scale=PIXELS)
-    write_ledger(results, out / LEDGER)
+    with TemporaryDirectory(prefix=".", dir=out) as place:
+        write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
+        write_ledger(results, out / LEDGER)  # first: it says which files are written here
+        for name in figures:
+            Path(place, name).replace(out / name)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())
     if undrawn:
         raise ValueError(f"the pages are in {out}, but {'; '.join(undrawn)}")
     return [out / file for file in pages]
+
+
+def _check_replaceable(files: Sequence[str], out: Path) -> None:
+    """Raise ValueError if one of these files is in a folder and no page or picture of a result in the ledger there."""
+    earlier = read_ledger(out / LEDGER)
+    pages = {"index.md", *(f"{one.name}.md" for one in earlier)} if earlier else set()
+    pictures = {f"{one.name}-{one.scale}" for one in earlier}
+    for file in files:
+        if file not in pages and re.sub(r"(-\d+)?\.png$", "", file) not in pictures and os.path.lexists(out / file):
+            raise ValueError(
+                f"{out / file} is there already, and {LEDGER} beside it has no such study, so it is not replaced; move "
+                "it away, or give another folder"
+            )
 
 
 def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:

@@ -16,7 +16,7 @@ from workbench import tasks
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
 from workbench.tasks.stream import in_order
-from workbench.util.files import check_free, new_file, open_text
+from workbench.util.files import check_file, check_free, new_file, open_text
 from workbench.util.seeds import generator
 
 SHARD = 1024  # sequences
@@ -114,7 +114,7 @@ def _write(recipe: Recipe, path: Path, workers: int) -> Generator[int, None, Non
 def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     schema = _SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
     written = 0
-    with pq.ParquetWriter(path, schema) as writer:
+    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
         for batch in stream(recipe, workers=workers):
             writer.write_table(pa.Table.from_pylist(_rows(recipe.task, batch), schema=schema))
             written += len(batch)
@@ -150,8 +150,7 @@ def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
         ValueError: if the file is missing, damaged, or was not written by `write`.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+    check_file(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"data is read from {' or '.join(FORMATS)}, not {path.name!r}")
     try:
@@ -165,9 +164,15 @@ def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
-    file = pq.ParquetFile(path)
-    header = json.loads((file.schema_arrow.metadata or {})[b"workbench"])
-    return header, (part.to_pylist() for part in file.iter_batches(SHARD))
+    with path.open("rb") as file:
+        header = json.loads((pq.read_schema(file).metadata or {})[b"workbench"])
+    return header, _parquet_parts(path)
+
+
+def _parquet_parts(path: Path) -> Iterator[list[dict[str, Any]]]:
+    with path.open("rb") as file:
+        for part in pq.ParquetFile(file).iter_batches(SHARD):
+            yield part.to_pylist()
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:

@@ -22,6 +22,7 @@ from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.tasks.token_words import vocabulary_of
 from workbench.tasks.vocabulary import Vocabulary
+from workbench.util.files import check_file
 from workbench.util.messages import brief
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class Text(Task):
         if not self._place.exists():
             raise ValueError(f"text reads {self.path}, which is not there; `shakespeare` comes with the workbench")
         if self.tokenizer is not None:
-            if not Path(self.tokenizer).is_file():
-                raise ValueError(f"text's tokenizer {self.tokenizer} is not there")
+            check_file(Path(self.tokenizer), "tokenizer file")
             _ = self._tokenizer
         if self._source.n_blocks == 0:
             raise ValueError(f"text reads {self.path}, which holds no text")
@@ -89,7 +89,7 @@ class Text(Task):
         from tokenizers import Tokenizer
 
         try:
-            return Tokenizer.from_file(str(self.tokenizer))
+            return Tokenizer.from_buffer(Path(str(self.tokenizer)).read_bytes())
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"{self.tokenizer} is not a tokenizers JSON file: {brief(error)}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.util.files import open_text
+from workbench.util.files import check_file, open_text
 
 LETTERS = 2**16  # of a text, tokenised at a time, and then to the end of the line
 
@@ -18,8 +18,7 @@ def read_parts(path: Path) -> Iterator[str]:
     Raises:
         ValueError: in one line, if there is no such file, or as `open_text`.
     """
-    if not path.is_file():
-        raise ValueError(f"there is no text file {path}")
+    check_file(path, "text file")
     with open_text(path) as file:
         while part := file.read(LETTERS):
             yield part + file.readline(LETTERS)

@@ -55,7 +55,7 @@ from workbench.training.state import (
     not_finite,
     only_trainer,
 )
-from workbench.util.files import check_contents, check_free, new_folder, write_atomically
+from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
 
@@ -98,6 +98,7 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
     config = config.in_full()
     processes = Processes.started(config.device)
     processes.do(lambda: check_free(path))
+    check_utf8(path, as_text=True)
     tuning = FineTuning(config, path, progress, processes)
     processes.do(lambda: _make_folder(tuning))
     with ExitStack() as lock:

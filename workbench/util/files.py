@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -122,7 +123,7 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
         listed: path within it of the list of what was written, which is written too.
 
     Raises:
-        ValueError: as `files_listed`.
+        ValueError: as `check_replaceable`, before anything is replaced.
     """
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +131,9 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
     try:
         yield place
         files = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
-        write_atomically(place / listed, json.dumps({"files": files}, indent=1).encode())
+        check_replaceable(folder, listed, map(Path, files))
+        names = [os.fsencode(name).decode(errors="surrogateescape") for name in files]  # read in another locale too
+        write_atomically(place / listed, json.dumps({"files": names}, indent=1).encode())
         for path in (folder / name for name in files_listed(folder, listed)):
             path.unlink(missing_ok=True)
             with suppress(OSError):  # it holds other files too
@@ -149,6 +152,27 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
+def check_replaceable(folder: Path, listed: str, files: Iterable[Path]) -> None:
+    """Raise ValueError if in the place of one of these files is something that `files_replaced` has not written.
+
+    Args:
+        folder, listed: as of `files_replaced`.
+        files: paths within the folder.
+
+    Raises:
+        ValueError: in one line, that names it; or as `files_listed`.
+    """
+    own = set(files_listed(folder, listed))
+    for file in files:
+        there = [path for path in (file, *file.parents[:-1]) if os.path.lexists(folder / path)]
+        for path in (path for path in there if path == file or not (folder / path).is_dir()):
+            if path.as_posix() not in own:
+                raise ValueError(
+                    f"{folder / path} is there already, and {listed} does not list it as written here, so it is not "
+                    "replaced; move it away, or give another folder"
+                )
+
+
 def files_listed(folder: Path, listed: str) -> list[str]:
     """The files that `files_replaced` wrote into a folder, of those that lie in it; none where nothing was written.
 
@@ -158,10 +182,11 @@ def files_listed(folder: Path, listed: str) -> list[str]:
     if not (folder / listed).exists():
         return []
     try:
-        names = parse_json(read_text(folder / listed, 2**24))["files"]
+        written = read_object(folder / listed, 2**24)["files"]
+        names = [os.fsdecode(name.encode(errors="surrogateescape")) for name in written]
         root = os.path.realpath(folder)  # a list that a stranger wrote reaches nothing outside it
         return [name for name in names if Path(os.path.realpath(folder / name)).is_relative_to(root)]
-    except (ValueError, KeyError, TypeError):
+    except (AttributeError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / listed} is no list of files; move {folder} away, or give another folder") from None
 
 
@@ -186,6 +211,7 @@ def check_can_make(path: Path) -> None:
         raise ValueError("a path has no character of code 0; give another path")
     if "\n" in str(path) or "\r" in str(path):  # what is said of it would be torn apart, and commands with it
         raise ValueError(f"{str(path)!r} has a line end in its name; give another path, or rename the folder")
+    check_utf8(path)
     try:
         # Raises OSError if a name is too long, the temporary name of `new_file` included, or if links form a circle.
         path.with_name(f".{path.name}.partial__").exists()
@@ -193,13 +219,31 @@ def check_can_make(path: Path) -> None:
         parent = next(parent for parent in (*path.parents, Path()) if os.path.lexists(parent))
         if not parent.is_dir():
             kind = "a link that leads nowhere" if parent.is_symlink() and not parent.exists() else "a file"
-            raise ValueError(f"{parent} is {kind}, not a folder; give another path than {brief(path)}")
+            raise ValueError(f"{parent} is {kind}, not a folder; give another path, or move it away")
         if path.is_symlink() and not path.exists():
             raise ValueError(f"{path} is a link that leads nowhere; give another path, or delete the link first")
         Path(tempfile.mkdtemp(prefix=".", dir=parent)).rmdir()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ValueError(f"nothing can be made at {brief(path, 200)}: {reason}; give another path") from None
+
+
+def check_utf8(path: Path, *, as_text: bool = False) -> None:
+    """Raise ValueError unless a path is UTF-8 on the disk, as weights need it.
+
+    Args:
+        path: where.
+        as_text: whether it has to be UTF-8 as Python reads it too, as a tokenizer and a browser need it; in a locale
+            of another encoding it is not.
+    """
+    name = os.fsencode(path)
+    if name.decode(errors="replace").encode() != name:
+        raise ValueError(f"{path} is not in UTF-8 on the disk, and weights are not read from there; rename it")
+    if as_text and str(path).encode(errors="replace") != name:
+        raise ValueError(
+            f"{path} is not in UTF-8 in this locale ({sys.getfilesystemencoding()}), as it has to be; set "
+            "PYTHONUTF8=1, or give another path"
+        )
 
 
 def _umask() -> int:
@@ -229,10 +273,26 @@ def _readable(path: Path) -> Iterator[None]:
         raise ValueError(f"there is no {path}")
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
+    check_utf8(path)
     try:
         yield
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"{path} is truncated or corrupted: {error}") from None
+
+
+def check_file(path: Path, what: str = "file") -> None:
+    """Raise ValueError in one line unless a path is a file; a pipe or device might never end.
+
+    Args:
+        path: where.
+        what: what the file is, in words.
+    """
+    if not path.exists():
+        raise ValueError(f"there is no {what} {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a {what}; give the path of a file")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device, not a {what}; save what it gives, and give that file")
 
 
 @contextmanager
@@ -255,8 +315,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
 
 def read_text(path: Path, longest: int) -> str:
     """The text of a file. Raises ValueError as `open_text`, and unless it is a file of at most `longest` bytes."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file")
+    check_file(path)
     if path.stat().st_size > longest:
         raise ValueError(f"{path} is corrupted: it has {path.stat().st_size:,} bytes, and at most {longest:,} are read")
     with open_text(path) as file:
@@ -278,15 +337,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     return data
 
 
-def load_json(path: Path, longest: int) -> Any:
-    """The data in a JSON file. Raises ValueError in one line, with its name, as `read_text` and `parse_json`."""
+def read_object(path: Path, longest: int) -> dict[str, Any]:
+    """The object that a JSON file holds. Raises ValueError in one line if it holds none, or as `read_text`."""
     text = read_text(path, longest)
     try:
-        return parse_json(text)
+        data = parse_json(text)
     except json.JSONDecodeError:
         raise ValueError(f"{path} is corrupted: it is not JSON") from None
     except ValueError as error:
         raise ValueError(f"{path} is corrupted: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} is corrupted: it is JSON, but not an object with named fields in braces {{}}")
+    return data
 
 
 def parse_json(text: str) -> Any:

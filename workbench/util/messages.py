@@ -33,6 +33,14 @@ def in_markdown(text: object) -> str:
     return _MARKUP.sub(lambda found: found[0] if found["interval"] else f"&#{ord(found[0])};", line)
 
 
+def check_characters(text: str, what: str) -> None:
+    """Raise ValueError if a text has half of a surrogate pair, which JSON can write, and no tokenizer reads."""
+    if half := next((character for character in text if "\ud800" <= character <= "\udfff"), None):
+        raise ValueError(
+            f"{what} has {harmless(half)}, which is half of a character: write both halves, or the character itself"
+        )
+
+
 def brief(text: object, longest: int = LONGEST) -> str:
     """The text as one `harmless` line; of a text that is too long, only the beginning and the end are kept."""
     return _cut(harmless(_cut(" ".join(str(text).split()), longest)), longest)

@@ -44,3 +44,14 @@ class Checked(BaseModel):
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
         return true_is_no_number(cls.model_fields[str(info.field_name)].annotation, value)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_half_characters(cls, value: Any) -> Any:
+        """JSON can write them, and Python reads a path of another encoding so; no config can be written with one."""
+        if isinstance(value, str) and value.encode(errors="replace") != value.encode(errors="surrogatepass"):
+            raise PydanticCustomError(
+                "half_character",
+                "Input should have whole characters (of a path with others than ASCII: set PYTHONUTF8=1)",
+            )
+        return value

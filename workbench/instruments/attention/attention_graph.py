@@ -34,6 +34,13 @@ def why_not(subject: Subject) -> str | None:
     return subject.no_pattern
 
 
+def n_hops_of(capture: Capture, n_hops: int | None) -> int:
+    """The number of hops asked for, or by default that of the truth. Raises ValueError if it is below 1."""
+    if n_hops is not None and n_hops < 1:
+        raise ValueError(f"n_hops must be at least 1, not {n_hops}")
+    return capture.truth.n_hops if n_hops is None else n_hops
+
+
 def needs(subject: Subject) -> list[str]:
     """The attention pattern of every layer that is looked at."""
     return [pattern_name(layer) for layer in subject.layers]

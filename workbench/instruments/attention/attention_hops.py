@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.capture import Capture
-from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows, why_not
+from workbench.instruments.attention.attention_graph import mass_on, n_hops_of, needs, pattern, unit_rows, why_not
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "measure", "needs", "why_not"]
@@ -29,12 +29,10 @@ def measure(capture: Capture, *, n_hops: int | None = None) -> Measurement:
         n_hops: how many powers; by default as many hops as this batch's truth has (give it where batches differ).
 
     Raises:
-        ValueError: if n_hops is not positive.
+        ValueError: if n_hops is below 1.
     """
-    if n_hops is not None and n_hops < 1:
-        raise ValueError(f"n_hops must be at least 1, not {n_hops}")
     n, n_pos = capture.batch.tokens.shape
-    hops = range(1, (n_hops or max(capture.truth.n_hops, 1)) + 1)
+    hops = range(1, max(n_hops_of(capture, n_hops), 1) + 1)
     layers = capture.subject.layers
     by_layer = []
     for layer in layers:

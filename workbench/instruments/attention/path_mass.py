@@ -45,9 +45,9 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         gamma: take every pattern's resolvent at this γ (Eq. 5), whatever the layer does; by default what it applies.
 
     Raises:
-        ValueError: if n_hops is negative or γ not in [0, 1).
+        ValueError: if n_hops is below 1 or γ not in [0, 1).
     """
-    n_hops = hops_told_apart(capture, n_hops)
+    n_hops = attention_graph.n_hops_of(capture, n_hops)
     edges, layers = first_edges(capture.truth), range(capture.subject.n_layers)
     values = np.stack([shares(_mixing(capture, layer, gamma), edges, n_hops) for layer in layers])
     return Measurement(
@@ -86,13 +86,6 @@ def best_head(selection: Measurement) -> tuple[int, int]:
     """
     chain = Measurement.stack([selection.select(hop="chain")], "matrix", ["resolvent"])
     return attention_graph.best_head(chain)
-
-
-def hops_told_apart(capture: Capture, n_hops: int | None) -> int:
-    """The number of hops to tell apart: `n_hops`, or by default all of the truth. Raises ValueError if negative."""
-    if n_hops is not None and n_hops < 0:
-        raise ValueError(f"n_hops must not be negative, and is {n_hops}")
-    return capture.truth.n_hops if n_hops is None else n_hops
 
 
 def hop_labels(n_hops: int) -> Sequence[int | str]:

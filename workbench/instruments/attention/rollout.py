@@ -19,6 +19,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention.attention_graph import (
+    n_hops_of,
     needs,
     pattern,
     position_names,
@@ -26,7 +27,7 @@ from workbench.instruments.attention.attention_graph import (
     unit_rows,
     why_not,
 )
-from workbench.instruments.attention.path_mass import first_edges, hop_labels, hops_told_apart, shares
+from workbench.instruments.attention.path_mass import first_edges, hop_labels, shares
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "path_length", "rollout", "why_not"]
@@ -51,9 +52,9 @@ def measure(
         heads: how a layer's heads become one graph: their `mean`, or their `max`, with rows scaled to sum to 1.
 
     Raises:
-        ValueError: if n_hops is negative, the residual's share is not in [0, 1], or `heads` is neither.
+        ValueError: if n_hops is below 1, the residual's share is not in [0, 1], or `heads` is neither.
     """
-    n_hops = hops_told_apart(capture, n_hops)
+    n_hops = n_hops_of(capture, n_hops)
     values = shares(rollout(capture, residual=residual, heads=heads)[:, None], first_edges(capture.truth), n_hops)[0]
     return Measurement(
         name="Rollout mass by hop",
@@ -105,7 +106,7 @@ def path_length(capture: Capture, *, n_hops: int | None = None, residual: float 
     Raises:
         ValueError: also if a layer's variant does not say by how many steps it reads.
     """
-    n_hops, edges = hops_told_apart(capture, n_hops), first_edges(capture.truth)
+    n_hops, edges = n_hops_of(capture, n_hops), first_edges(capture.truth)
     graphs = layer_graphs(capture, residual=residual)
     identity = torch.eye(graphs[0].shape[-1], dtype=graphs[0].dtype, device=graphs[0].device)
     product, stepped = identity.expand_as(graphs[0]), torch.zeros_like(graphs[0])

@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from workbench.util.files import check_contents, load_json, read_shapes
+from workbench.util.files import check_contents, read_object, read_shapes
 from workbench.util.memory import check_memory
 from workbench.util.messages import Notice, brief
 
@@ -79,10 +79,7 @@ def check_config(source: str) -> str:
     """
     path = fetch(source, CONFIG)
     assert path is not None  # `check_folder` comes first
-    fields = load_json(path, LONGEST)
-    if not isinstance(fields, dict):
-        raise ValueError(f"{path} holds no fields")
-    check_fields(fields)
+    check_fields(read_object(path, LONGEST))
     return "main" if Path(source).is_dir() else path.parent.name  # a folder of the hub's cache has that name
 
 
@@ -132,8 +129,8 @@ def weight_files(source: str, revision: str) -> list[str]:
             f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model by "
             "Transformers, and save it by save_pretrained"
         )
-    listed = load_json(index, LONGEST)
-    parts = listed.get("weight_map") if isinstance(listed, dict) else None
+    listed = read_object(index, LONGEST)
+    parts = listed.get("weight_map")
     if not isinstance(parts, dict) or not isinstance(listed.get("metadata"), dict):
         raise ValueError(f"{index} is damaged: it has no weight_map and metadata; get the model anew")
     files = sorted(set(map(str, parts.values())))

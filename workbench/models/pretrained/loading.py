@@ -33,6 +33,7 @@ from workbench.models.pretrained.folder import (
 )
 from workbench.models.pretrained.model import Pretrained
 from workbench.tasks.known_text import KnownText
+from workbench.util.files import check_utf8
 from workbench.util.messages import brief
 
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -153,6 +154,8 @@ def load_tokenizer(source: str, revision: str, name: str) -> PreTrainedTokenizer
     folder = Path(source)
     if folder.is_dir() and not any((folder / file).is_file() for file in TOKENIZERS):
         return None
+    if folder.is_dir():
+        check_utf8(folder, as_text=True)
     with told(name, "its tokenizer"):
         for file in TOKENIZERS if folder.is_dir() else ():
             if (folder / file).is_file() and (folder / file).stat().st_size > LONGEST:

@@ -33,6 +33,7 @@ from workbench.models.pretrained.checks import (
 from workbench.models.pretrained.text_file import needed
 from workbench.tasks import Batch, Sequences, Vocabulary, own_sequences
 from workbench.tasks.token_words import vocabulary_of
+from workbench.util.messages import check_characters
 
 
 class Pretrained(BridgedModel):
@@ -82,10 +83,11 @@ class Pretrained(BridgedModel):
         """The tokens of a text, with those that the tokenizer puts before or after it.
 
         Raises:
-            ValueError: if the model has no tokenizer.
+            ValueError: if the model has no tokenizer, or the text has half of a character.
         """
         if self.tokenizer is None:
             raise ValueError(f"{self.config.module} has no tokenizer: give token ids")
+        check_characters(text, "the text")
         return torch.tensor(self.tokenizer(text)["input_ids"], dtype=torch.long)
 
     def prompt(self, text: str) -> Int[Tensor, " pos"]:

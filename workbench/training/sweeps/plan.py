@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config, task_config
-from workbench.util.files import read_toml
+from workbench.util.files import check_file, read_toml
 from workbench.util.lookup import check_name
 from workbench.util.messages import brief, first_problem
 from workbench.util.settings import as_text, flat, place
@@ -94,8 +94,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
     if isinstance(source, Mapping):
         return _plan(source)
     path = Path(source)
-    if not path.is_file():
-        raise ValueError(f"there is no sweep file {path}")
+    check_file(path, "sweep file")
     data = read_toml(path)
     try:
         return _plan(data)
