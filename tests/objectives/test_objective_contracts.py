@@ -11,6 +11,7 @@ from workbench.objectives import OBJECTIVES
 from workbench.testing.objectives import CHECKS, Term
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "auxiliary": [{"labels": {"minimum": 0}}, {"labels": {"copies_left": 1, "successor": 0}, "weight": 0.5}],
     "seq_vcr": [{}, {"at": "logits"}, {"over": "batch+length"}, {"positions": "scored"}],
 }
 CASES = [(name, settings) for name in OBJECTIVES for settings in SETTINGS.get(name, [{}])]

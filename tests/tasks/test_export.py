@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from workbench import tasks
 from workbench.cli import main
 from workbench.tasks import TASKS, Batch, export
 from workbench.tasks.export import Recipe, read, show, stream, write
+from workbench.tasks.stream import in_order
 
 CASES: list[tuple[str, dict[str, Any], str]] = [
     (name, {"path": __file__} if name == "text" else {}, "main") for name in sorted(TASKS)
@@ -55,6 +57,14 @@ def test_the_same_command_writes_the_same_bytes_in_every_process_and_for_any_num
         subprocess.run(program, check=True, env=environment, capture_output=True)
         digests.add(hashlib.sha256(out.read_bytes()).hexdigest())
     assert len(digests) == 1
+
+
+def test_no_more_processes_draw_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask for a hundred thousand, which would be the end of the machine."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    drawn = in_order(str, range(9), 100_000)
+    assert next(drawn) == "0" and len(multiprocessing.active_children()) == 2
+    assert list(drawn) == list("12345678")
 
 
 def test_shards_hold_the_sequences_they_should_and_no_more() -> None:

@@ -198,6 +198,7 @@ def test_a_wrong_file_is_one_line_and_nothing_is_written(
         ({"source": "none.toml"}, "there is no sweep file none.toml"),
         ({"source": fields()}, "say where the runs go"),
         ({"source": fields(), "out": "OUT", "workers": 0}, "workers must be at least 1, not 0"),
+        ({"source": fields(), "out": "OUT", "workers": 100_000}, "workers=100000 are too many for"),
         ({"source": fields(), "out": "OUT", "workers": 1, "ray": "auto"}, "not both"),
     ],
 )

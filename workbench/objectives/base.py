@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
-from workbench.tasks import Batch
+from workbench.tasks import Batch, Task
 from workbench.util.strict_settings import Checked
 
 
@@ -39,6 +39,9 @@ class Objective(nn.Module, ABC):
     least_batch: int = 1
     """The fewest sequences that it can be computed on."""
 
+    stackable: ClassVar[bool] = True
+    """Whether several seeds can be trained in one pass with it (`torch.func.vmap`)."""
+
     def __init__(self, config: DecoderConfig, *, pad: int = -1, **settings: Any) -> None:
         """Make the objective for a model of this shape.
 
@@ -50,6 +53,9 @@ class Objective(nn.Module, ABC):
         super().__init__()
         self.settings: Any = self.Settings(**settings)
         self.pad = pad
+
+    def fit_to_task(self, task: Task) -> None:
+        """Take what it needs of the task; by default nothing. Raises ValueError if it cannot be used with the task."""
 
     @abstractmethod
     def forward(

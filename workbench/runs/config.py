@@ -259,7 +259,10 @@ class RunConfig(Checked):
 
     def _objectives_for(self, task: Task) -> dict[str, Objective]:
         named = self.objectives.items()
-        return {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
+        made = {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
+        for objective in made.values():
+            objective.fit_to_task(task)
+        return made
 
 
 def _own_model(model: Mapping[str, Any], must_be_known: bool) -> OwnModelConfig:

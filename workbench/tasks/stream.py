@@ -36,8 +36,10 @@ def in_order(draw: Callable[[Key], Drawn], keys: Iterable[Key], workers: int) ->
     Args:
         draw: a function of the key alone; it is sent to the workers, so it must pickle.
         keys: what to draw.
-        workers: processes that draw ahead; with 0, this process draws. None outlives this process, however it ends.
+        workers: processes that draw ahead, never more than there are cores: anybody may ask for any number. With 0,
+            this process draws. None outlives this process, however it ends.
     """
+    workers = min(workers, os.cpu_count() or 1)
     if not workers:
         return map(draw, keys)
     loader = DataLoader(

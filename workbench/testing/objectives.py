@@ -10,10 +10,11 @@ from torch import Tensor
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
-from workbench.tasks import Batch
+from workbench.tasks import Batch, make
 from workbench.testing.require import require, require_close
 
 PAD = 12
+TASK = make("sorting", q=PAD - 1, min_length=2, max_length=6)  # 11 symbols, the delimiter and PAD
 SHAPE: dict[str, Any] = {"n_layers": 2, "d_model": 24, "n_heads": 2, "d_vocab": 13, "n_ctx": 16}
 
 
@@ -30,7 +31,9 @@ class Term:
         model = Decoder(config, torch.Generator().manual_seed(0)).double()
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            return model, OBJECTIVES[self.name](config, pad=PAD, **self.settings).double()
+            objective = OBJECTIVES[self.name](config, pad=PAD, **self.settings)
+            objective.fit_to_task(TASK)
+            return model, objective.double()
 
     def value(self, batch: Batch) -> tuple[Tensor, dict[str, Any], Decoder]:
         """The loss, its figures, and the model whose gradients it leads to."""
@@ -41,9 +44,8 @@ class Term:
 
 
 def a_batch(n: int = 8, pos: int = 10, padding: int = 0) -> Batch:
-    """Sequences with their next tokens, scored from position 3 on; then padding."""
-    tokens = torch.randint(0, PAD, (n, pos), generator=torch.Generator().manual_seed(1))
-    batch = Batch.next_token(tokens, 3, pos - 1)
+    """Sequences of a task with their next tokens, scored behind the delimiter; then padding."""
+    batch = TASK.draw(n, torch.Generator().manual_seed(1), length=pos // 2 - 1)
     if not padding:
         return batch
     wide = Batch.next_token(torch.full((1, pos + padding), PAD), 0, 1)  # a sequence that is left out again

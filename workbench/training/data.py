@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -44,12 +43,11 @@ def training_batches(
 def _as_drawn(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
     if config.curriculum:
         return _of_curriculum(task, config, first, passed)
-    workers = min(config.workers, os.cpu_count() or 1)  # a config may ask for any number
     if config.train_size is None:
-        batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, first), workers)
+        batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, first), config.workers)
     else:
-        batches = batches_of_set(task, config, first, workers)
-    return batches if workers else _drawn_ahead(batches)
+        batches = batches_of_set(task, config, first, config.workers)
+    return batches if config.workers else _drawn_ahead(batches)
 
 
 def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench import runs
-from workbench.objectives import Objective
+from workbench.objectives import OBJECTIVES, Objective
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.distributed import Processes
@@ -81,6 +81,8 @@ def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
         reason = f"a seed is there twice in {seeds}"
     elif config.model.dropout:
         reason = "dropout draws other numbers for a stack than for a run; set model.dropout to 0"
+    elif alone := next((name for name in config.objectives if not OBJECTIVES[name].stackable), None):
+        reason = f"the objective {alone} looks at the sequences of each run; train the seeds one by one"
     elif config.accumulate > 1:
         reason = "accumulate saves the memory that a stack takes; set it to 1"
     elif config.precision == "float16":

@@ -17,18 +17,22 @@ from workbench.util.child_processes import python
 from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 0.05
+MOST_A_CORE = 16
 
 
 def at_a_time(workers: int | None) -> int:
     """How many processes train at the same time: by default one for each core that this process may use.
 
     Raises:
-        ValueError: if fewer than one were asked for.
+        ValueError: if fewer than one were asked for, or so many that each would have hardly any of a core.
     """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
+    if workers > MOST_A_CORE * cores:
+        raise ValueError(f"workers={workers} are too many for {cores} cores: give at most {MOST_A_CORE * cores}")
     return workers
 
 

@@ -1,0 +1,111 @@
+"""Auxiliary targets: what is true on the way to the answer, read by a linear map from a layer in training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from workbench.models import DecoderConfig
+from workbench.objectives import base
+from workbench.objectives.across_processes import mean_of_processes
+from workbench.tasks import Batch, Task, make
+from workbench.util.lookup import lookup
+from workbench.util.seeds import generator
+
+SAMPLED = 256  # training sequences of which the mean and spread of a label are taken
+
+
+class Auxiliary(base.Objective):
+    """The mean loss of linear maps that read labels of the task's truth from residuals, times a weight.
+
+    A label of tokens (`Task.token_labels`) is classified, its loss the cross-entropy in nats. Any other is a number:
+    its loss is the squared error over the label's variance on training sequences, 1 where only its mean is known. The
+    maps train with the model and are not part of it; at positions where a label means nothing nothing is asked, nor of
+    batches of hints. A regression of partial sums from two heads of layer 2 is what lets 4 × 4 digits be multiplied
+    without a chain of thought (Bai et al. 2025, arXiv 2510.00184, §5); there it reads heads, here a layer's residual.
+    """
+
+    name = "auxiliary"
+    stackable = False
+
+    class Settings(base.Settings):
+        """Settings of the auxiliary targets."""
+
+        labels: dict[str, int] = Field(
+            default={},
+            description="label of the task's truth -> the layer whose resid_post it is read from, −1 the last",
+        )
+        weight: float = Field(1.0, ge=0, description="how much their losses count beside the others")
+
+    def __init__(self, config: DecoderConfig, **settings: object) -> None:
+        super().__init__(config, **settings)
+        self.config = config
+        self.places: dict[str, str] = {}
+        for label, layer in self.settings.labels.items():
+            if not -config.n_layers <= layer < config.n_layers:
+                raise ValueError(
+                    f"auxiliary reads {label} from layer {layer}, but the model has layers 0..{config.n_layers - 1}"
+                )
+            self.places[label] = f"blocks.{layer % config.n_layers}.hook_resid_post"
+        self.needs = tuple(dict.fromkeys(sorted(self.places.values())))
+        self.maps = nn.ModuleDict()
+
+    def fit_to_task(self, task: Task) -> None:
+        """Take the task whose truth is read, and make the maps.
+
+        Raises:
+            ValueError: if no label is given, the task has none of that name, or a number is the same everywhere.
+        """
+        self.task, self.of_label = task, _of_labels(task.name, task.model_dump_json())
+        if not self.places:
+            raise ValueError(f"auxiliary needs labels, such as {{{next(iter(self.of_label))!r}: 0}}: each with a layer")
+        for label in self.places:
+            _, spread = lookup(self.of_label, label, f"label of {task.name}")
+            if label not in task.token_labels and not spread:
+                raise ValueError(f"auxiliary cannot read {label}: it is the same wherever {task.name} has it")
+            width = self.config.d_vocab if label in task.token_labels else 1
+            self.maps[label] = nn.Linear(self.config.d_model, width)
+
+    def forward(
+        self, logits: Tensor, kept: Mapping[str, Tensor], batch: Batch
+    ) -> tuple[Tensor, dict[str, float | Tensor]]:
+        if batch.head != "main":
+            return logits.new_zeros(()), {}
+        truth = self.task.truth(batch.tokens.cpu()).labels
+        losses = {label: self._loss(label, kept[at], truth[label]) for label, at in self.places.items()}
+        figures: dict[str, float | Tensor] = {f"auxiliary/{label}": loss.detach() for label, loss in losses.items()}
+        return self.settings.weight * torch.stack(list(losses.values())).mean(), figures
+
+    def _loss(
+        self, label: str, residual: Float[Tensor, "batch pos d_model"], values: Int[Tensor, "batch pos"]
+    ) -> Float[Tensor, ""]:
+        values = values.to(residual.device)
+        there = values >= 0
+        read = self.maps[label](residual[there]).float()  # [label, class]
+        if label in self.task.token_labels:
+            total = nn.functional.cross_entropy(read, values[there], reduction="sum")
+        else:
+            mean, spread = self.of_label[label]
+            total = (read[:, 0] - (values[there] - mean) / spread).square().sum()
+        return total / mean_of_processes(there.sum()).clamp(min=1)
+
+
+@lru_cache(maxsize=32)
+def _of_labels(name: str, settings: str) -> dict[str, tuple[float, float]]:
+    """The mean and standard deviation of every label of a task, on a fixed sample of what it trains on."""
+    with torch.device("cpu"):  # a config is checked on the meta device, which has no numbers
+        task = make(name, **json.loads(settings))
+        tokens = task.sample(SAMPLED, generator(0, "auxiliary labels"), split="train").tokens
+        labels = task.truth(tokens).labels
+        found = {}
+        for label, values in labels.items():
+            numbers = values[values >= 0].double()
+            if len(numbers):
+                found[label] = float(numbers.mean()), float(numbers.std(correction=0))
+    return found
